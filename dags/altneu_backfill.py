@@ -17,9 +17,9 @@ from airflow.sdk import DAG, Param, chain, task
 
 from pipeline.scheduling import common, sites
 from pipeline.tasks import orchestration
-from pipeline.tasks.base import Planned, Rest
+from pipeline.tasks.base import PlannedRun, RemainingRange
 
-SITE = sites.current()
+SITE = sites.current_site()
 
 
 @task.short_circuit(
@@ -28,13 +28,13 @@ SITE = sites.current()
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )
 @common.translate_errors
-def plan(params: Any = None) -> Planned | None:
+def plan(params: Any = None) -> PlannedRun | None:
     first, last, again, accept = (params[name] for name in ("first", "last", "again", "accept"))
-    return orchestration.plan_range(SITE.home, first, last, again, accept, common.say)
+    return orchestration.plan_range(SITE.home, first, last, again, accept, common.log_progress)
 
 
 @task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
-def rest(planned: Planned) -> Rest | None:
+def rest(planned: PlannedRun) -> RemainingRange | None:
     return planned.get("rest")
 
 
@@ -44,7 +44,7 @@ def bound(title: str) -> Param:
 
 
 with DAG(
-    SITE.dag("backfill"),
+    SITE.dag_id("backfill"),
     description="A range of epochs in one pass and one revision",
     schedule=None,
     max_active_runs=1,
@@ -66,14 +66,14 @@ with DAG(
         ),
     },
     tags=["altneu", "graph"],
-    doc_md=SITE.doc(__doc__),
+    doc_md=SITE.dag_doc(__doc__),
 ):
     planned = plan()
     # what a task returns here stands for its output: Airflow puts that in its place
     left = rest(cast("Planned", planned))
     onward = TriggerDagRunOperator(
         task_id="next",
-        trigger_dag_id=SITE.dag("backfill"),
+        trigger_dag_id=SITE.dag_id("backfill"),
         conf=cast("dict[str, Any]", left),
         doc_md="Starts the run over the rest of the range.",
     )

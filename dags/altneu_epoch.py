@@ -32,13 +32,13 @@ from airflow.sdk import DAG, Param
 
 from pipeline.scheduling import common, sites
 from pipeline.scheduling.landed import LandingSensor
-from pipeline.scheduling.plan import Plan
+from pipeline.scheduling.plan import PlanOperator
 from pipeline.scheduling.timetable import Epochs
 from pipeline.tasks import due
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
-SITE = sites.current()
-CALENDAR = due.calendar(SITE.home)
+SITE = sites.current_site()
+CALENDAR = due.read_calendar(SITE.home)
 
 
 NOTE = (
@@ -48,13 +48,13 @@ NOTE = (
 )
 
 with DAG(
-    SITE.dag("epoch"),
+    SITE.dag_id("epoch"),
     description="One epoch: landing → edges → triangles → trussness → audit → publish → report",
-    schedule=None if CALENDAR.seconds is None else Epochs(CALENDAR.seconds, *SITE.bounds),
+    schedule=None if CALENDAR.seconds is None else Epochs(CALENDAR.seconds, *SITE.schedule_bounds),
     start_date=common.START,
-    catchup=SITE.bounds[0] is not None,
+    catchup=SITE.schedule_bounds[0] is not None,
     max_active_runs=ACTIVE,
-    deadline=common.deadline(CALENDAR.seconds),
+    deadline=common.deadline_alert(CALENDAR.seconds),
     default_args=common.DEFAULTS,
     params={
         "epoch": Param(
@@ -66,21 +66,21 @@ with DAG(
         )
     },
     tags=["altneu", "graph"],
-    doc_md=SITE.doc(__doc__) + NOTE,
+    doc_md=SITE.dag_doc(__doc__) + NOTE,
 ):
     landed = LandingSensor(
         task_id="landed",
         home=SITE.home,
-        patience=SITE.wait,
+        patience=SITE.landing_patience,
         execution_timeout=None,
         doc_md="Waits for `landing/epoch=<label>` in the triggerer; no worker is held. Fails after "
         "`ALTNEU_WAIT_HOURS`.",
     )
-    plan = Plan(
+    plan = PlanOperator(
         task_id="plan",
         home=SITE.home,
         epoch=landed.output,
-        patience=SITE.approval,
+        patience=SITE.approval_patience,
         execution_timeout=timedelta(minutes=15),
         doc_md="Begins a run when the epoch is missing or has changed; in a backfill or a catch-up it takes along the "
         "landed epochs of the other DAG runs that wait. Otherwise skips the rest and says which run has published "

@@ -16,7 +16,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 from pipeline.scheduling import common, sites
 from pipeline.tasks import upkeep
 
-SITE = sites.current()
+SITE = sites.current_site()
 
 
 @task(
@@ -26,11 +26,11 @@ SITE = sites.current()
 )
 @common.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
-    return upkeep.full_audit(SITE.home, params["sample"], str(run_id), common.say, params["epochs"])
+    return upkeep.full_audit(SITE.home, params["sample"], str(run_id), common.log_progress, params["epochs"])
 
 
 with DAG(
-    SITE.dag("full_audit"),
+    SITE.dag_id("full_audit"),
     description="Published epochs against a full recomputation, weekly",
     schedule=CronTriggerTimetable("0 3 * * 0", timezone="UTC"),
     start_date=common.START,
@@ -55,6 +55,6 @@ with DAG(
         ),
     },
     tags=["altneu", "audit"],
-    doc_md=SITE.doc(__doc__),
+    doc_md=SITE.dag_doc(__doc__),
 ):
     audit()

@@ -15,7 +15,7 @@ from pipeline.scheduling import common, sites
 from pipeline.scheduling.telling import epochs
 from pipeline.tasks import upkeep
 
-SITE = sites.current()
+SITE = sites.current_site()
 
 
 @task(
@@ -24,11 +24,11 @@ SITE = sites.current()
 )
 @common.translate_errors
 def relanded() -> dict[str, Any]:
-    return upkeep.relanded(SITE.home, common.say, SITE.prefix)
+    return upkeep.check_relanded(SITE.home, common.log_progress, SITE.prefix)
 
 
 with DAG(
-    SITE.dag("landing"),
+    SITE.dag_id("landing"),
     description="Published epochs that have landed again, daily",
     schedule=CronTriggerTimetable("0 6 * * *", timezone="UTC"),
     start_date=common.START,
@@ -36,7 +36,7 @@ with DAG(
     max_active_runs=1,
     default_args=common.DEFAULTS,
     tags=["altneu", "audit"],
-    doc_md=SITE.doc(__doc__),
+    doc_md=SITE.dag_doc(__doc__),
 ):
     relanded()
-    epochs.override(outlets=[SITE.epochs])()
+    epochs.override(outlets=[SITE.epochs_asset])()

@@ -15,7 +15,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 from pipeline.scheduling import common, sites
 from pipeline.tasks import upkeep
 
-SITE = sites.current()
+SITE = sites.current_site()
 
 
 @task(
@@ -24,11 +24,11 @@ SITE = sites.current()
 )
 @common.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:
-    return upkeep.compaction(SITE.home, params["grace"], common.say)
+    return upkeep.compact_home(SITE.home, params["grace"], common.log_progress)
 
 
 with DAG(
-    SITE.dag("maintenance"),
+    SITE.dag_id("maintenance"),
     description="Compaction and retention, weekly",
     schedule=CronTriggerTimetable("0 5 * * 0", timezone="UTC"),
     start_date=common.START,
@@ -39,6 +39,6 @@ with DAG(
         "grace": Param(1, type="number", minimum=0, title="Grace, hours", description="For those who are reading now.")
     },
     tags=["altneu", "maintenance"],
-    doc_md=SITE.doc(__doc__),
+    doc_md=SITE.dag_doc(__doc__),
 ):
     compact()

@@ -14,10 +14,10 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 from pipeline.scheduling import common, sites
 from pipeline.scheduling.watch import RelandedTrigger
 from pipeline.tasks import orchestration
-from pipeline.tasks.base import Planned
+from pipeline.tasks.base import PlannedRun
 
-SITE = sites.current()
-PLACE = "altneu://landing" if SITE.own else f"altneu://{SITE.prefix}/landing"
+SITE = sites.current_site()
+PLACE = "altneu://landing" if SITE.is_default_site else f"altneu://{SITE.prefix}/landing"
 WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(SITE.home))] if SITE.watch else []
 
 
@@ -27,12 +27,12 @@ WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(
     doc_md="Begins a run over the published epochs that have landed again; with none, skips the rest.",
 )
 @common.translate_errors
-def plan() -> Planned | None:
-    return orchestration.plan_corrected(SITE.home, common.say)
+def plan() -> PlannedRun | None:
+    return orchestration.plan_corrected(SITE.home, common.log_progress)
 
 
 with DAG(
-    SITE.dag("relanded"),
+    SITE.dag_id("relanded"),
     description="Published epochs that have landed again, in one pass",
     schedule=[Asset(name=f"{SITE.prefix}_landing", uri=PLACE, group="altneu", watchers=WATCHERS)] if WATCHERS else None,
     start_date=common.START,
@@ -40,6 +40,6 @@ with DAG(
     max_active_runs=1,
     default_args=common.DEFAULTS,
     tags=["altneu", "graph"],
-    doc_md=SITE.doc(__doc__),
+    doc_md=SITE.dag_doc(__doc__),
 ):
     common.stages(plan())

@@ -20,10 +20,10 @@ from .. import events, interrupt
 from ..errors import AltneuError, Exit, UsageError, describe_error
 from ..file_names import format_name, is_text
 from ..secret import has_secret
-from ..tasks.base import release
+from ..tasks.base import release_session
 from . import incident
-from .base import Log, app, setting
-from .printing import err, failure, out, printable
+from .base import LogFormat, app, setting
+from .printing import err, failure, make_streams_printable, out
 
 # their order is that of the commands in the help
 from . import land, runs, decide, status, incidents, read, checks, admin  # noqa: F401  # isort: skip
@@ -34,29 +34,29 @@ __all__ = ["app", "err", "main", "out"]
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
     gc.set_threshold(50_000)  # imports make many objects that all stay: looking through them took a tenth of the start
-    atexit.register(_leave)
-    printable()
+    atexit.register(_skip_final_collection)
+    make_streams_printable()
     with interrupt.handle_signals():
         try:
-            code = _called(arguments)
-            _alert()
+            code = _run_command(arguments)
+            _send_alerts()
             sys.exit(code)
         except BaseException as error:
             stop = interrupt.interruption_of(error)
             if isinstance(stop, (interrupt.Interrupted, KeyboardInterrupt)):
-                _stop(stop)
+                _end_after_signal(stop)
             raise
         finally:
-            release()
+            release_session()
 
 
-def _leave() -> None:
+def _skip_final_collection() -> None:
     """The same look at the end took a fifth of a short command. DuckDB would call all that is left a leak."""
     if "duckdb" not in sys.modules:
         gc.freeze()
 
 
-def _called(arguments: list[str] | None) -> int | str | None:
+def _run_command(arguments: list[str] | None) -> int | str | None:
     """The exit code of a command. What it raises is told, but for what a signal has ended."""
     try:
         _require_text(sys.argv[1:] if arguments is None else arguments)
@@ -72,7 +72,7 @@ def _called(arguments: list[str] | None) -> int | str | None:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return Exit.OK
-        _tell(error)
+        _print_error(error)
         return error.exit if isinstance(error, AltneuError) else Exit.FAILED
 
 
@@ -83,7 +83,7 @@ def _require_text(arguments: list[str]) -> None:
             raise UsageError(f"the argument {format_name(argument)} is no UTF-8 text.", "altneu --help")
 
 
-def _alert() -> None:
+def _send_alerts() -> None:
     """Send what a command that writes has brought to light."""
     if setting.wrote is not None and has_secret("ALTNEU_ALERTS"):
         from ..run import alerts
@@ -91,14 +91,14 @@ def _alert() -> None:
         alerts.send_alerts(*setting.wrote)
 
 
-def _stop(stop: BaseException) -> NoReturn:
+def _end_after_signal(stop: BaseException) -> NoReturn:
     """Tell that a signal ended the command, and end it and every process of it at once."""
     interrupt.end_children()
     during = (stop.during if isinstance(stop, interrupt.Interrupted) else None) or setting.command or "its start"
     outcome = "the same command goes on"
     with contextlib.suppress(Exception):  # the database may be what was waited for
         outcome = setting.outcome()
-    if setting.log is Log.json:
+    if setting.log is LogFormat.json:
         logging.disable(logging.NOTSET)
         events.log_event("command interrupted", logging.ERROR, during=during, outcome=outcome)
     else:
@@ -109,9 +109,9 @@ def _stop(stop: BaseException) -> NoReturn:
     os._exit(Exit.INTERRUPTED)  # not by way of threads and libraries that would wait for Spark
 
 
-def _tell(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     what, then = describe_error(error)
-    if setting.log is Log.json:
+    if setting.log is LogFormat.json:
         events.log_event("command failed", logging.ERROR, error=what, next=then)
         return
     if setting.verbose:
@@ -120,6 +120,6 @@ def _tell(error: Exception) -> None:
     failure.print(what, markup=False)
     if then:
         failure.print(f"  next: {then}", markup=False)
-    log = incident.keep(setting.home, error) if incident.unexpected(error) else None
+    log = incident.write_crash_report(setting.home, error) if incident.is_unexpected(error) else None
     if log:
         failure.print(f"  details: {log}   (attach it to a report)", markup=False)

@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from ..errors import Exit
 from ..extras import require_extras
-from .base import app, command, common, opened, setting
-from .printing import Progress, err, out, print_rows, ranges
+from .base import app, open_home, register_command, setting, with_common_options
+from .printing import Progress, err, format_ranges, out, print_rows
 from .runs import DryRun
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
 
-@command
+@register_command
 def compact(
     grace: Annotated[
         float, typer.Option(help="Hours for which readers may go on reading what has expired.", min=0)
@@ -36,7 +36,7 @@ def compact(
     from ..run import compact
     from ..storage.session import session_for
 
-    home, ledger = opened(writes=not dry_run)
+    home, ledger = open_home(writes=not dry_run)
     if dry_run:
         _print_compaction(home, ledger)
         return
@@ -52,7 +52,7 @@ def compact(
             lambda text: progress("compact", text),
         )
     finally:
-        progress.close()
+        progress.close_display()
     rows = []
     for name, after in facts.tables.items():
         before = facts.before[name]
@@ -66,15 +66,15 @@ def compact(
         )
     print_rows(rows)
     out.print("verified: the new tables have the fingerprints of the old ones, at every kept epoch and revision")
-    readable = ranges([row.revision for row in ledger.list_revisions() if row.snapshots])
+    readable = format_ranges([row.revision for row in ledger.list_revisions() if row.snapshots])
     out.print(
-        f"the tables answer for {_answers(home, facts.since)}, at revisions {readable}; "
+        f"the tables answer for {_describe_answers(home, facts.since)}, at revisions {readable}; "
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files dropped "
         f"({time.time() - started:.1f} s)"
     )
 
 
-def _answers(home: Home, since: int | None) -> str:
+def _describe_answers(home: Home, since: int | None) -> str:
     return "all epochs" if since is None else f"epochs from {home.schedule.format_label(since)} on"
 
 
@@ -89,11 +89,11 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
         f"would write {len(sizes)} tables again ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"
     )
-    out.print(f"  epochs     the tables answer for {_answers(home, since)} afterwards")
-    out.print(f"  revisions  {ranges(kept)} can be read afterwards; {ranges(dropped) or 'none'} expired")
+    out.print(f"  epochs     the tables answer for {_describe_answers(home, since)} afterwards")
+    out.print(f"  revisions  {format_ranges(kept)} can be read afterwards; {format_ranges(dropped) or 'none'} expired")
 
 
-@command
+@register_command
 def relocate(
     original_gone: Annotated[
         bool,
@@ -116,7 +116,7 @@ def relocate(
         progress("relocate", "")
         found = relocate.relocate_home(home, original_gone, lambda text: progress("relocate", text))
     finally:
-        progress.close()
+        progress.close_display()
     if not found.tables:
         out.print(f"nothing to do: the tables of this home are where they were made ({found.new})")
         return
@@ -126,7 +126,7 @@ def relocate(
     out.print("next: altneu status")
 
 
-@command
+@register_command
 def move(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new home: a folder that is not there yet.")],
     to: Annotated[
@@ -156,7 +156,7 @@ def move(
         progress("move", "")
         found = moved(Home.open_home(setting.home), where, lambda text: progress("move", text))
     finally:
-        progress.close()
+        progress.close_display()
     if found is None:
         out.print(f"{where.folder} is the new home already: the last move had ended", markup=False)
         return
@@ -168,7 +168,9 @@ def move(
         markup=False,
     )
     if found.proved:
-        out.print(f"proved: every table has the fingerprints of the original at revisions {ranges([*found.proved])}")
+        out.print(
+            f"proved: every table has the fingerprints of the original at revisions {format_ranges([*found.proved])}"
+        )
     if found.batches.incomplete:
         out.print(f"incomplete in the landing, here as there: {', '.join(found.batches.incomplete)}", markup=False)
     if found.held:
@@ -182,7 +184,7 @@ app.add_typer(local_airflow, name="airflow")
 
 
 @local_airflow.callback()
-@common
+@with_common_options
 def airflow(
     context: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
@@ -193,25 +195,25 @@ def airflow(
     """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
     if context.invoked_subcommand:
         return
-    from ..local.airflow import standalone
+    from ..local.airflow import run_standalone
 
-    opened(create=True, writes=True)
-    standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
+    open_home(create=True, writes=True)
+    run_standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
 
 
 @local_airflow.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@common
+@with_common_options
 def execute(arguments: Annotated[list[str], typer.Argument(metavar="-- COMMAND…")]) -> None:
     """Run an `airflow` command with the settings of this home's Airflow, as it was last started.
 
     Example: altneu airflow exec -- backfill create --dag-id altneu_epoch --from-date 2004-04-15 --to-date 2004-05-14
     """
-    from ..local.airflow import execute
+    from ..local.airflow import exec_airflow
 
-    execute(setting.home, arguments)
+    exec_airflow(setting.home, arguments)
 
 
-@command
+@register_command
 def dags(
     plugins: Annotated[bool, typer.Option("--plugins", help="The folder of the plugin instead.")] = False,
 ) -> None:
@@ -224,7 +226,7 @@ def dags(
     print(plugins_folder() if plugins else dags_folder())
 
 
-@command
+@register_command
 def connect(
     host: Annotated[
         str, typer.Option(help="Address to listen at. Beyond this machine it needs SPARK_CONNECT_AUTHENTICATE_TOKEN.")
@@ -232,12 +234,12 @@ def connect(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 15002,
 ) -> None:
     """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""
-    from ..local.connect import serve
+    from ..local.connect import serve_connect
 
-    serve(opened(create=True)[0], host, port, lambda text: out.print(text, markup=False))
+    serve_connect(open_home(create=True)[0], host, port, lambda text: out.print(text, markup=False))
 
 
-@command
+@register_command
 def setup(
     s3: Annotated[bool, typer.Option("--s3", help="Also what tables in S3 need: Amazon's library, 60 MB.")] = False,
 ) -> None:
@@ -254,14 +256,14 @@ def setup(
         out.print("everything is set up already")
 
 
-@command
+@register_command
 def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and write a table.")] = False) -> None:
     """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
-    from ..local.doctor import checks
+    from ..local.doctor import list_checks
 
     with Progress() as progress:
         progress("doctor", "")
-        found = checks(setting.home if setting.home.exists() else None, deep=deep)
+        found = list_checks(setting.home if setting.home.exists() else None, deep=deep)
     longest = max(len(check.name) for check in found)
     for check in found:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
@@ -272,7 +274,7 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark a
         raise typer.Exit(Exit.FAILED)
 
 
-@command
+@register_command
 def init() -> None:
     """An empty home with its settings, all commented: then `altneu land`, or files put into its landing by hand."""
     from ..home.directory import Home
@@ -287,10 +289,10 @@ def init() -> None:
     out.print("next: altneu land FILE --columns src,dst --epoch 1, or put files there and: altneu backfill --all")
 
 
-@command
+@register_command
 def demo() -> None:
     """Real messages, daily epochs, every stage, proved at every epoch; prints where to look."""
     from ..local import demo
 
     require_extras("the demo", "demo", "quality")
-    demo.demo(opened(create=True, writes=True)[0], setting.home, Progress(), out)
+    demo.run_demo(open_home(create=True, writes=True)[0], setting.home, Progress(), out)

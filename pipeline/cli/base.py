@@ -38,17 +38,17 @@ Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration, 130
 )
 
 
-class Log(StrEnum):
+class LogFormat(StrEnum):
     text = "text"
     json = "json"
 
 
 @dataclass
-class Setting:
+class CallOptions:
     """What the options of this call say."""
 
     home: Path = Path(".altneu")
-    log: Log = Log.text
+    log: LogFormat = LogFormat.text
     quiet: bool = False
     verbose: bool = False
     command: str | None = None
@@ -56,7 +56,7 @@ class Setting:
     wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
 
 
-setting = Setting()
+setting = CallOptions()
 
 _EVERYWHERE = "Everywhere"
 HomeOption = Annotated[
@@ -66,7 +66,7 @@ HomeOption = Annotated[
     ),
 ]
 LogOption = Annotated[
-    Log | None,
+    LogFormat | None,
     typer.Option(
         "--log-format", help="Standard error as text or JSON (text; ALTNEU_LOG_FORMAT).", rich_help_panel=_EVERYWHERE
     ),
@@ -80,7 +80,7 @@ Verbose = Annotated[
 ]
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
 
@@ -96,25 +96,25 @@ def options(
     quiet: Quiet = False,
     verbose: Verbose = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
-    setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, Setting.outcome, None
-    form = os.environ.get("ALTNEU_LOG_FORMAT") or Log.text
-    if form not in set(Log):
-        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(Log)}.")
-    setting.log = Log(form)
-    _apply(home, log_format, quiet, verbose)
+    setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, CallOptions.outcome, None
+    form = os.environ.get("ALTNEU_LOG_FORMAT") or LogFormat.text
+    if form not in set(LogFormat):
+        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(LogFormat)}.")
+    setting.log = LogFormat(form)
+    _apply_options(home, log_format, quiet, verbose)
 
 
-def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool) -> None:
+def _apply_options(home: Path | None, log_format: LogFormat | None, quiet: bool, verbose: bool) -> None:
     setting.home = (home or setting.home).expanduser()
     setting.log = log_format or setting.log
     setting.quiet |= quiet
     setting.verbose |= verbose
-    err.quiet = setting.quiet or setting.log is Log.json
-    if setting.log is Log.json:
+    err.quiet = setting.quiet or setting.log is LogFormat.json
+    if setting.log is LogFormat.json:
         events.log_json_lines(sys.stderr)
     elif setting.verbose:
         handler = logging.StreamHandler(sys.stderr)
@@ -147,38 +147,38 @@ class SignedCommand(TyperCommand):
         return parser
 
 
-def command(function: Command) -> Command:
+def register_command(function: Command) -> Command:
     """Make a function a command; it takes the common options as well."""
-    app.command(cls=SignedCommand)(common(function))
+    app.command(cls=SignedCommand)(with_common_options(function))
     return function
 
 
-def common(function: Command) -> Command:
+def with_common_options(function: Command) -> Command:
     """A function that takes the common options as well."""
     own = inspect.signature(function, eval_str=True).parameters
     also = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(_common, eval_str=True).parameters.items()
+        for name, parameter in inspect.signature(_common_options, eval_str=True).parameters.items()
     }
 
     @wraps(function)
-    def call(**given: Any) -> None:
-        _apply(*(given.pop(name) for name in also))
+    def call_with_options(**given: Any) -> None:
+        _apply_options(*(given.pop(name) for name in also))
         function(**given)
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
-    call.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
-    call.__annotations__ = {name: each.annotation for name, each in {**own, **also}.items()}
-    return call  # type: ignore[return-value]
+    call_with_options.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
+    call_with_options.__annotations__ = {name: each.annotation for name, each in {**own, **also}.items()}
+    return call_with_options  # type: ignore[return-value]
 
 
-def _common(
+def _common_options(
     home: HomeOption = None, log_format: LogOption = None, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
     """What every command takes."""
 
 
-def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
+def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
     """The home of this call and its ledger; `writes`: the command may write to it."""
     from ..home.directory import Home
     from ..state import place
@@ -187,7 +187,7 @@ def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
     ledger = place.open_ledger(home, writes)
     if writes:
         setting.wrote = home, ledger
-    if setting.outcome is Setting.outcome:
+    if setting.outcome is CallOptions.outcome:
         before = ledger.get_revision().revision
         setting.outcome = lambda: _published_since(ledger, before)
     return home, ledger

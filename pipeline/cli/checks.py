@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
-from .base import command, opened
+from .base import open_home, register_command
 from .printing import Progress, err, out, print_rows
-from .runs import Hold, execute
+from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..state.records import Revision
 
 
-@command
+@register_command
 def audit(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
     sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
@@ -55,7 +55,7 @@ def audit(
 
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     row = ledger.require_published()
     assert row.frontier is not None
     if fingerprints:
@@ -80,20 +80,20 @@ def audit(
     progress = Progress()
     progress("audit", "")
 
-    def say(text: str) -> None:
+    def report_progress(text: str) -> None:
         progress("audit", text)
 
     try:
         if shadow:
-            found = compare_costs(home, wanted, spark, say)
-            progress.close()
+            found = compare_costs(home, wanted, spark, report_progress)
+            progress.close_display()
             print_rows(found)
             if any(entry["differences"] for entry in found):
                 raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
             return
-        results = audit.audit_published(warehouse, row, wanted, say, third_party)
+        results = audit.audit_published(warehouse, row, wanted, report_progress, third_party)
     finally:
-        progress.close()
+        progress.close_display()
     ledger.put_checks(None, row.revision, results)
     lineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
@@ -135,7 +135,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
         progress("audit", "reading all tables")
         found = stored.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
     finally:
-        progress.close()
+        progress.close_display()
     for each in found.wrong:
         err.print(f"[red]✗[/] {each.describe(home.schedule.format_label(each.epoch))}", markup=True)
     if found.wrong:
@@ -148,7 +148,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
         out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}", markup=True)
 
 
-@command
+@register_command
 def repair(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
     hold: Hold = False,
@@ -161,7 +161,7 @@ def repair(
     from ..checking.audit import needs_landing
     from ..run import planning
 
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     known = {row.id for row in ledger.list_checks()}
     try:
         audit(epochs)
@@ -173,12 +173,12 @@ def repair(
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.get_revision().revision
-    execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
+    execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
     if ledger.get_revision().revision != before:
         audit(epochs)
 
 
-@command
+@register_command
 def report(
     epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
     all_: Annotated[bool, typer.Option("--all", help="The pages of all epochs.")] = False,
@@ -201,7 +201,7 @@ def report(
     """
     from ..report import epoch_document, write_former, write_pages, write_vertex
 
-    home, ledger = opened()
+    home, ledger = open_home()
     if vertex is not None:
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"
@@ -236,7 +236,7 @@ def report(
         raise UsageError("say either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
         raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
-    wanted = _reported(home, ledger, epoch, all_)
+    wanted = _epochs_to_report(home, ledger, epoch, all_)
     if json_:
         if not wanted:
             ledger.require_published()
@@ -254,7 +254,7 @@ def report(
         out.print(f"and {len(pages) - 1:,} more page(s)")
 
 
-def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
+def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
     """The epochs whose pages are wanted: those of which something is known."""
     from ..reading.answers import unpublished_error
     from ..state.records import RunKind

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .base import command, opened
-from .printing import Format, Progress, destination, emit, err, out, print_rows, print_totals, some, tell_written
+from .base import open_home, register_command
+from .printing import (
+    Format,
+    Progress,
+    abbreviate_labels,
+    err,
+    out,
+    output_format,
+    print_rows,
+    print_totals,
+    tell_written,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +47,7 @@ class View(StrEnum):
     edges = "edges"
 
 
-@command
+@register_command
 def diff(
     states: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN | REVISION REVISION]", help="A run, or two revisions.")
@@ -65,19 +76,19 @@ def diff(
         raise UsageError("--page shows the first rows of both: it does not go with --rows.", "altneu diff --help")
     if page and format:
         raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
-    form = destination(format, output)
-    home, ledger = opened()
-    found = _difference(home, ledger, states or [], other)
+    form = output_format(format, output)
+    home, ledger = open_home()
+    found = _find_diff(home, ledger, states or [], other)
     progress = Progress()
     try:
         progress("diff", "comparing")
         spark = session_for(home, ledger)
         if rows is not None:
             frame = compared.label_epochs(home, found.select_rows(spark, rows), rows)
-            schema = _schema(frame) if form is Format.parquet else None
+            schema = _arrow_schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(SHOWN)
-            number = emit((row.asDict() for row in shown.toLocalIterator()), COLUMNS[rows], form, output, schema)
+            number = write_rows((row.asDict() for row in shown.toLocalIterator()), COLUMNS[rows], form, output, schema)
             if not whole and number == SHOWN and (every := frame.count()) > SHOWN:
                 err.print(f"(the first {SHOWN} of {every:,} rows; all with --format csv or json)")
             if output:
@@ -85,7 +96,7 @@ def diff(
             return
         document = compared.diff_document(home, found, spark)
     finally:
-        progress.close()
+        progress.close_display()
     if page:
         from ..report import refresh_pages, write_difference
 
@@ -97,10 +108,10 @@ def diff(
     elif form is Format.json:
         print(json.dumps(document, indent=1, default=str))
     else:
-        _print(document)
+        _print_diff(document)
 
 
-def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
+def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
     """What the arguments name. Raises `UsageError`."""
     from ..home.directory import Home
     from ..reading.difference import DiffSide, RevisionDiff
@@ -127,13 +138,13 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
     return compared.diff_held_run(home, ledger, held.require_held_run(ledger, states[0] if states else None))
 
 
-def _schema(frame: DataFrame) -> pa.Schema:
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print_diff(found: dict[str, Any]) -> None:
     from ..run.compared import FIRST, VIEWS
     from ..state.totals import MEASURES
 
@@ -146,14 +157,14 @@ def _print(found: dict[str, Any]) -> None:
     for each in found["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
         named = {name: each[name] for name in MEASURES} | each["motifs"]
-        moved = (f"{name} {_step(both)}" for name, both in named.items() if both["before"] != both["after"])
+        moved = (f"{name} {_format_step(both)}" for name, both in named.items() if both["before"] != both["after"])
         out.print(f"{span}: {', '.join(moved) or 'the trussness of edges'}", markup=False)
     if len(found["totals"]) > FIRST:
         out.print(f"({len(found['totals']) - FIRST:,} more spans of epochs: --format json)")
     for each in found["trusses"]:
         if each["before"] != each["after"] or each["entered"] or each["left"]:
             edges = f"{each['entered']:,} entered, {each['left']:,} left"
-            out.print(f"{each['k']}-truss at {found['last']}: {_step(each)} edges, {edges}")
+            out.print(f"{each['k']}-truss at {found['last']}: {_format_step(each)} edges, {edges}")
     for each in found["checks"][:FIRST]:
         words = {None: "not made", True: "passed", False: "failed"}
         out.print(
@@ -172,11 +183,11 @@ def _print(found: dict[str, Any]) -> None:
         out.print(f"  next: {found['next']}", markup=False)
 
 
-def _step(both: dict[str, int]) -> str:
+def _format_step(both: dict[str, int]) -> str:
     return f"{both['before']:,} → {both['after']:,}"
 
 
-@command
+@register_command
 def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None:
     """Publish a held run: what it has computed and checked, on the revision that it was made from.
 
@@ -184,16 +195,16 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     """
     from ..run import held, runner
 
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     wanted = held.require_held_run(ledger, run)
     held.require_publishable(home, ledger, wanted)
     changed = held.relanded_labels(home, ledger, wanted)
-    held.approve_run(home, ledger, wanted, by or _user(), because)
+    held.approve_run(home, ledger, wanted, by or _user_name(), because)
     progress = Progress()
     try:
         revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
     finally:
-        progress.close()
+        progress.close_display()
     mark = f", with a {revision.mark}" if revision.mark else ""
     epochs = len(wanted.epochs) or len(ledger.published_batches())
     out.print(
@@ -201,13 +212,14 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     )
     if changed:
         err.print(
-            f"[yellow]landed again since they were computed[/], and not published so: {some(changed)}", markup=True
+            f"[yellow]landed again since they were computed[/], and not published so: {abbreviate_labels(changed)}",
+            markup=True,
         )
         err.print(f"  next: altneu run {' '.join(changed[:8])}", markup=False)
     print_totals(home, ledger)
 
 
-@command
+@register_command
 def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None:
     """Give a held run up: nothing of it is published, and its epochs may be run again. Takes no time and no Spark.
 
@@ -216,16 +228,16 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
     from ..run import held
     from ..state.facts import AuditFacts
 
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     wanted = held.require_held_run(ledger, run)
     warned = ledger.get_facts(wanted.run_id, AuditFacts).failed
-    held.reject_run(home, ledger, wanted, by or _user(), because)
+    held.reject_run(home, ledger, wanted, by or _user_name(), because)
     mark = f" ({warned} check(s) had warned)" if warned else ""
     out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")
     out.print(f"  next: {held.rerun_command(home, wanted).removesuffix(' --hold')}", markup=False)
 
 
-def _user() -> str | None:
+def _user_name() -> str | None:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container whose user has no name

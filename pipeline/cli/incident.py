@@ -19,31 +19,31 @@ from ..secret import mask_secret_assignments
 _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
 
 
-def unexpected(error: BaseException) -> bool:
+def is_unexpected(error: BaseException) -> bool:
     """Is there more behind an error than its words: a trace of Python's or of Spark's? (What the file system or the
     database refuses is said by its words.)"""
     if not isinstance(error, AltneuError):
         words = {"OperationalError"} & {kind.__name__ for kind in type(error).__mro__}  # of the database
         return not (words or isinstance(error, OSError))
-    return error.__cause__ is not None and unexpected(error.__cause__)
+    return error.__cause__ is not None and is_unexpected(error.__cause__)
 
 
-def keep(home: Path, error: BaseException) -> Path | None:
+def write_crash_report(home: Path, error: BaseException) -> Path | None:
     """Write the file, into `logs` of the home if it is there; its path, or None where nothing can be written."""
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
     for folder in ([home / "logs"] if home.is_dir() else []) + [Path(tempfile.gettempdir())]:
         try:
             folder.mkdir(exist_ok=True)
             path = folder / (name if folder.name == "logs" else f"altneu-{name}")
-            path.write_text(_text(home, error), encoding="utf-8")
+            path.write_text(_crash_report_text(home, error), encoding="utf-8")
             return path
         except OSError:
             continue
     return None
 
 
-def _text(home: Path, error: BaseException) -> str:
-    versions = [f"{name} {_version(name)}" for name in _PACKAGES]
+def _crash_report_text(home: Path, error: BaseException) -> str:
+    versions = [f"{name} {_package_version(name)}" for name in _PACKAGES]
     toml = home / "altneu.toml"
     try:
         settings = toml.read_text(encoding="utf-8", errors="replace") if toml.is_file() else "(none)"
@@ -58,7 +58,7 @@ def _text(home: Path, error: BaseException) -> str:
     return mask_secret_assignments("\n".join(f"== {name}\n{text.rstrip()}\n" for name, text in parts.items()))
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     from importlib import metadata
 
     try:

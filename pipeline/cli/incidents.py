@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ..errors import AltneuError, RunFailed, UsageError
-from .base import app, common, opened
-from .printing import Document, err, moment, out, print_rows
+from .base import app, open_home, with_common_options
+from .printing import Document, err, format_moment, out, print_rows
 
 group = typer.Typer(invoke_without_command=True)
 app.add_typer(group, name="incidents")
@@ -18,7 +18,7 @@ _COLUMNS = ("incident", "state", "severity", "check", "epochs", "since", "observ
 
 
 @group.callback()
-@common
+@with_common_options
 def incidents(
     context: typer.Context,
     all_: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
@@ -36,7 +36,7 @@ def incidents(
     from ..state import incidents as found_by
     from ..state import lease
 
-    home, ledger = opened()
+    home, ledger = open_home()
     now = lease.timestamp()
     shown = [incident_document(home, one, now) for one in found_by.list_incidents(ledger) if one.is_open or all_]
     if format is Document.json:
@@ -49,7 +49,7 @@ def incidents(
     for one in shown:
         epochs = one["epochs"]
         where = "" if not epochs else epochs[0] if len(epochs) == 1 else f"{len(epochs)}: {epochs[0]} … {epochs[-1]}"
-        rows.append({**one, "epochs": where, "since": moment(one["opened_at"])})
+        rows.append({**one, "epochs": where, "since": format_moment(one["opened_at"])})
     print_rows(rows, _COLUMNS)
     for one in shown:
         if one["acknowledged"]:
@@ -58,7 +58,7 @@ def incidents(
         if one["muted_until"]:
             out.print(f"{one['incident']}: muted until {one['muted_until'][:10]}", markup=False)
         if one["closed_at"]:
-            out.print(f"{one['incident']}: closed {moment(one['closed_at'])}: {one['closed_by']}", markup=False)
+            out.print(f"{one['incident']}: closed {format_moment(one['closed_at'])}: {one['closed_by']}", markup=False)
     first = next((one for one in shown if one["state"] == "open"), None)
     if first is not None:
         report = f"altneu report {first['epochs'][-1]}; " if first["epochs"] else ""
@@ -66,7 +66,7 @@ def incidents(
 
 
 @group.command()
-@common
+@with_common_options
 def ack(
     incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
     by: Annotated[str, typer.Option(help="Who is on it.")],
@@ -75,13 +75,13 @@ def ack(
     """Say who is on an incident, and why; what was said before stays on record."""
     from ..state import incidents as found_by
 
-    _, ledger = opened(writes=True)
+    _, ledger = open_home(writes=True)
     one = found_by.acknowledge_incident(ledger, incident, by, because)
     out.print(f"{one.identifier} ({one.first.name}): {by.strip()} is on it", markup=False)
 
 
 @group.command()
-@common
+@with_common_options
 def mute(
     incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
     until: Annotated[str, typer.Option(metavar="DATE", help="From this day (UTC) on it counts again, if it is open.")],
@@ -91,7 +91,7 @@ def mute(
     """Hear nothing of an incident until a day; what fails goes on failing, and its pages say so."""
     from ..state import incidents as found_by
 
-    _, ledger = opened(writes=True)
+    _, ledger = open_home(writes=True)
     one = found_by.mute_incident(ledger, incident, until, by, because)
     out.print(f"{one.identifier} ({one.first.name}): muted until {until}", markup=False)
     if not one.acknowledgement:
@@ -99,7 +99,7 @@ def mute(
 
 
 @group.command()
-@common
+@with_common_options
 def send(
     test: Annotated[bool, typer.Option("--test", help="A message that nothing is wrong instead, to each receiver.")] = (
         False
@@ -117,7 +117,7 @@ def send(
             f"{alerts.VARIABLE} names no receiver.",
             f"{alerts.VARIABLE}='mailto://user:password@host?to=oncall@example.com' altneu incidents send --test",
         )
-    home, ledger = opened(writes=not test)
+    home, ledger = open_home(writes=not test)
     if not test:
         if not alerts.send_alerts(home, ledger, lambda: receivers):
             raise RunFailed("not every receiver took what is new.", "altneu incidents send --test")

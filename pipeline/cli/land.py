@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError
-from .base import command, opened, setting
+from .base import open_home, register_command, setting
 from .printing import Progress, err, out
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..landing import Form, LandReport
 
 
-@command
+@register_command
 def land(
     files: Annotated[
         list[Path] | None,
@@ -89,8 +89,8 @@ def land(
         far=yes,
     )
 
-    def confirm(form: Form) -> bool:
-        progress.pause()
+    def confirm_form(form: Form) -> bool:
+        progress.pause_display()
         _print_form(form)
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
         agreed = not ask or typer.confirm("Land it so?", default=True, err=True)
@@ -99,20 +99,20 @@ def land(
         return agreed
 
     home = Home.draft_home(setting.home)
-    before = placed(home)
-    setting.outcome = lambda: outcome(home, before)
+    before = landing_state(home)
+    setting.outcome = lambda: describe_outcome(home, before)
     if (home.path / "altneu.toml").exists():
-        opened()
+        open_home()
     with Progress() as progress:
         progress("land", "")
-        report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
-    folded = [] if dry_run else record_folded(*opened(writes=True))
+        report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm_form)
+    folded = [] if dry_run else record_folded(*open_home(writes=True))
     _print_report(report, dry_run, append)
     if folded:
         err.print(f"{describe_folded(folded)}\n  next: {REMEDY}", markup=False)
 
 
-def placed(home: Home) -> tuple[dict[str, object], str | None]:
+def landing_state(home: Home) -> tuple[dict[str, object], str | None]:
     """Which batches are in the landing, and the settings. A batch that is placed is another folder, or other files."""
     from ..landing import listing
 
@@ -125,10 +125,10 @@ def placed(home: Home) -> tuple[dict[str, object], str | None]:
     return folders, settings.read_text(encoding="utf-8-sig") if settings.exists() else None
 
 
-def outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
+def describe_outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
     """What came of a land that a signal has ended."""
     try:
-        if placed(home) == before:
+        if landing_state(home) == before:
             return "nothing was landed; the same command goes on"
     except AltneuError as error:  # an object store does not answer
         return f"whether anything was landed is not known ({error.what}); altneu status says it"

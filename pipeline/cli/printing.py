@@ -78,15 +78,15 @@ _NUMBER = re.compile(r"[-+]?[\d,.]*")
 _PLAIN = {"█": "#", "░": ".", "…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
 
 
-def printable() -> None:
+def make_streams_printable() -> None:
     """Let streams of a narrow encoding (`LANG=C`) print what they can of our text instead of failing."""
-    codecs.register_error("altneu", _plain)
+    codecs.register_error("altneu", _ascii_fallback)
     for stream in (sys.stdout, sys.stderr):  # of a test they may be anything
         if "utf" not in (stream.encoding or "utf").lower() and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="altneu")
 
 
-def _plain(error: UnicodeError) -> tuple[str, int]:
+def _ascii_fallback(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end]
     known = "".join(_PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text)
@@ -108,7 +108,7 @@ class Progress:
         self.status = err.status("") if err.is_terminal else None
         self._stage, self._text, self._said, self._going = "", "", self.started, False
         self._end = threading.Event()
-        threading.Thread(target=self._go_on, daemon=True).start()
+        threading.Thread(target=self._refresh_line, daemon=True).start()
 
     def __call__(self, stage: str, text: str) -> None:
         self._said = time.time()
@@ -117,7 +117,7 @@ class Progress:
             if self.status:
                 self.status.stop()
             self.expected.pop(stage, None)
-            said = escape(f"{text[5:]}; {self._left()}" if self._left() else text[5:])
+            said = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
             line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{said}[/]"
             err.print(line, markup=True)
             return
@@ -125,64 +125,64 @@ class Progress:
             self.started, self._stage, self._going = time.time(), stage, True
         self._text = f"{stage}: {text}" if text else stage
         if self.status:
-            self.status.update(self._now())
+            self.status.update(self._describe_current())
             self.status.start()
         elif text:
             err.print(f"    {self._text}", markup=False)
 
-    def _rest(self) -> float:
+    def _remaining_seconds(self) -> float:
         """The seconds that the stages which are not done were expected to take, without those that have passed."""
         passed = time.time() - self.started if self._going else 0.0
         others = sum(seconds for stage, seconds in self.expected.items() if stage != self._stage)
         return others + max(self.expected.get(self._stage, 0.0) - passed, 0.0)
 
-    def _left(self) -> str:
+    def _describe_remaining(self) -> str:
         """How long the rest takes, in words; nothing where nobody knows, or where it is no time."""
-        rest, mine = self._rest(), self.expected.get(self._stage)
+        rest, mine = self._remaining_seconds(), self.expected.get(self._stage)
         runs = f"the last {self.learned} runs" if self.learned > 1 else "the last run"
         if self._going and mine is not None and time.time() - self.started > mine + SAY:
             more = f", and about {rest:,.0f} s for what follows" if rest >= 5 else ""
             return f"longer than the {mine:,.0f} s of {runs}{more}"
         return f"about {rest:,.0f} s left, as {runs} took" if rest >= 5 else ""
 
-    def _now(self) -> str:
+    def _describe_current(self) -> str:
         """What is going on, in a line; on a terminal with a bar."""
-        left = self._left()
+        left = self._describe_remaining()
         text = f"{self._text}, {time.time() - self.started:.0f} s" + (f"; {left}" if left else "")
         if not self.status:
             return text
-        done = round(20 * (1 - self._rest() / self._total)) if self._total else 0
+        done = round(20 * (1 - self._remaining_seconds() / self._total)) if self._total else 0
         bar = f"[green]{'█' * done}[/][dim]{'░' * (20 - done)}[/] " if self._total else ""
         return bar + escape(escape_controls(text))
 
-    def _go_on(self) -> None:
+    def _refresh_line(self) -> None:
         while not self._end.wait(SAY / 5):
             if not self._going:
                 continue
             if self.status:
-                self.status.update(self._now())
+                self.status.update(self._describe_current())
             elif time.time() - self._said >= SAY:
-                err.print(f"    {self._now()}", markup=False)
+                err.print(f"    {self._describe_current()}", markup=False)
                 self._said = time.time()
 
-    def pause(self) -> None:
+    def pause_display(self) -> None:
         """Nothing is heard until it is called again: somebody is asked something."""
         self._going = False
         if self.status:
             self.status.stop()
 
-    def close(self) -> None:
+    def close_display(self) -> None:
         self._end.set()
-        self.pause()
+        self.pause_display()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.close_display()
 
 
-def moment(iso: str | None) -> str:
+def format_moment(iso: str | None) -> str:
     """An instant of the database in the reader's zone, to the minute, with UTC beside it; `never` for none."""
     if iso is None:
         return "never"
@@ -193,7 +193,7 @@ def moment(iso: str | None) -> str:
     return f"{here:%Y-%m-%d %H:%M %Z} ({utc:{'%H:%M' if here.date() == utc.date() else '%Y-%m-%d %H:%M'}} UTC)"
 
 
-def width() -> int | None:
+def line_width() -> int | None:
     """How many columns a line may have; None: as many as it takes (a pipe or a file)."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns):
@@ -208,9 +208,9 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] |
     numeric = [
         bool(listed) and all(isinstance(row[name], (int, float, type(None))) for row in listed) for name in names
     ]
-    cells = [[_cell(row[name]) for name in names] for row in listed]
+    cells = [[_format_cell(row[name]) for name in names] for row in listed]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    limit = None if file else width()
+    limit = None if file else line_width()
     if limit is not None and sum(widths) + 2 * len(widths) - 2 > limit:
         longest = max(map(len, names))
         for row in cells:
@@ -225,13 +225,13 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] |
         print("  ".join(padded).rstrip(), file=file)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape_controls(str(value))
 
 
-def destination(format: Format | None, output: Path | None) -> Format:
+def output_format(format: Format | None, output: Path | None) -> Format:
     """The format of an output: as asked for, or from the file's ending, or CSV into a pipe. Raises `UsageError` for a
     place that cannot be written, before anything is computed."""
     ending = output.suffix.lower() if output else ""
@@ -261,7 +261,7 @@ def destination(format: Format | None, output: Path | None) -> Format:
     return format or known or Format.table
 
 
-def emit(
+def write_rows(
     rows: Iterable[Row],
     columns: Sequence[str],
     format: Format,
@@ -273,7 +273,7 @@ def emit(
     `table`: the same rows, where they are in memory as columns: a Parquet file is written from these."""
     counted = _Counted(rows)
     if output is None or (output == STANDARD_OUTPUT and format is not Format.parquet):
-        _write(counted, columns, format, sys.stdout)
+        _write_format(counted, columns, format, sys.stdout)
         return counted.number
     with _open_output(output) as stream:
         if format is Format.parquet and table is not None:
@@ -285,7 +285,7 @@ def emit(
             _write_parquet(counted, columns, stream, schema)
         else:
             text = TextIOWrapper(stream, encoding="utf-8", newline="")
-            _write(counted, columns, format, text)
+            _write_format(counted, columns, format, text)
             text.flush()
             text.detach()
     return counted.number
@@ -318,7 +318,7 @@ class _Counted:
             yield row
 
 
-def _write(rows: Iterable[Row], columns: Sequence[str], format: Format, stream: IO[str]) -> None:
+def _write_format(rows: Iterable[Row], columns: Sequence[str], format: Format, stream: IO[str]) -> None:
     if format is Format.json:
         before = "[\n"
         for row in rows:
@@ -345,13 +345,13 @@ def _write_parquet(rows: Iterable[Row], columns: Sequence[str], stream: IO[bytes
             writer.write_table(pa.Table.from_pylist(chunk, schema=form))
 
 
-def some(labels: Iterable[str]) -> str:
+def abbreviate_labels(labels: Iterable[str]) -> str:
     """A list, its middle left out when it is long."""
     shown = list(labels)
     return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
 
-def ranges(numbers: list[int]) -> str:
+def format_ranges(numbers: list[int]) -> str:
     """[1, 2, 3, 7] → "1…3, 7"."""
     spans: list[list[int]] = []
     for number in numbers:

@@ -12,8 +12,19 @@ import typer
 from ..errors import UsageError
 from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, view_table
 from ..terminal import escape_controls
-from .base import command, opened
-from .printing import STANDARD_OUTPUT, Document, Format, Progress, destination, emit, err, out, print_rows, tell_written
+from .base import open_home, register_command
+from .printing import (
+    STANDARD_OUTPUT,
+    Document,
+    Format,
+    Progress,
+    err,
+    out,
+    output_format,
+    print_rows,
+    tell_written,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     from ..reading.graph import Graph
@@ -28,7 +39,7 @@ EngineOption = Annotated[
 ]
 
 
-def _views() -> str:
+def _views_help() -> str:
     """The table of views and options, for the help."""
     lines = [f"- **{view}**: {about}" + (f" ({options})" if options else "") for view, about, options in view_table()]
     return "\n".join(lines)
@@ -38,7 +49,7 @@ _SHOW = f"""What is published: totals, vertices, edges, triangles, trusses and c
 
 The views, and which options go with each:
 
-{_views()}
+{_views_help()}
 
 All take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Motifs are columns of totals and vertices.
 
@@ -55,18 +66,18 @@ that a consumer follows every publication, corrections too, exactly once; rememb
 """
 
 
-def _graph(engine: Engine) -> Graph:
+def _open_graph(engine: Engine) -> Graph:
     """The graph of this call's home; Spark starts when it is needed."""
     from ..reading.graph import Graph
 
-    home, ledger = opened()
+    home, ledger = open_home()
 
-    def spark() -> Any:
+    def start_spark() -> Any:
         from ..storage.session import session_for
 
         return session_for(home, ledger)
 
-    return Graph.for_home(home, ledger, spark, engine)
+    return Graph.for_home(home, ledger, start_spark, engine)
 
 
 def show(
@@ -132,24 +143,24 @@ def show(
         not question.view_form.reads and engine is not Engine.auto
     ):  # the first is an error for what does not go together
         raise UsageError(f"--engine does not go with {view.value}: the database answers.", "leave it out")
-    form = destination(format, output)
+    form = output_format(format, output)
     whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
     cut = None if whole else SHOWN
     with translate_condition_errors(where), Progress() as progress:
         progress(f"show {view.value}", "")
-        answer = _graph(engine).ask(question)
+        answer = _open_graph(engine).ask(question)
         for note in answer.notes:
             err.print(note)
         schema = answer.arrow_schema() if form is Format.parquet else None
         if cut is None:
             if output is None or output == STANDARD_OUTPUT:  # the rows are printed as they come
-                progress.close()
-            number = emit(answer.iterate_rows(), answer.columns, form, output, schema, answer.table)
+                progress.close_display()
+            number = write_rows(answer.iterate_rows(), answer.columns, form, output, schema, answer.table)
         else:
             rows = list(answer.iterate_rows(cut + 1))
             number = answer.count_rows() if len(rows) > cut else len(rows)
-            progress.close()
-            emit(rows[:cut], answer.columns, form, None)
+            progress.close_display()
+            write_rows(rows[:cut], answer.columns, form, None)
     if output:
         tell_written(number, output)
     elif cut is not None and number > cut:
@@ -159,7 +170,7 @@ def show(
 
 
 show.__doc__ = _SHOW
-command(show)
+register_command(show)
 
 
 class Thing(StrEnum):
@@ -168,7 +179,7 @@ class Thing(StrEnum):
     triangle = "triangle"
 
 
-@command
+@register_command
 def explain(
     thing: Annotated[Thing, typer.Argument(help="What to explain.")],
     vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or three corners.")],
@@ -183,7 +194,7 @@ def explain(
     """
     with Progress() as progress:
         progress(f"explain {thing.value}", "")
-        found = _graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
+        found = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
     if format is Document.json:
         print(json.dumps(found, indent=1, default=str))
         return
@@ -229,7 +240,7 @@ def _escape_value(value: Any) -> str:
     return escape_controls(str(value))
 
 
-@command
+@register_command
 def tables(
     revision: Annotated[int | None, typer.Option(help="As published in this revision (default: the newest).")] = None,
     format: Annotated[Document, typer.Option(help="table or json.")] = Document.table,
@@ -243,7 +254,7 @@ def tables(
 
     if revision is not None and revision < 1:
         raise UsageError(f"--revision {revision}: at least 1.", "altneu status")
-    home, ledger = opened()
+    home, ledger = open_home()
     found = outside.external_access(home, ledger, revision)
     if format is Document.json:
         print(json.dumps(found.to_dict(), indent=2))

@@ -12,8 +12,8 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
-from .base import command, opened
-from .printing import Document, Progress, err, moment, out, print_totals, some
+from .base import open_home, register_command
+from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -30,7 +30,7 @@ Accept = Annotated[
 Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but do not publish before `altneu publish`.")]
 
 
-@command
+@register_command
 def plan(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
@@ -40,7 +40,7 @@ def plan(
     from ..run import meaning, planning
     from ..run.forecast import forecast_run
 
-    home, ledger = opened()
+    home, ledger = open_home()
     found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     changed = meaning.changed_meaning(home, ledger)
     guess = forecast_run(home, ledger, found)
@@ -97,12 +97,16 @@ def _print_plan(home: Home, found: Forecast) -> None:
         return
     several = found.revisions > 1
     where = f"{found.revisions} revisions from {found.revision} on" if several else f"revision {found.revision}"
-    out.print(f"would run {len(found.chosen):,} epoch(s) as {where}: {some(each.label for each in found.chosen)}")
+    out.print(
+        f"would run {len(found.chosen):,} epoch(s) as {where}: {abbreviate_labels(each.label for each in found.chosen)}"
+    )
     out.print(f"  rows       about {found.rows:,} ({decimal(sum(each.bytes for each in found.chosen))} landed)")
     if found.late:
-        out.print(f"  late       {len(found.late):,} at or before the frontier: {some(map(label, found.late))}")
+        out.print(
+            f"  late       {len(found.late):,} at or before the frontier: {abbreviate_labels(map(label, found.late))}"
+        )
     if found.restated:
-        restated = some(map(label, found.restated))
+        restated = abbreviate_labels(map(label, found.restated))
         out.print(f"  restated   {len(found.restated):,} published epoch(s) may change their results: {restated}")
     if several:
         out.print("  the first revision:")
@@ -115,7 +119,7 @@ def _print_plan(home: Home, found: Forecast) -> None:
         out.print(f"  time       about {found.seconds:,.0f} s, and Spark's start ({parts})")
 
 
-@command
+@register_command
 def run(
     epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
@@ -125,12 +129,12 @@ def run(
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
     from ..run import planning
 
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     wanted = list(dict.fromkeys(home.schedule.parse_epoch(text) for text in epochs))
-    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold, accept=accept_rows)
+    execute_plan(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold, accept=accept_rows)
 
 
-@command
+@register_command
 def backfill(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
@@ -152,14 +156,14 @@ def backfill(
     """
     from ..run import planning
 
-    home, ledger = opened(writes=True)
+    home, ledger = open_home(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
     found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    execute(home, ledger, found, hold, keep_going, accept_rows)
+    execute_plan(home, ledger, found, hold, keep_going, accept_rows)
 
 
-@command
+@register_command
 def rebuild(
     from_landing: Annotated[
         bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
@@ -176,12 +180,12 @@ def rebuild(
 
     if dry_run and hold:
         raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
-    home, ledger = opened(writes=not dry_run)
+    home, ledger = open_home(writes=not dry_run)
     found = planning.plan_rebuild(home, ledger, from_landing)
     if dry_run:
         _print_rebuild(home, ledger, found)
         return
-    execute(home, ledger, found, hold)
+    execute_plan(home, ledger, found, hold)
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
@@ -204,7 +208,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
         out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
 
-@command
+@register_command
 def rollback(
     revision: Annotated[int, typer.Argument(help="The revision to go back to; 0: the empty state.")],
     dry_run: DryRun = False,
@@ -216,7 +220,7 @@ def rollback(
     """
     from ..run import meaning, rollback
 
-    home, ledger = opened(writes=not dry_run)
+    home, ledger = open_home(writes=not dry_run)
     newest = ledger.get_revision().revision
     if newest and revision == newest:
         raise UsageError(
@@ -246,7 +250,7 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
-    taken = some(map(home.schedule.format_label, epochs))
+    taken = abbreviate_labels(map(home.schedule.format_label, epochs))
     out.print(f"would publish revision {revision} again as revision {ledger.get_revision().revision + 1}")
     out.print(f"  epochs     {len(epochs):,} taken back{': ' if epochs else ''}{taken}")
     print_totals(home, ledger, revision)
@@ -257,12 +261,12 @@ def _print_others(home: Home, ledger: Ledger) -> None:
     from ..state.records import RunKind
 
     for other in (run for run in ledger.list_runs() if run.is_alive):
-        kind, labels = other.kind, some(map(home.schedule.format_label, other.epochs))
+        kind, labels = other.kind, abbreviate_labels(map(home.schedule.format_label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
-            f"[yellow]another {kind}{many} is at work[/] since {moment(other.started_at)} on revision {other.parent} "
-            f"(last heartbeat {moment(other.beat_at)}): {wins}",
+            f"[yellow]another {kind}{many} is at work[/] since {format_moment(other.started_at)} on revision {other.parent} "
+            f"(last heartbeat {format_moment(other.beat_at)}): {wins}",
             markup=True,
         )
     newest = ledger.get_revision().revision
@@ -274,7 +278,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         )
 
 
-def execute(
+def execute_plan(
     home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
@@ -312,7 +316,7 @@ def execute(
             f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
             f"about {guess.rows:,} rows{time_}"
         )
-        progress, began = Progress(_expected(guess, hold), guess.learned), time.time()
+        progress, began = Progress(_expected_seconds(guess, hold), guess.learned), time.time()
         try:
             revision = runner.execute_run(home, ledger, part, progress, hold, keep_going, accept)
         except BatchRejected:
@@ -321,7 +325,7 @@ def execute(
             left_out += epochs
             continue
         finally:
-            progress.close()
+            progress.close_display()
         assert revision is not None
         taken = ledger.get_run(revision.run_id).epochs
         left_out += [epoch for epoch in epochs if epoch not in taken]
@@ -375,7 +379,7 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
     )
 
 
-def _expected(guess: Forecast, hold: bool) -> dict[str, float]:
+def _expected_seconds(guess: Forecast, hold: bool) -> dict[str, float]:
     """Stage → the seconds that it is expected to take; of a run that is held without those of publishing."""
     from ..run import runner
 

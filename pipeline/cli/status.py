@@ -13,8 +13,8 @@ import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from .base import command, opened
-from .printing import Document, moment, out, print_rows, ranges, some
+from .base import open_home, register_command
+from .printing import Document, abbreviate_labels, format_moment, format_ranges, out, print_rows
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -26,7 +26,7 @@ RECENT = 31  # but the newest so many epochs are always listed
 Entry = dict[str, Any]
 
 
-@command
+@register_command
 def status(
     since: Annotated[str | None, typer.Option(help="Epochs from this one on.")] = None,
     last: Annotated[int | None, typer.Option(help="The newest so many epochs.", min=1)] = None,
@@ -45,9 +45,9 @@ def status(
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
-    home, ledger = opened()
+    home, ledger = open_home()
     parent, rows = grid(home, ledger)
-    shown = _chosen(home, rows, since, last, failed)
+    shown = _choose_entries(home, rows, since, last, failed)
     sizes = ledger.table_sizes()
     readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
     waiting = [held.describe_held_run(home, ledger, run) for run in ledger.list_held()]
@@ -74,52 +74,60 @@ def status(
     if readable:
         answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.format_label(parent.since)} on"
         files, size = (sum(getattr(each, unit) for each in sizes.values()) for unit in ("files", "bytes"))
-        out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
+        out.print(
+            f"the tables answer for {answers}, at revisions {format_ranges(readable)}: {files:,} files, {decimal(size)}"
+        )
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact", markup=True)
     for each in waiting:
-        out.print(_held(each), markup=False)
+        out.print(_format_held_run(each), markup=False)
         out.print(f"  next: {each['next']}", markup=False)
     if not rows:
         out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
         return
     if holes:
-        out.print(f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {some(holes)}")
+        out.print(
+            f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {abbreviate_labels(holes)}"
+        )
     fold = not (all_ or since or last or failed) and len(rows) > FOLDED
-    lines = folded(shown[:-RECENT]) + [_line(entry) for entry in shown[-RECENT:]] if fold else map(_line, shown)
+    lines = (
+        fold_months(shown[:-RECENT]) + [_format_entry(entry) for entry in shown[-RECENT:]]
+        if fold
+        else map(_format_entry, shown)
+    )
     print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
-    for line in errors(shown):
+    for line in list_errors(shown):
         out.print(line, markup=False)
     if any(row["state"] == "folded" for row in shown):
         out.print(f"  next: {REMEDY}", markup=False)
 
 
-def _held(run: Entry) -> str:
+def _format_held_run(run: Entry) -> str:
     """A held run, in a line."""
-    which = some(run["epochs"]) or "all epochs"
-    what = f"held since {moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
+    which = abbreviate_labels(run["epochs"]) or "all epochs"
+    what = f"held since {format_moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
     if run["warnings"]:
         what += f", {run['warnings']} check(s) warn"
     if run["overtaken_by"]:
         return f"{what}; overtaken by revision {run['overtaken_by']}: it cannot be published any more"
-    return f"{what}; kept until {moment(run['expires_at'])}"
+    return f"{what}; kept until {format_moment(run['expires_at'])}"
 
 
-def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
+def _choose_entries(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
     if since is not None:
         first = home.schedule.parse_epoch(since)
         rows = [row for row in rows if row["epoch"] >= first]
     if failed:
-        rows = [row for row in rows if _unwell(row)]
+        rows = [row for row in rows if _needs_attention(row)]
     return rows[-last:] if last is not None else rows
 
 
-def _unwell(row: Entry) -> bool:
+def _needs_attention(row: Entry) -> bool:
     return row["state"] == "failed" or row["error"] is not None or row["audited"] is False
 
 
-def _line(entry: Entry) -> Entry:
+def _format_entry(entry: Entry) -> Entry:
     return {
         "epoch": entry["label"],
         "state": entry["state"],
@@ -129,16 +137,16 @@ def _line(entry: Entry) -> Entry:
     }
 
 
-def folded(rows: list[Entry]) -> list[Entry]:
+def fold_months(rows: list[Entry]) -> list[Entry]:
     """A line for each month (of integer epochs: each hundred) in which every epoch is published and none differs."""
 
-    def group(entry: Entry) -> str:
+    def group_of(entry: Entry) -> str:
         return entry["label"][:7] if "-" in entry["label"][1:] else f"{entry['epoch'] // 100 * 100}…"
 
-    return [line for name, entries in groupby(rows, group) for line in _month(name, list(entries))]
+    return [line for name, entries in groupby(rows, group_of) for line in _format_month(name, list(entries))]
 
 
-def errors(rows: list[Entry]) -> Iterator[str]:
+def list_errors(rows: list[Entry]) -> Iterator[str]:
     """What went wrong, once for epochs in a row of which the same is said."""
     for error, entries in groupby(rows, lambda row: row["error"]):
         labels = [entry["label"] for entry in entries]
@@ -147,16 +155,16 @@ def errors(rows: list[Entry]) -> Iterator[str]:
             yield f"{which}: {error}"
 
 
-def _month(name: str, rows: list[Entry]) -> Iterator[Entry]:
-    if len(rows) == 1 or any(row["state"] != "published" or _unwell(row) for row in rows):
-        yield from map(_line, rows)
+def _format_month(name: str, rows: list[Entry]) -> Iterator[Entry]:
+    if len(rows) == 1 or any(row["state"] != "published" or _needs_attention(row) for row in rows):
+        yield from map(_format_entry, rows)
         return
     right = Counter(row["audit"] for row in rows if row["audited"])
     yield {
         "epoch": name,
         "state": f"{len(rows)} published",
         "rows": f"{sum(row['rows'] for row in rows):,}",
-        "revision": ranges(sorted({row["revision"] for row in rows if row["revision"]})),
+        "revision": format_ranges(sorted({row["revision"] for row in rows if row["revision"]})),
         "audited": ", ".join(f"{n} {word}" for word, n in sorted(right.items())),
     }
 

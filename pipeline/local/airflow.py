@@ -74,7 +74,7 @@ if "scheduler" in sys.argv:
 """
 
 
-def standalone(
+def run_standalone(
     path: Path,
     *,
     port: int = 8080,
@@ -91,73 +91,73 @@ def standalone(
     require_extras("a local Airflow", "airflow", "quality")
     home = Home.open_home(path, create=True)
     if not landing.listing(home):
-        home = _land_demo(home, say)
+        home = _land_demo_messages(home, say)
     if is_listening("127.0.0.1", port):
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
-    environment = settings(home, port, now or datetime.now(UTC))
+    environment = airflow_environment(home, port, now or datetime.now(UTC))
     if connect:
-        environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free(PORT)}"
+        environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free_port(PORT)}"
     folder = Path(environment["AIRFLOW_HOME"])
     (folder / "config").mkdir(parents=True, exist_ok=True)
     (folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
-    _keep(home, environment)
+    _keep_environment(home, environment)
     log = folder / "standalone.log"
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
-        signal.signal(number, _interrupt)
+        signal.signal(number, _raise_interrupt)
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
-        parts: dict[str, Part] = {}
+        parts: dict[str, AirflowProcess] = {}
         try:
-            _prepare(environment, stream, log)
-            for name, command in _commands(home, environment, connect).items():
-                parts[name] = Part(name, command, environment, stream)
-            _wait(parts, port, log)
-            _tell(home, environment, folder, port, say)
+            _prepare_database(environment, stream, log)
+            for name, command in _part_commands(home, environment, connect).items():
+                parts[name] = AirflowProcess(name, command, environment, stream)
+            _wait_until_healthy(parts, port, log)
+            _print_addresses(home, environment, folder, port, say)
             while True:
                 time.sleep(1)
                 for part in parts.values():
-                    part.keep(say, log)
+                    part.restart_if_ended(say, log)
         except KeyboardInterrupt:
             say("stopping Airflow")
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C would leave a part behind
                 signal.signal(number, signal.SIG_IGN)
-            stop([part.process.pid for part in parts.values()])
+            stop_sessions([part.process.pid for part in parts.values()])
             say("Airflow has stopped; what was published stays")
 
 
-def execute(path: Path, arguments: list[str]) -> NoReturn:
+def exec_airflow(path: Path, arguments: list[str]) -> NoReturn:
     """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
     require_extras("a local Airflow", "airflow")
     home = Home.open_home(path)
-    kept = _kept(home)
+    kept = _kept_environment(home)
     if not kept.is_file():
         raise UsageError(f"no Airflow was started on {home.path} yet ({kept} is missing).", "altneu airflow")
     command = ["airflow", *arguments[arguments[:1] == ["airflow"] :]]
     os.execve(AIRFLOW, command, dict(os.environ) | json.loads(kept.read_text()))
 
 
-def _kept(home: Home) -> Path:
+def _kept_environment(home: Home) -> Path:
     return home.path / "airflow" / "environment.json"
 
 
-def _keep(home: Home, environment: dict[str, str]) -> None:
+def _keep_environment(home: Home, environment: dict[str, str]) -> None:
     """For `execute`: what Airflow reads of its environment. For its owner alone: a database's URI has a password."""
     mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
-    _kept(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
-    new = _kept(home).with_suffix(".new")
+    _kept_environment(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
+    new = _kept_environment(home).with_suffix(".new")
     new.unlink(missing_ok=True)
     new.touch(0o600)
     new.write_text(json.dumps(mine, indent=1))
-    new.replace(_kept(home))  # at no moment without the key
+    new.replace(_kept_environment(home))  # at no moment without the key
 
 
-def _key(home: Home, folder: Path) -> dict[str, str]:
+def _encryption_key(home: Home, folder: Path) -> dict[str, str]:
     """The key of what Airflow encrypts in its database, for all parts alike and for good: at a first start some find
     the one that Airflow writes, others an empty one, and a triggerer that cannot read a trigger ends. An Airflow that
     was started before has its own in `airflow.cfg`."""
-    if _kept(home).is_file():
-        known = json.loads(_kept(home).read_text()).get(KEY)
+    if _kept_environment(home).is_file():
+        known = json.loads(_kept_environment(home).read_text()).get(KEY)
         if known:
             return {KEY: known}
     if (folder / "airflow.cfg").is_file():
@@ -165,14 +165,14 @@ def _key(home: Home, folder: Path) -> dict[str, str]:
     return {KEY: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
 
 
-class Part:
+class AirflowProcess:
     """A process of Airflow's, started again when it ends by itself, unless it does so at once."""
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str], stream: IO[str]) -> None:
         self.name, self.command, self.environment, self.stream = name, command, environment, stream
-        self.start()
+        self.start_process()
 
-    def start(self) -> None:
+    def start_process(self) -> None:
         self.since = time.monotonic()
         self.process = subprocess.Popen(
             self.command,
@@ -183,18 +183,18 @@ class Part:
             start_new_session=True,
         )
 
-    def keep(self, say: Callable[[str], None], log: Path) -> None:
+    def restart_if_ended(self, say: Callable[[str], None], log: Path) -> None:
         """Start it again if it has ended. Raises `RunFailed` when it does not last."""
         if self.process.poll() is None:
             return
         if time.monotonic() - self.since < LASTS_SECONDS:
-            raise RunFailed(f"Airflow's {self.name} has ended by itself:\n{_tail(log)}", f"less {log}")
+            raise RunFailed(f"Airflow's {self.name} has ended by itself:\n{_tail_log(log)}", f"less {log}")
         say(f"{self.name} has ended by itself; starting it again. Its tasks are tried again")
-        stop([self.process.pid])  # what it has left
-        self.start()
+        stop_sessions([self.process.pid])  # what it has left
+        self.start_process()
 
 
-def _commands(home: Home, environment: dict[str, str], connect: bool) -> dict[str, list[str]]:
+def _part_commands(home: Home, environment: dict[str, str], connect: bool) -> dict[str, list[str]]:
     """The parts of a local Airflow, as `airflow standalone` has them, but without its log servers: they listen on all
     interfaces, at fixed ports, and here everybody reads the files."""
     commands = {
@@ -210,7 +210,7 @@ def _commands(home: Home, environment: dict[str, str], connect: bool) -> dict[st
     return commands
 
 
-def _free(port: int) -> int:
+def _free_port(port: int) -> int:
     """The port, or when it is taken any other."""
     if not is_listening("127.0.0.1", port):
         return port
@@ -218,7 +218,7 @@ def _free(port: int) -> int:
         return int(server.getsockname()[1])
 
 
-def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
+def airflow_environment(home: Home, port: int, now: datetime) -> dict[str, str]:
     """The environment of every part of the Airflow of a home."""
     folder = home.path.resolve() / "airflow"
     file = Path(os.environ.get("AIRFLOW_HOME", folder)).resolve() / "airflow.db"  # as Airflow calls it by itself
@@ -250,8 +250,8 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
-        **_key(home, file.parent),
-        **_history(home, now),
+        **_encryption_key(home, file.parent),
+        **_catchup_bounds(home, now),
     }
     database = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")
     if database.startswith("postgresql+psycopg:"):  # one driver for both: Airflow would look for asyncpg
@@ -261,7 +261,7 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
     return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path.resolve()), "PYTHONPATH": path, "PATH": bin_}
 
 
-def _history(home: Home, now: datetime) -> dict[str, str]:
+def _catchup_bounds(home: Home, now: datetime) -> dict[str, str]:
     """For a landing that is history, the schedule catches up over just it; a feed goes on from now."""
     epochs, schedule = sorted(landing.listing(home)), home.schedule
     if not epochs or schedule.seconds is None:
@@ -273,30 +273,30 @@ def _history(home: Home, now: datetime) -> dict[str, str]:
     return {} if stale > now else {"ALTNEU_START": first.isoformat(), "ALTNEU_END": last.isoformat()}
 
 
-def _land_demo(home: Home, say: Callable[[str], None]) -> Home:
-    from .demo import daily, land_messages
+def _land_demo_messages(home: Home, say: Callable[[str], None]) -> Home:
+    from .demo import land_messages, with_daily_epochs
 
-    home = daily(home)
+    home = with_daily_epochs(home)
     found = land_messages(home)
     say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
     return home
 
 
-def _prepare(environment: dict[str, str], stream: object, log: Path) -> None:
+def _prepare_database(environment: dict[str, str], stream: object, log: Path) -> None:
     """The database and the pool."""
     done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, stdout=stream, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
     if done.returncode:
-        raise RunFailed(f"Airflow's database could not be made:\n{_tail(log)}", f"less {log}")
+        raise RunFailed(f"Airflow's database could not be made:\n{_tail_log(log)}", f"less {log}")
 
 
-def _wait(parts: dict[str, Part], port: int, log: Path) -> None:
+def _wait_until_healthy(parts: dict[str, AirflowProcess], port: int, log: Path) -> None:
     """Until every part of it is healthy."""
     deadline = time.monotonic() + START_SECONDS
     missing = ["api-server"]
     while time.monotonic() < deadline:
         for part in parts.values():
             if part.process.poll() is not None:
-                raise RunFailed(f"Airflow's {part.name} has not started:\n{_tail(log)}", f"less {log}")
+                raise RunFailed(f"Airflow's {part.name} has not started:\n{_tail_log(log)}", f"less {log}")
         with suppress(urllib.error.URLError, OSError, ValueError):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
@@ -308,7 +308,9 @@ def _wait(parts: dict[str, Part], port: int, log: Path) -> None:
     raise RunFailed(f"Airflow was not healthy after {START_SECONDS} s ({', '.join(missing)}).", f"less {log}")
 
 
-def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say: Callable[[str], None]) -> None:
+def _print_addresses(
+    home: Home, environment: dict[str, str], folder: Path, port: int, say: Callable[[str], None]
+) -> None:
     say(f"Airflow is ready: http://localhost:{port}")
     passwords = folder / "simple_auth_manager_passwords.json.generated"
     with suppress(OSError, ValueError):
@@ -325,17 +327,17 @@ def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say:
     say("Ctrl-C stops it")
 
 
-def stop(sessions: list[int]) -> None:
+def stop_sessions(sessions: list[int]) -> None:
     """End processes, their descendants and whoever else is in their sessions: asked as Ctrl-C does, then harder, at
     once. A task at work is killed: Airflow tries it again, and nothing half done is published."""
     for number, seconds in ((signal.SIGINT, 3), (signal.SIGTERM, 2), (signal.SIGKILL, 10)):
-        for process in (family := _family(sessions)):
+        for process in (family := _list_processes(sessions)):
             with suppress(psutil.Error):
                 process.send_signal(number)
         psutil.wait_procs(family, timeout=seconds)
 
 
-def _family(sessions: list[int]) -> list[psutil.Process]:
+def _list_processes(sessions: list[int]) -> list[psutil.Process]:
     """The living processes of some sessions, and their descendants in sessions of their own."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
@@ -345,9 +347,9 @@ def _family(sessions: list[int]) -> list[psutil.Process]:
     return list(found.values())
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _raise_interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _tail(log: Path) -> str:
+def _tail_log(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:])

@@ -18,7 +18,7 @@ from ..storage.catalogs import jdbc_options
 from ..storage.session import ARCHIVE, register_catalog, start_session
 
 
-def make() -> str:
+def make_archive() -> str:
     """Write the archive; return its size, or that this Java saves no archive. Raises when Spark does not start."""
     subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True)
     if ARCHIVE.exists():
@@ -26,7 +26,7 @@ def make() -> str:
     return "this Java saves no archive: Spark starts some seconds slower"
 
 
-def _double(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def _double_values(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
         yield pd.DataFrame({"a": frame.a * 2})
 
@@ -44,7 +44,7 @@ def _round_trip(options: str) -> None:
         for _ in range(2):
             spark.range(1000).selectExpr("id a", "id % 7 b").writeTo(f"{name}.graph.t").append()
         t = spark.table(f"{name}.graph.t")
-        t.join(t.groupBy("b").count(), "b").mapInPandas(_double, "a bigint").agg({"a": "sum"}).toPandas()
+        t.join(t.groupBy("b").count(), "b").mapInPandas(_double_values, "a bigint").agg({"a": "sum"}).toPandas()
         spark.stop()
     gateway = SparkContext._gateway
     assert gateway is not None
@@ -52,7 +52,7 @@ def _round_trip(options: str) -> None:
     gateway.proc.wait()
 
 
-def _main() -> None:
+def _run_round_trip() -> None:
     from pyspark.errors import PySparkRuntimeError
 
     fresh = ARCHIVE.with_name("spark.jsa.new")
@@ -67,4 +67,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    _run_round_trip()

@@ -26,7 +26,7 @@ from ..storage.session import PORT, REMOTE, is_listening, start_session
 MESSAGE_MB = 512  # of one answer or one local table
 
 
-def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
+def serve_connect(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
     """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`, also when
     it would listen beyond this machine without a token."""
     master = home.config.spark.master

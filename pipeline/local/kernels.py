@@ -42,7 +42,7 @@ def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
             say(f"{name} ({time.monotonic() - started:.0f} s)")
 
 
-def _edges(begin: int = 1, end: int = 2) -> pa.Table:
+def _sample_edges(begin: int = 1, end: int = 2) -> pa.Table:
     """Signed intervals of a small graph with cores of several sizes. Some edges begin at epoch `begin`, others end at
     `end`; 0: none does."""
     random = np.random.default_rng(7)
@@ -57,15 +57,15 @@ def _edges(begin: int = 1, end: int = 2) -> pa.Table:
     return pa.table(columns, ["a", "b", "epoch", "until", "diff"])
 
 
-def _trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from algorithms.kernels.truss import peel
 
-    edges = _edges()
+    edges = _sample_edges()
     a, b = np.array(edges["a"]), np.array(edges["b"])
     return a, b, peel(a, b)
 
 
-def _received(table: pa.Table) -> list[pa.RecordBatch]:
+def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
     """As a task of Spark gets it: in buffers that cannot be written."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -73,22 +73,22 @@ def _received(table: pa.Table) -> list[pa.RecordBatch]:
     return list(pa.ipc.open_stream(sink.getvalue()))
 
 
-def _peel() -> None:
+def _compile_peel() -> None:
     from algorithms.truss import _replay
 
-    edges = _edges()
-    list(_replay(0, 0)(_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
+    edges = _sample_edges()
+    list(_replay(0, 0)(_as_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
 
 
-def _deletions() -> None:
-    _maintain(_edges(begin=0))
+def _compile_deletions() -> None:
+    _compile_maintenance(_sample_edges(begin=0))
 
 
-def _insertions() -> None:
-    _maintain(_edges(end=0))
+def _compile_insertions() -> None:
+    _compile_maintenance(_sample_edges(end=0))
 
 
-def _maintain(edges: pa.Table) -> None:
+def _compile_maintenance(edges: pa.Table) -> None:
     from algorithms.kernels.replay import replay
 
     a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
@@ -97,11 +97,11 @@ def _maintain(edges: pa.Table) -> None:
     replay(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
 
 
-def _kept() -> None:
+def _compile_persistent_graph() -> None:
     """A graph that is opened from files, and grows."""
     from algorithms.kernels.warm import Warm
 
-    a, b, _ = _trussness()
+    a, b, _ = _sample_trussness()
     with TemporaryDirectory() as folder:
         ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
         tail, head = ends[: a.size].astype(np.int32), ends[a.size :].astype(np.int32)
@@ -113,32 +113,32 @@ def _kept() -> None:
     graph.make_room(graph.numbered(np.arange(40, 80), np.arange(1000, 1040)))
 
 
-def _proof() -> None:
+def _compile_proof() -> None:
     """Of a graph from the tables, by all of its triangles and, then, by those of the changes alone."""
     from algorithms.kernels import proof
     from algorithms.proof import Ask
     from algorithms.truss import _replay
 
-    edges = _edges()
+    edges = _sample_edges()
     rows = edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64)))
-    list(_replay(0, 0, ask=Ask(2))(_received(rows)))
+    list(_replay(0, 0, ask=Ask(2))(_as_received(rows)))
     proof.WHOLE = 1
-    list(_replay(0, 4, ask=Ask(2))(_received(rows)))
+    list(_replay(0, 4, ask=Ask(2))(_as_received(rows)))
 
 
-def _triangles() -> None:
+def _compile_triangles() -> None:
     from algorithms.triangles import _count_all
 
-    list(_count_all(_received(_edges())))
+    list(_count_all(_as_received(_sample_edges())))
 
 
-def _parts() -> None:
+def _compile_partitions() -> None:
     """One cell, two rounds of the part that owns every edge, and what regions have besides insertions and deletions."""
     from algorithms import parts, truss_parts
     from algorithms.kernels import region
     from algorithms.kernels.levels import UNASKED
 
-    a, b, k = _trussness()
+    a, b, k = _sample_trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
     columns = {"a": a, "b": b, "owner": part, "level": level, "cap": level, "epoch": nothing, "diff": nothing}
     held, nobody = parts.packed(0, columns), parts.nothing_said()
@@ -151,64 +151,64 @@ def _parts() -> None:
     region._beside(region._part(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
 
 
-def _motifs() -> None:
+def _compile_motifs() -> None:
     from algorithms.kernels import motif_count
     from algorithms.motifs import _task
     from algorithms.patterns import PLAIN, motif
 
     wanted = {"square": motif("a-b, b-c, c-d, a-d"), "triangle": motif("a-b, a-c, b-c")}
-    rows = _edges()
+    rows = _sample_edges()
     rows = rows.append_column("relation", pa.repeat(pa.scalar(PLAIN), rows.num_rows))
     for neu in (pa.nulls(rows.num_rows, pa.bool_()), pa.array(np.arange(rows.num_rows) % 3 == 0)):
-        list(_task(wanted)(_received(rows.append_column("neu", neu))))
+        list(_task(wanted)(_as_received(rows.append_column("neu", neu))))
     pairs = np.array(rows["a"]), np.array(rows["b"])
     for patterns in wanted.values():
         motif_count.count(patterns, {PLAIN: pairs})
 
 
-def _audit() -> None:
+def _compile_audit() -> None:
     from algorithms.kernels.check import check
     from algorithms.kernels.facts import facts
     from algorithms.kernels.triangles import count
 
-    a, b, k = _trussness()
+    a, b, k = _sample_trussness()
     count(a, b)
     check(a, b, k.astype(np.int64))
     facts(a, b, k.astype(np.int32) - 2, k.astype(np.int64))
 
 
-def _fingerprints() -> None:
+def _compile_fingerprints() -> None:
     """Of arrays that can be written, and of those of a task of Spark, which cannot."""
     from algorithms.fingerprint import Fingerprint
 
-    (received,) = _received(_edges())
-    for columns in (_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
+    (received,) = _as_received(_sample_edges())
+    for columns in (_sample_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
         Fingerprint.of_rows(columns)
         Fingerprint.of_rows(columns, columns[0])
 
 
-def _views() -> None:
+def _compile_views() -> None:
     from algorithms.kernels.communities import communities, sizes
     from algorithms.kernels.triangles import enumerate_triangles
 
-    a, b, k = _trussness()
+    a, b, k = _sample_trussness()
     sizes(a, b, k.astype(np.int64))
     communities(a, b, k.astype(np.int64), 4)
     list(enumerate_triangles(a, b))
 
 
 GROUPS = {  # the longest first
-    "truss: insertions": _insertions,
-    "truss: deletions": _deletions,
-    "truss: peel": _peel,
-    "truss: proof": _proof,
-    "truss: parts": _parts,
-    "triangles": _triangles,
-    "motifs": _motifs,
-    "audit": _audit,
-    "truss: kept graphs": _kept,
-    "fingerprints": _fingerprints,
-    "views": _views,
+    "truss: insertions": _compile_insertions,
+    "truss: deletions": _compile_deletions,
+    "truss: peel": _compile_peel,
+    "truss: proof": _compile_proof,
+    "truss: parts": _compile_partitions,
+    "triangles": _compile_triangles,
+    "motifs": _compile_motifs,
+    "audit": _compile_audit,
+    "truss: kept graphs": _compile_persistent_graph,
+    "fingerprints": _compile_fingerprints,
+    "views": _compile_views,
 }
 
 if __name__ == "__main__":

@@ -48,10 +48,10 @@ def set_up(say: Say, assets: Path = ASSETS, s3: bool = False) -> list[str]:
     stamps = assets / "stamps"
     stamps.mkdir(parents=True, exist_ok=True)
     done = []
-    with _alone(assets / "lock", say):
+    with _hold_setup_lock(assets / "lock", say):
         if s3:
             (assets / WITH_S3).touch()
-        for step in _steps(assets):
+        for step in _setup_steps(assets):
             stamp, key = stamps / step.name, step.key()
             if stamp.exists() and stamp.read_text() == key:
                 continue
@@ -71,21 +71,21 @@ def set_up(say: Say, assets: Path = ASSETS, s3: bool = False) -> list[str]:
     return done
 
 
-def _steps(assets: Path) -> list[Step]:
+def _setup_steps(assets: Path) -> list[Step]:
     home, jars_folder = assets / "java", assets / "jars"
 
     def choose(say: Say) -> str:
-        return java.choose(home)
+        return java.install_launcher(home)
 
     def bring(say: Say) -> str:
-        from .jars import bring
+        from .jars import fetch_jars
 
-        return bring(jars_folder, home, (assets / WITH_S3).exists())
+        return fetch_jars(jars_folder, home, (assets / WITH_S3).exists())
 
     def archive(say: Say) -> str:
-        from .archive import make
+        from .archive import make_archive
 
-        return make()
+        return make_archive()
 
     def kernels(say: Say) -> str:
         from .kernels import compile_all
@@ -101,21 +101,23 @@ def _steps(assets: Path) -> list[Step]:
         Step(
             "java",
             "Java (17 to 21)",
-            lambda: _digest(java.LAUNCHER, here / "java.py") if (home / "real" / "bin" / "java").exists() else "none",
+            lambda: (
+                _digest_files(java.LAUNCHER, here / "java.py") if (home / "real" / "bin" / "java").exists() else "none"
+            ),
             choose,
             "install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17) or set JAVA_HOME",
         ),
         Step(
             "jars",
             "Jars: Iceberg, SQLite, PostgreSQL, GraphFrames",
-            lambda: _digest(here / "jars.py") + (" s3" if (assets / WITH_S3).exists() else ""),
+            lambda: _digest_files(here / "jars.py") + (" s3" if (assets / WITH_S3).exists() else ""),
             bring,
             network,
         ),
         Step(
             "archive",
             "Class-data archive, for a fast start of Spark",
-            lambda: _digest(here / "archive.py", assets / "stamps" / "jars", home / "real" / "release"),
+            lambda: _digest_files(here / "archive.py", assets / "stamps" / "jars", home / "real" / "release"),
             archive,
             "altneu doctor --deep shows whether Spark starts at all",
         ),
@@ -123,7 +125,7 @@ def _steps(assets: Path) -> list[Step]:
             "kernels",
             "Compiled kernels (a minute or two)",
             lambda: (
-                _digest(here / "kernels.py", *sorted(Path(algorithms.kernels.__file__).parent.glob("*.py")))
+                _digest_files(here / "kernels.py", *sorted(Path(algorithms.kernels.__file__).parent.glob("*.py")))
                 + f" {platform.machine()} {platform.processor()} {sys.version_info[:2]} {metadata.version('numba')}"
             ),
             kernels,
@@ -132,7 +134,7 @@ def _steps(assets: Path) -> list[Step]:
     ]
 
 
-def _digest(*files: Path) -> str:
+def _digest_files(*files: Path) -> str:
     """Of the files' contents; one that is not there counts as empty."""
     sums = hashlib.sha256()
     for file in files:
@@ -142,7 +144,7 @@ def _digest(*files: Path) -> str:
 
 
 @contextlib.contextmanager
-def _alone(lock: Path, say: Say) -> Iterator[None]:
+def _hold_setup_lock(lock: Path, say: Say) -> Iterator[None]:
     try:
         stream = lock.open("w")
     except OSError as error:

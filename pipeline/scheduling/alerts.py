@@ -24,7 +24,7 @@ from ..tasks import base, due
 if TYPE_CHECKING:
     from ..run.alerts import Channel, Message, Problem
     from ..state.ledger import Ledger
-    from ..tasks.base import Question
+    from ..tasks.base import ApprovalRequest
 
 log = logging.getLogger("altneu.tasks")
 VARIABLE = "ALTNEU_NOTIFIERS"
@@ -35,7 +35,7 @@ AFTER = ("assets", "epochs", "warnings", "report")  # tasks that fail when the e
 
 
 @dataclass(frozen=True)
-class Notifier:
+class AirflowNotifier:
     """One of Airflow's notifiers, as a channel."""
 
     path: str
@@ -47,11 +47,11 @@ class Notifier:
         text = json.dumps(self.arguments, sort_keys=True, default=str)
         return f"{self.path.rpartition('.')[2][:64]}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
-    def send(self, message: Message) -> None:
+    def send_message(self, message: Message) -> None:
         said = {"title": message.title, "text": message.text, "severity": message.severity or "over"}
-        self.made()({**self.context, "alert": said})
+        self.create_notifier()({**self.context, "alert": said})
 
-    def made(self) -> Any:
+    def create_notifier(self) -> Any:
         """Airflow's own object. Raises `UsageError` where there is no such class, or it takes no such arguments."""
         from airflow.sdk import BaseNotifier
         from airflow.sdk._shared.module_loading import import_string
@@ -65,7 +65,7 @@ class Notifier:
         return made
 
 
-def notifiers(context: dict[str, Any] | None = None) -> list[Notifier]:
+def configured_notifiers(context: dict[str, Any] | None = None) -> list[AirflowNotifier]:
     """What `ALTNEU_NOTIFIERS` names. Raises `UsageError` for what is not of its form."""
     text = os.environ.get(VARIABLE, "").strip()
     try:
@@ -74,51 +74,53 @@ def notifiers(context: dict[str, Any] | None = None) -> list[Notifier]:
         raise UsageError(f"{VARIABLE} is not JSON: {error}.") from None
     if not isinstance(named, dict) or not all(isinstance(each, dict) for each in named.values()):
         raise UsageError(f"{VARIABLE} is no JSON object of classes and their arguments.")
-    return [Notifier(path, arguments, dict(context or {})) for path, arguments in named.items()]
+    return [AirflowNotifier(path, arguments, dict(context or {})) for path, arguments in named.items()]
 
 
-def tell(path: str, context: dict[str, Any], problems: list[Problem] | None = None, patience: float = RETRIES) -> None:
+def send_alerts(
+    path: str, context: dict[str, Any], problems: list[Problem] | None = None, patience: float = RETRIES
+) -> None:
     """Send what is new. Never raises."""
-    if not configured():
+    if not is_configured():
         return
     try:
         from ..run import alerts
         from .common import report_address
 
         def channels() -> list[Channel]:
-            return [*alerts.alert_channels(), *notifiers(context)]
+            return [*alerts.alert_channels(), *configured_notifiers(context)]
 
-        home, ledger = base.opened(path)
+        home, ledger = base.open_home(path)
         alerts.send_alerts(home, ledger, channels, report_address, problems or (), patience)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
 
 
-def configured() -> bool:
+def is_configured() -> bool:
     """Is there anybody to be told?"""
     return bool(os.environ.get(VARIABLE) or has_secret("ALTNEU_ALERTS"))
 
 
-def failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:
+def alert_task_failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:
     """A task has failed for good: send what is new, and the failure itself where no incident says it. Never raises.
 
     `last`: the last epoch of the schedule, if it has one.
     """
-    if not configured():
+    if not is_configured():
         return
     problems: list[Problem] = []
     try:
-        home, ledger = base.opened(path)
-        found = _of_failure(home, ledger, context, last)
+        home, ledger = base.open_home(path)
+        found = _failure_problem(home, ledger, context, last)
         problems += [found] if found else []
     except Exception:
         log.warning("the failure of a task could not be told", exc_info=True)
-    tell(path, context, problems, patience=0)
+    send_alerts(path, context, problems, patience=0)
 
 
-def asked(path: str, context: dict[str, Any], run_id: str, question: Question) -> None:
+def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, question: ApprovalRequest) -> None:
     """A held run waits for a person: send it, once for each run. Never raises."""
-    if not configured():
+    if not is_configured():
         return
     from ..run import alerts
     from .common import report_address
@@ -126,10 +128,12 @@ def asked(path: str, context: dict[str, Any], run_id: str, question: Question) -
     lines = [line for line in question["body"].splitlines() if line][:LINES]
     lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
     lines.append(f"next: answer the task approve in Airflow; or altneu publish {run_id}, or altneu discard {run_id}")
-    tell(path, context, [alerts.task_problem(f"{context['ti'].dag_id}.approve", run_id, question["subject"], lines)])
+    send_alerts(
+        path, context, [alerts.task_problem(f"{context['ti'].dag_id}.approve", run_id, question["subject"], lines)]
+    )
 
 
-def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
+def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
     from ..run import alerts
 
     ti = context["ti"]
@@ -138,7 +142,7 @@ def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datet
     error = str(context.get("exception") or "it was killed, or has reported nothing").splitlines()[:LINES]
     lines = [*error, f"log: {getattr(ti, 'log_url', None) or 'in Airflow'}"]
     name = f"{ti.dag_id}.{ti.task_id}"
-    epoch = None if ti.task_id in AFTER else _epoch(home, context, last)
+    epoch = None if ti.task_id in AFTER else _epoch_of_task(home, context, last)
     if epoch is None:
         return alerts.task_problem(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
     return alerts.epoch_problem(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)
@@ -154,7 +158,7 @@ def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
     return any(datetime.fromisoformat(failure.at) >= since - timedelta(seconds=1) for failure in standing)
 
 
-def _epoch(home: Home, context: dict[str, Any], last: datetime | None) -> int | None:
+def _epoch_of_task(home: Home, context: dict[str, Any], last: datetime | None) -> int | None:
     """The epoch of a task's run; None: it has no single one."""
     asked = context.get("params") or {}
     if "epoch" not in asked:
@@ -170,38 +174,41 @@ def _epoch(home: Home, context: dict[str, Any], last: datetime | None) -> int | 
 # -- late epochs --------------------------------------------------------------------------------------------------
 
 
-async def late(context: dict[str, Any], home: str, prefix: str = base.PREFIX) -> None:
+async def alert_late(context: dict[str, Any], home: str, prefix: str = base.PREFIX) -> None:
     """The callback of a missed deadline, in the triggerer: the epoch of a scheduled run is not published in time.
 
     A run that was begun after its deadline is catching up, and tells nothing.
     """
     from asgiref.sync import sync_to_async  # so that connections may be asked for from the other thread
 
-    from .sites import Site, acting
+    from .sites import Site, acting_site
 
-    with acting(Site(home, prefix)):
-        await sync_to_async(tell_late, thread_sensitive=False)(context, home)
+    with acting_site(Site(home, prefix)):
+        await sync_to_async(send_late_alert, thread_sensitive=False)(context, home)
 
 
-def tell_late(context: dict[str, Any], path: str) -> None:
+def send_late_alert(context: dict[str, Any], path: str) -> None:
     """The same, waiting for the receivers. Raises nothing that the home or a receiver may bring about."""
-    if not configured():
+    if not is_configured():
         return
-    run, missed = context["dag_run"], _instant(context["deadline"]["deadline_time"])
-    began, start = _instant(run.get("queued_at") or run.get("start_date")), _instant(run.get("data_interval_start"))
+    run, missed = context["dag_run"], _parse_instant(context["deadline"]["deadline_time"])
+    began, start = (
+        _parse_instant(run.get("queued_at") or run.get("start_date")),
+        _parse_instant(run.get("data_interval_start")),
+    )
     if run["run_type"] != "scheduled" or missed is None or start is None or (began and began >= missed):
         return
     try:
-        home, ledger = base.opened(path)
-        found = _late(home, ledger, home.schedule.epoch_of(start), missed)
+        home, ledger = base.open_home(path)
+        found = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
     except Exception:
         log.warning("a late epoch could not be told", exc_info=True)
         return
     if found:
-        tell(path, context, [found])
+        send_alerts(path, context, [found])
 
 
-def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
+def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
     """That an epoch is late, why, and what to type; None: it is published, or an incident says why it is not."""
     from ..landing import listing
     from ..run import alerts
@@ -227,5 +234,5 @@ def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem |
     return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {then}"))
 
 
-def _instant(given: Any) -> datetime | None:
+def _parse_instant(given: Any) -> datetime | None:
     return datetime.fromisoformat(given) if isinstance(given, str) else given

@@ -28,24 +28,24 @@ class Approval(ApprovalOperator):
 
     @common.translate_errors
     def execute(self, context: Any) -> Any:
-        return self._ask(context, self.planned)
+        return self._request_approval(context, self.planned)
 
-    def _ask(self, context: Any, planned: Any) -> Any:
-        planned, question = orchestration.ask(self.home, planned, common.say, self.pages)
+    def _request_approval(self, context: Any, planned: Any) -> Any:
+        planned, question = orchestration.request_approval(self.home, planned, common.log_progress, self.pages)
         if question is None:
             return planned
-        links = [f"[the epoch]({common.page(base.shown(planned) or '')})"]
+        links = [f"[the epoch]({common.page_address(base.last_label(planned) or '')})"]
         links += [f"[all that would change]({common.report_address(question['page'])})"] if question["page"] else []
         self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
         context["ti"].xcom_push(key=ASKED, value=planned)
-        alerts.asked(self.home, context, planned["run_id"], question)
+        alerts.alert_approval_needed(self.home, context, planned["run_id"], question)
         return super().execute(context)
 
     @common.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
         if "error" in event:
-            raise common.failure(
+            raise common.task_failure(
                 f"nobody has decided within {self.response_timeout}. Run {planned['run_id']} stays held, and nothing "
                 f"of it is published.\nnext: altneu publish {planned['run_id']}, then clear this task",
                 retry=False,
@@ -53,9 +53,9 @@ class Approval(ApprovalOperator):
         approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
         because = (event.get("params_input") or {}).get("because") or None
         try:
-            orchestration.decide(self.home, planned, approved, user.get("name"), because)
+            orchestration.record_decision(self.home, planned, approved, user.get("name"), because)
         except RevisionConflict as overtaken:
-            common.say(overtaken.what)
-            return self._ask(context, planned)
+            common.log_progress(overtaken.what)
+            return self._request_approval(context, planned)
         super().execute_complete(context, event)  # skips what follows a rejection
         return planned

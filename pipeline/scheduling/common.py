@@ -40,9 +40,9 @@ from ..errors import AltneuError, is_transient
 from ..run.lineage import send_by_tasks
 from ..run.stages import STAGES, Stage
 from ..tasks import base, orchestration
-from ..tasks.base import Planned, Published
+from ..tasks.base import PlannedRun, PublishedRun
 from . import alerts, lineage
-from .sites import current
+from .sites import current_site
 
 log = logging.getLogger("altneu.tasks")
 START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
@@ -51,7 +51,7 @@ START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DA
 def on_failure(context: dict[str, Any]) -> None:
     """A task has failed for good: tell it, and call the hook `ALTNEU_ON_FAILURE` with plain values. A broken hook is
     logged, never raised."""
-    alerts.failed(current().home, context, current().bounds[1])
+    alerts.alert_task_failed(current_site().home, context, current_site().schedule_bounds[1])
     hook = os.environ.get("ALTNEU_ON_FAILURE")
     if not hook:
         return
@@ -86,16 +86,16 @@ class Transient(RetryPolicy):
 
 def on_success(context: dict[str, Any]) -> None:
     """A task has ended well: tell what it has found, or what is over by it."""
-    alerts.tell(current().home, context)
+    alerts.send_alerts(current_site().home, context)
 
 
-def deadline(seconds: int | None) -> DeadlineAlert | None:
+def deadline_alert(seconds: int | None) -> DeadlineAlert | None:
     """That an epoch is late, of a DAG whose intervals have so many seconds (None: no schedule)."""
-    site = current()
+    site = current_site()
     if seconds is None or site.late_hours is None:
         return None
     after, told = timedelta(seconds=seconds, hours=site.late_hours), {"home": site.home, "prefix": site.prefix}
-    return DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(alerts.late, told))
+    return DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(alerts.alert_late, told))
 
 
 DEFAULTS = {
@@ -112,7 +112,7 @@ DEFAULTS = {
 }
 
 
-def say(text: str) -> None:
+def log_progress(text: str) -> None:
     """A line of the task's log."""
     log.info(text)
 
@@ -124,36 +124,36 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            with send_by_tasks(lineage.sends()):
+            with send_by_tasks(lineage.is_sending()):
                 return function(*args, **kwargs)
         except AltneuError as error:
-            label = base.shown(args[0]) if args and isinstance(args[0], dict) else None
-            says = [base.format_error(error), *([f"report: {page(label)}"] if label else [])]
-            raise failure("\n".join(says), error.transient) from error
+            label = base.last_label(args[0]) if args and isinstance(args[0], dict) else None
+            says = [base.format_error(error), *([f"report: {page_address(label)}"] if label else [])]
+            raise task_failure("\n".join(says), error.transient) from error
         finally:
-            base.release()
+            base.release_session()
 
     return wrapper
 
 
-def failure(says: str, retry: bool) -> Exception:
+def task_failure(says: str, retry: bool) -> Exception:
     """A task's failure in Airflow's terms."""
     return (AirflowException if retry else AirflowFailException)(says)
 
 
-def page(label: str) -> str:
+def page_address(label: str) -> str:
     """The address of an epoch's report inside Airflow."""
     return report_address(f"epoch={label}.html")
 
 
 def report_address(name: str) -> str:
     """The address of a page of the reports inside Airflow."""
-    prefix = current().prefix
+    prefix = current_site().prefix
     where = "" if prefix == base.PREFIX else f"homes/{prefix}/"
-    return f"{address()}/{where}reports/{name}"
+    return f"{pages_address()}/{where}reports/{name}"
 
 
-def address() -> str:
+def pages_address() -> str:
     """The address of altneu's pages inside Airflow."""
     return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu"
 
@@ -164,10 +164,10 @@ class ReportLink(BaseOperatorLink):
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        return f"{address()}/runs/{ti_key.dag_id}/{quote(ti_key.run_id)}"
+        return f"{pages_address()}/runs/{ti_key.dag_id}/{quote(ti_key.run_id)}"
 
 
-def at_work(done: dict[str, Any]) -> dict[str, Any]:
+def skip_if_overtaken(done: dict[str, Any]) -> dict[str, Any]:
     """What a stage has done. One that had nothing to do, because another run has overtaken its run, is skipped."""
     if "superseded" in done:
         raise AirflowSkipException(done["superseded"])
@@ -187,15 +187,15 @@ STAGE: dict[str, Any] = {"trigger_rule": "none_failed_min_one_success"}
 def stage(spec: Stage) -> Any:
     """The task of a stage before publish."""
 
-    @lineage.traced(task_id=spec.name, doc_md=spec.does, **STAGE)
+    @lineage.traced_task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
-    def work(planned: Planned) -> dict[str, Any]:
-        return at_work(orchestration.stage(current().home, planned, spec.name, say))
+    def work(planned: PlannedRun) -> dict[str, Any]:
+        return skip_if_overtaken(orchestration.execute_stage(current_site().home, planned, spec.name, log_progress))
 
     return work
 
 
-@lineage.traced(
+@lineage.traced_task(
     task_id=base.PUBLISH,
     **STAGE,
     execution_timeout=timedelta(hours=12),
@@ -203,18 +203,18 @@ def stage(spec: Stage) -> Any:
     "the newest revision. Clearing it is safe: it publishes what is missing.",
 )
 @translate_errors
-def publish(planned: Planned) -> Published:
-    return orchestration.publish(current().home, planned, say)
+def publish(planned: PlannedRun) -> PublishedRun:
+    return orchestration.publish_run(current_site().home, planned, log_progress)
 
 
 @task(
     doc_md="Tells those who follow the assets which revision updated them, and which epochs it published. Skipped when "
     "this run has published nothing, because others had.",
 )
-def assets(published: Published, outlet_events: Any = None) -> None:
+def assets(published: PublishedRun, outlet_events: Any = None) -> None:
     if published["revision"] is None:
         raise AirflowSkipException("this run published nothing itself: no asset is updated")
-    for asset in current().assets:
+    for asset in current_site().table_assets:
         outlet_events[asset].extra = {"revision": published["revision"], "epochs": published["labels"]}
 
 
@@ -225,8 +225,8 @@ def assets(published: Published, outlet_events: Any = None) -> None:
     "with a mark, and the run is a success. Who is told of it is told when it is published.",
 )
 @translate_errors
-def warnings(published: Published) -> None:
-    orchestration.warnings(current().home, published, say)
+def warnings(published: PublishedRun) -> None:
+    orchestration.raise_warnings(current_site().home, published, log_progress)
 
 
 @task(
@@ -236,11 +236,11 @@ def warnings(published: Published) -> None:
     "or not this succeeds.",
 )
 @translate_errors
-def report(planned: Planned | None, published: Published | None) -> list[str]:
+def report(planned: PlannedRun | None, published: PublishedRun | None) -> list[str]:
     if not planned:
         raise AirflowSkipException("no run was begun: there is nothing to report")
-    say(f"report: {page(base.shown(planned) or '')}")
-    return orchestration.report(current().home, planned, published, say)
+    log_progress(f"report: {page_address(base.last_label(planned) or '')}")
+    return orchestration.write_report(current_site().home, planned, published, log_progress)
 
 
 def stages(planned: Any) -> Any:
@@ -253,12 +253,12 @@ def stages(planned: Any) -> Any:
     from .approval import Approval
     from .telling import epochs
 
-    site = current()
+    site = current_site()
     pooled: dict[str, Any] = {"pool": site.pool}
 
     def made(each: Any, source: Any) -> Any:
         each = each.override(**pooled)
-        return submitted(each, source) if site.submit else each(source)
+        return submitted_stage(each, source) if site.submit else each(source)
 
     before = [made(stage(spec), planned) for spec in STAGES if spec.before_publish]
     approve = Approval(
@@ -267,7 +267,7 @@ def stages(planned: Any) -> Any:
         planned=planned,
         subject="Publish?",
         params={"because": Param(None, type=["null", "string"], title="Why", description="It is on the epoch's page.")},
-        response_timeout=site.approval,
+        response_timeout=site.approval_patience,
         execution_timeout=None,
         pages=not site.submit,
         doc_md="Asks a person, where `[publish] approve` says so; else it passes at once. "
@@ -278,7 +278,7 @@ def stages(planned: Any) -> Any:
     before += [approve, made(publish, approve.output)]
     done = before[-1].output if site.submit else before[-1]
     warned = warnings(done)
-    told = [assets.override(outlets=site.assets)(done), epochs.override(outlets=[site.epochs])(done)]
+    told = [assets.override(outlets=site.table_assets)(done), epochs.override(outlets=[site.epochs_asset])(done)]
     chain(planned, *before, [*told, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))
@@ -287,17 +287,17 @@ def stages(planned: Any) -> Any:
     return before[-1]
 
 
-def submitted(each: Any, source: Any) -> Any:
+def submitted_stage(each: Any, source: Any) -> Any:
     """A stage as `spark-submit`, with the settings that its task has here."""
     from .submit import SubmittedStage
 
     name = each.kwargs["task_id"]
     return SubmittedStage(
         task_id=name,
-        home=current().home,
+        home=current_site().home,
         stage=name,
         planned=f"{{{{ ti.xcom_pull(task_ids='{source.operator.task_id}') | tojson }}}}",
-        conn_id=current().submit,
+        conn_id=current_site().submit,
         name=f"altneu {name}",
         **{option: value for option, value in each.kwargs.items() if option != "task_id"},
     )

@@ -21,7 +21,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from ..errors import AltneuError
 from ..tasks import base, due, passes
 from . import common
-from .sites import current
+from .sites import current_site
 
 INTERVAL = 60.0  # seconds between two looks
 
@@ -59,7 +59,7 @@ class LandingTrigger(BaseTrigger):
         deadline, interval = asked.pop("deadline"), asked.pop("interval")
         while True:
             try:
-                found = await asyncio.to_thread(look, **asked)
+                found = await asyncio.to_thread(check_landing, **asked)
             except AltneuError as error:
                 found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
             if found["state"] == "waiting" and time.time() >= deadline:
@@ -70,9 +70,9 @@ class LandingTrigger(BaseTrigger):
             await asyncio.sleep(interval)
 
 
-def look(home: str, epoch: int, patience: float, manual: bool, prefix: str = base.PREFIX) -> dict[str, Any]:
+def check_landing(home: str, epoch: int, patience: float, manual: bool, prefix: str = base.PREFIX) -> dict[str, Any]:
     """Whether an epoch is landed, as plain values."""
-    found = due.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual, prefix=prefix)
+    found = due.check_landing(home, epoch, patience=timedelta(seconds=patience), manual=manual, prefix=prefix)
     return {"state": found.state, "epoch": epoch, "says": found.says}
 
 
@@ -89,34 +89,36 @@ class LandingSensor(BaseOperator):
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
-        site = current()
-        epoch = due.epoch_of(self.home, context["params"]["epoch"], *dates, manual, site.bounds[1], site.prefix)
+        site = current_site()
+        epoch = due.epoch_of(
+            self.home, context["params"]["epoch"], *dates, manual, site.schedule_bounds[1], site.prefix
+        )
         asked: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
         asked["prefix"] = site.prefix
-        found = look(**asked)
+        found = check_landing(**asked)
         if found["state"] == "waiting":
-            common.say(f"{found['says']}; looking again every {self.interval:.0f} s")
+            common.log_progress(f"{found['says']}; looking again every {self.interval:.0f} s")
             until = time.time() + self.patience
             trigger = LandingTrigger(**asked, deadline=until, interval=self.interval)
             self.defer(trigger=trigger, method_name="landed")
-        return self.landed(context, found)
+        return self.resume_landed(context, found)
 
-    def landed(self, context: Any, event: dict[str, Any]) -> int:
-        common.say(event["says"])
+    def resume_landed(self, context: Any, event: dict[str, Any]) -> int:
+        common.log_progress(event["says"])
         match event["state"]:
             case "landed":
-                return self.handed_on(context, int(event["epoch"]))
+                return self.require_unpublished(context, int(event["epoch"]))
             case "gap":
                 common.skip_the_rest(self)
             case "late":
                 waited = timedelta(seconds=self.patience)
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
-                raise common.failure(say, retry=False)
-        raise common.failure(event["says"], event["retry"])
+                raise common.task_failure(say, retry=False)
+        raise common.task_failure(event["says"], event["retry"])
 
-    def handed_on(self, context: Any, epoch: int) -> int:
+    def require_unpublished(self, context: Any, epoch: int) -> int:
         """The epoch, unless another run has published it."""
-        if passes.published(self.home, epoch, common.say):
+        if passes.is_published(self.home, epoch, common.log_progress):
             context["ti"].xcom_push(key="return_value", value=epoch)  # by which the run finds the page of its epoch
             common.skip_the_rest(self)
         return epoch

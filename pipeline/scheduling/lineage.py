@@ -16,12 +16,12 @@ from airflow.sdk.bases.decorator import task_decorator_factory
 from ..run import lineage
 from ..run.stages import STAGES
 from ..tasks import base
-from .sites import current
+from .sites import current_site
 
 INGEST, AUDIT = STAGES[0].name, next(each.name for each in STAGES if each.suites)
 
 
-def sends() -> bool:
+def is_sending() -> bool:
     """Does the provider send events of the tasks?"""
     try:
         from airflow.providers.openlineage import conf
@@ -30,11 +30,11 @@ def sends() -> bool:
     return not conf.is_disabled()
 
 
-def of(path: str, name: str, planned: Mapping[str, Any], done: Mapping[str, Any] | None) -> Any:
+def task_datasets(path: str, name: str, planned: Mapping[str, Any], done: Mapping[str, Any] | None) -> Any:
     """The datasets of a task, as the provider takes them: of the run that it was given, or that has published."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    home, ledger = base.opened(path, writes=False)
+    home, ledger = base.open_home(path, writes=False)
     run_id = (done or {}).get("run_id", planned["run_id"])
     found = OperatorLineage()
     if name in (INGEST, base.PUBLISH):
@@ -46,26 +46,26 @@ def of(path: str, name: str, planned: Mapping[str, Any], done: Mapping[str, Any]
     return found
 
 
-class Traced(_PythonDecoratedOperator):
+class TracedOperator(_PythonDecoratedOperator):
     """A task of a run, planned before, which the provider asks for its datasets when it has ended."""
 
     site: Any = None
     done: Any = None
 
     def execute(self, context: Any) -> Any:
-        self.site = current()
+        self.site = current_site()
         self.done = super().execute(context)
         return self.done
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         (planned,) = self.op_args
-        return of(self.site.home, self.task_id, planned, self.done)
+        return task_datasets(self.site.home, self.task_id, planned, self.done)
 
 
-def traced(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def traced_task(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`@task` for the tasks of a run."""
 
-    def made(function: Callable[..., Any]) -> Any:
-        return task_decorator_factory(python_callable=function, decorated_operator_class=Traced, **options)
+    def make_task(function: Callable[..., Any]) -> Any:
+        return task_decorator_factory(python_callable=function, decorated_operator_class=TracedOperator, **options)
 
-    return made
+    return make_task

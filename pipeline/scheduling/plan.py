@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError, RunInProgress
 from ..tasks import base, passes
-from ..tasks.base import Planned
+from ..tasks.base import PlannedRun
 from . import common
 
 INTERVAL = 3.0  # seconds between two looks
@@ -38,7 +38,7 @@ class RunTrigger(BaseTrigger):
         asked = self.waiting["home"], self.waiting["run_id"], self.waiting["patience"]
         while True:
             try:
-                state, says = await asyncio.to_thread(passes.look, *asked)
+                state, says = await asyncio.to_thread(passes.poll_run, *asked)
                 found: dict[str, Any] = {"state": state, "says": says}
             except AltneuError as error:
                 found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
@@ -48,7 +48,7 @@ class RunTrigger(BaseTrigger):
             await asyncio.sleep(self.waiting["interval"])
 
 
-class Plan(BaseOperator):
+class PlanOperator(BaseOperator):
     """Begins a run over an epoch that is missing or has changed, and hands it on; else skips what follows, and says
     which run has published the epoch. `patience`: how long to wait for a person who has to decide on a run."""
 
@@ -61,34 +61,36 @@ class Plan(BaseOperator):
         self.home, self.epoch, self.patience, self.interval = home, epoch, patience.total_seconds(), interval
 
     @common.translate_errors
-    def execute(self, context: Any) -> Planned:
-        return self.plan(context)
+    def execute(self, context: Any) -> PlannedRun:
+        return self.plan_epoch(context)
 
     @common.translate_errors
-    def again(self, context: Any, event: dict[str, Any]) -> Planned:
+    def resume_after_run(self, context: Any, event: dict[str, Any]) -> PlannedRun:
         """After another run."""
-        common.say(event["says"])
+        common.log_progress(event["says"])
         match event["state"]:
             case "error":
-                raise common.failure(event["says"], event["retry"])
+                raise common.task_failure(event["says"], event["retry"])
             case "late":
                 waited = timedelta(seconds=self.patience)
-                raise common.failure(f"{event['says']}, after {waited}.\nnext: decide, then clear this task", False)
-        return self.plan(context)
+                raise common.task_failure(
+                    f"{event['says']}, after {waited}.\nnext: decide, then clear this task", False
+                )
+        return self.plan_epoch(context)
 
-    def plan(self, context: Any) -> Planned:
+    def plan_epoch(self, context: Any) -> PlannedRun:
         run, ti = context["dag_run"], context["ti"]
         by_hand = run.run_type not in ("scheduled", "backfill")
 
-        def count(dates: Sequence[datetime]) -> int:
+        def count_runs(dates: Sequence[datetime]) -> int:
             found: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates), states=list(WAITING))
             return found
 
-        others, again = None if by_hand else count, by_hand or run.clear_number > 0
+        others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
         try:
-            planned = passes.plan(self.home, int(self.epoch), common.say, others, again)
+            planned = passes.plan_epoch(self.home, int(self.epoch), common.log_progress, others, again)
         except RunInProgress as first:
-            common.say(f"{first.what} This run plans when that one is over.")
+            common.log_progress(f"{first.what} This run plans when that one is over.")
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
             self.defer(trigger=trigger, method_name="again")
         if planned is None:

@@ -56,7 +56,7 @@ class Site:
     watch: bool = False  # published epochs that land again are run without a person
 
     @classmethod
-    def of(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
+    def from_settings(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
         """Of settings by name, given `where`. Raises `UsageError`."""
         known = [field.name for field in fields(cls) if field.name != "prefix"]
         unknown = sorted(set(settings) - set(known))
@@ -76,39 +76,39 @@ class Site:
             except (TypeError, ValueError):
                 raise UsageError(f"{where}: {name} = {value!r} is no number of hours.", f"{name} = 24") from None
         try:
-            due.bounds(given.get("start"), given.get("end"))
+            due.schedule_bounds(given.get("start"), given.get("end"))
         except UsageError as error:
             raise UsageError(f"{where}: {error.what}", error.next) from None
         return cls(prefix=prefix, **given)
 
     @property
-    def own(self) -> bool:
+    def is_default_site(self) -> bool:
         """Whether it is the home of the environment."""
         return self.prefix == base.PREFIX
 
     @property
-    def wait(self) -> timedelta:
+    def landing_patience(self) -> timedelta:
         return timedelta(hours=self.wait_hours)
 
     @property
-    def approval(self) -> timedelta:
+    def approval_patience(self) -> timedelta:
         return timedelta(hours=self.approval_hours)
 
     @property
-    def bounds(self) -> tuple[datetime | None, datetime | None]:
+    def schedule_bounds(self) -> tuple[datetime | None, datetime | None]:
         """The schedule's first and last instant."""
-        return due.bounds(self.start, self.end)
+        return due.schedule_bounds(self.start, self.end)
 
-    def dag(self, name: str) -> str:
+    def dag_id(self, name: str) -> str:
         """The id of a DAG."""
         return f"{self.prefix}_{name}"
 
-    def doc(self, text: str | None) -> str:
+    def dag_doc(self, text: str | None) -> str:
         """A text about the DAGs, in which they are called as they are here."""
         named = re.sub(rf"`{base.PREFIX}_({'|'.join(FILES)})`", rf"`{self.prefix}_\1`", text or "")
         return named if self.prefix == base.PREFIX else f"{named}\n\nThe home is `{self.home}`."
 
-    def asset(self, name: str) -> Asset:
+    def asset_of(self, name: str) -> Asset:
         """A table, or `epochs`, as others may depend on it."""
         return Asset(
             name=f"{self.prefix}_{name}",
@@ -117,27 +117,27 @@ class Site:
         )
 
     @property
-    def assets(self) -> list[Asset]:
-        return [self.asset(name) for name in TABLES]
+    def table_assets(self) -> list[Asset]:
+        return [self.asset_of(name) for name in TABLES]
 
     @property
-    def epochs(self) -> Asset:
+    def epochs_asset(self) -> Asset:
         """Its events are partitioned: one for each epoch whose published results have changed."""
-        return self.asset("epochs")
+        return self.asset_of("epochs")
 
 
 _making: ContextVar[Site | None] = ContextVar("_making", default=None)
 _made: dict[str, Site] = {}  # by the id of a DAG
 
 
-def of_environment() -> Site:
+def site_of_environment() -> Site:
     """The home of `ALTNEU_HOME`. Raises `UsageError`."""
     names = (field.name for field in fields(Site) if field.name not in ("prefix", "home"))
     given = {name: os.environ.get(f"ALTNEU_{name.upper()}") for name in names}
-    return Site.of(base.PREFIX, {"home": base.home_path(), **given}, "the environment (ALTNEU_…)")
+    return Site.from_settings(base.PREFIX, {"home": base.home_path(), **given}, "the environment (ALTNEU_…)")
 
 
-def of_connection(ident: str) -> dict[str, Any]:
+def connection_settings(ident: str) -> dict[str, Any]:
     """The settings in the extra of an Airflow connection. Raises `UsageError`."""
     try:
         extra = BaseHook.get_connection(ident).extra_dejson
@@ -148,7 +148,7 @@ def of_connection(ident: str) -> dict[str, Any]:
     return dict(extra)
 
 
-def make(prefix: str, *, connection: str | None = None, **settings: Any) -> None:
+def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) -> None:
     """Make the DAGs of a home in the file that Airflow is reading: `<prefix>_epoch` and so on.
 
     Settings: `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool`, `watch`; those
@@ -159,17 +159,17 @@ def make(prefix: str, *, connection: str | None = None, **settings: Any) -> None
         raise UsageError(
             f"{where}: a prefix is letters, digits, _, . and -, and begins with a letter.", 'make("calls", …)'
         )
-    site = Site.of(prefix, {**(of_connection(connection) if connection else {}), **settings}, where)
+    site = Site.from_settings(prefix, {**(connection_settings(connection) if connection else {}), **settings}, where)
     if not os.path.isabs(site.home):
         raise UsageError(f"{where}: the home {site.home!r} is no absolute path.", f'home="/data/{prefix}"')
-    _made.update({site.dag(name): site for name in FILES})
-    with acting(site):
+    _made.update({site.dag_id(name): site for name in FILES})
+    with acting_site(site):
         for name in FILES:
             runpy.run_path(str(dags_folder() / f"{base.PREFIX}_{name}.py"), run_name=f"{prefix}_{name}")
 
 
 @contextlib.contextmanager
-def acting(site: Site) -> Iterator[None]:
+def acting_site(site: Site) -> Iterator[None]:
     """Inside, this site is the current one."""
     token = _making.set(site)
     try:
@@ -178,7 +178,7 @@ def acting(site: Site) -> Iterator[None]:
         _making.reset(token)
 
 
-def current() -> Site:
+def current_site() -> Site:
     """The site whose DAGs are being made, or whose task is at work; else that of the environment."""
     site = _making.get()
     if site is None and _made:
@@ -186,4 +186,4 @@ def current() -> Site:
             site = _made.get(get_current_context()["dag"].dag_id)
         except (RuntimeError, KeyError):  # no task is at work
             site = None
-    return site or of_environment()
+    return site or site_of_environment()

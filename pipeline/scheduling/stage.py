@@ -7,6 +7,6 @@ The master and the resources are those of the submission.
 import sys
 
 if __name__ == "__main__":
-    from pipeline.tasks.orchestration import submitted
+    from pipeline.tasks.orchestration import run_submitted
 
-    sys.exit(submitted(*sys.argv[1:]))
+    sys.exit(run_submitted(*sys.argv[1:]))

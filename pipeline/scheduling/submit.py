@@ -55,10 +55,10 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         former = store.get(self.external_id_key) if store is not None else None
         if former:
             shutil.rmtree(former["folder"], ignore_errors=True)
-        path, stage, planned = self._arguments()
-        master, cluster = self._connected()
-        self.conf, self.env_vars = orchestration.submission(path, master, cluster)
-        if lineage.sends():
+        path, stage, planned = self._stage_arguments()
+        master, cluster = self._connection_master()
+        self.conf, self.env_vars = orchestration.submit_settings(path, master, cluster)
+        if lineage.is_sending():
             self.env_vars["OPENLINEAGE_DISABLED"] = "true"
         if self._openlineage_inject_parent_job_info:
             self.conf = openlineage.inject_parent_job_information_into_spark_properties(self.conf, context)
@@ -81,13 +81,13 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         return {"folder": str(folder), "process": lease.process_token(process.pid), "at": time.time()}
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
-        answer = self._answer(external_id)
+        answer = self._read_answer(external_id)
         if answer is not None:
             return FAILED if "error" in answer else ANSWERED
         if lease.is_on_this_machine(external_id["process"]):
             return FAILED if lease.has_ended(external_id["process"]) else RUNNING
-        path, _, planned = self._arguments()
-        alive = base.opened(path, writes=False)[1].get_run(json.loads(planned)["run_id"]).is_alive
+        path, _, planned = self._stage_arguments()
+        alive = base.open_home(path, writes=False)[1].get_run(json.loads(planned)["run_id"]).is_alive
         return RUNNING if alive or time.time() - external_id["at"] < BEGINS else FAILED
 
     def is_job_active(self, status: str) -> bool:
@@ -119,7 +119,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
     def get_job_result(self, external_id: Any, context: Any) -> Any:
         """What the driver has answered; or its error. It is taken once: a task that is cleared runs again."""
         if not self._taken:  # the mixin asks again after `poll_until_complete`
-            self._taken, self._result = True, self._answer(external_id)
+            self._taken, self._result = True, self._read_answer(external_id)
             store = context.get("task_state_store")
             if store is not None:
                 store.delete(self.external_id_key)
@@ -127,12 +127,12 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         if self._result is None:
             raise AirflowException("the driver has ended without an answer: it was killed, or found no cluster.")
         if "error" in self._result:
-            raise common.failure(**self._result["error"])
-        return common.at_work(self._result["done"])
+            raise common.task_failure(**self._result["error"])
+        return common.skip_if_overtaken(self._result["done"])
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        path, stage, planned = self._arguments()
-        return lineage.of(path, stage, json.loads(planned), self.done)
+        path, stage, planned = self._stage_arguments()
+        return lineage.task_datasets(path, stage, json.loads(planned), self.done)
 
     def on_kill(self) -> None:
         super().on_kill()
@@ -140,16 +140,16 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process, signal.SIGKILL)
 
-    def _arguments(self) -> tuple[str, str, str]:
+    def _stage_arguments(self) -> tuple[str, str, str]:
         path, stage, planned, *_ = (str(each) for each in self.application_args or [])
         return path, stage, planned
 
-    def _connected(self) -> tuple[str, bool]:
+    def _connection_master(self) -> tuple[str, bool]:
         """The connection's master, and whether its driver runs on another machine."""
         found = self._get_hook()._connection
         return found["master"], found["deploy_mode"] == "cluster"
 
     @staticmethod
-    def _answer(external_id: dict[str, Any]) -> dict[str, Any] | None:
+    def _read_answer(external_id: dict[str, Any]) -> dict[str, Any] | None:
         file = Path(external_id["folder"]) / "answer.json"
         return cast("dict[str, Any]", json.loads(file.read_text())) if file.exists() else None

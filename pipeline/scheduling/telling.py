@@ -14,31 +14,31 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from ..tasks import base, following
-from ..tasks.base import Published
+from ..tasks.base import PublishedRun
 from . import common
-from .sites import current
+from .sites import current_site
 
 
-def teller(ti: Any) -> str:
+def task_token(ti: Any) -> str:
     """By which the home knows a task."""
     return json.dumps([ti.dag_id, ti.run_id, ti.task_id])
 
 
-def confirmed(context: dict[str, Any]) -> None:
+def confirm_events(context: dict[str, Any]) -> None:
     """The task is a success: Airflow has its events."""
-    site = current()
-    following.confirm(site.home, site.epochs.uri, teller(context["ti"]))
+    site = current_site()
+    following.confirm_changes(site.home, site.epochs_asset.uri, task_token(context["ti"]))
 
 
 @task(
-    on_success_callback=[common.on_success, confirmed],
+    on_success_callback=[common.on_success, confirm_events],
     doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results than they were told last: "
     "new and corrected ones, and those that a correction restates, whether this run or somebody outside Airflow has "
     "published them. Skipped when there are none.",
 )
 @common.translate_errors
-def epochs(published: Published | None = None, outlet_events: Any = None) -> None:
-    site, ti = current(), get_current_context()["ti"]
+def epochs(published: PublishedRun | None = None, outlet_events: Any = None) -> None:
+    site, ti = current_site(), get_current_context()["ti"]
 
     def state(other: str) -> str | None:
         dag, run, name = json.loads(other)
@@ -46,9 +46,11 @@ def epochs(published: Published | None = None, outlet_events: Any = None) -> Non
         found: str | None = states.get(run, {}).get(name)
         return found
 
-    found = following.claim(site.home, site.epochs.uri, teller(ti), state, published, common.say)
+    found = following.claim_changes(
+        site.home, site.epochs_asset.uri, task_token(ti), state, published, common.log_progress
+    )
     if not found["epochs"]:
         raise AirflowSkipException("no epoch has other results than was told")
-    event = outlet_events[site.epochs]
+    event = outlet_events[site.epochs_asset]
     event.add_partitions(list(found["epochs"]))
     event.extra = {**found, "epochs": dict(itertools.islice(found["epochs"].items(), base.MANY_EPOCHS))}

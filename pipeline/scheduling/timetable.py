@@ -56,7 +56,7 @@ class Epochs(DeltaDataIntervalTimetable):
             earliest = max(filter(None, (restriction.earliest, self.first)), default=None)
             restriction = TimeRestriction(coerce_datetime(earliest), coerce_datetime(self.last), restriction.catchup)
         if restriction.earliest is not None:
-            aligned = coerce_datetime(self._start(restriction.earliest, up=True))
+            aligned = coerce_datetime(self._interval_start(restriction.earliest, up=True))
             restriction = restriction._replace(earliest=aligned)
         return super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
@@ -71,7 +71,7 @@ class Epochs(DeltaDataIntervalTimetable):
 
     def infer_manual_data_interval(self, run_after: datetime) -> DataInterval:
         """The last whole interval before an instant."""
-        end = coerce_datetime(self._start(run_after))
+        end = coerce_datetime(self._interval_start(run_after))
         return DataInterval(start=self._get_prev(end), end=end)
 
     def _require_utc(self, bound: datetime) -> None:
@@ -79,14 +79,14 @@ class Epochs(DeltaDataIntervalTimetable):
         or its last one, would be missing."""
         name = conf.get("core", "default_timezone")
         local = bound.astimezone(None if name == "system" else ZoneInfo("UTC" if name == "utc" else name))
-        if self._start(bound) != bound and local.time() == time() and local.utcoffset():
+        if self._interval_start(bound) != bound and local.time() == time() and local.utcoffset():
             raise UsageError(
                 f"{local.isoformat(timespec='minutes')} is a date in the zone {name} ([core] default_timezone), and no "
                 "epoch begins then: epochs begin in UTC.",
                 f"the same backfill with {local:%Y-%m-%d}T00:00Z instead of {local:%Y-%m-%d}",
             )
 
-    def _start(self, when: datetime, up: bool = False) -> datetime:
+    def _interval_start(self, when: datetime, up: bool = False) -> datetime:
         """The start of an interval: the last one until an instant, or the next one from it on."""
         number, beyond = divmod(when.timestamp(), self._delta.total_seconds())
         return datetime.fromtimestamp((number + (up and beyond > 0)) * self._delta.total_seconds(), UTC)

@@ -38,7 +38,7 @@ class RelandedTrigger(BaseEventTrigger):
         last = 0  # the look that told something
         for look in itertools.count(1):
             try:
-                found = await asyncio.to_thread(upkeep.corrected, self.home)
+                found = await asyncio.to_thread(upkeep.list_corrected, self.home)
             except Exception as error:  # a home that cannot be read now is looked at again
                 log.warning("%s: %s", self.home, error)
             else:

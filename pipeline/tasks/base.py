@@ -24,7 +24,7 @@ MANY_EPOCHS = 200  # whose totals an asset event holds
 Say = Callable[[str], None]
 
 
-class Rest(TypedDict):
+class RemainingRange(TypedDict):
     """The parameters of the next run of a range that is too large for one."""
 
     first: str
@@ -33,36 +33,36 @@ class Rest(TypedDict):
     accept: bool
 
 
-class Planned(TypedDict):
+class PlannedRun(TypedDict):
     """What `plan` hands to the stages: the run, whose epochs are in the ledger, as many as they may be."""
 
     run_id: str
     label: str  # of the epoch whose page says most of it: the DAG run's own, or its last
     parent: int
-    rest: NotRequired[Rest]
+    rest: NotRequired[RemainingRange]
     own: NotRequired[int]  # the epoch of the DAG run, where the run takes along those of other DAG runs
     accept: NotRequired[bool]  # any number of rows, see `run.gate`
 
 
-def spare(ledger: Ledger, planned: Planned) -> list[int]:
+def skippable_epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
     """The epochs that a run goes on without where their own batches are wrong: those of other DAG runs."""
     epochs = ledger.get_run(planned["run_id"]).epochs
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
 
 
-def options(ledger: Ledger, planned: Planned) -> tuple[list[int], bool]:
+def batch_policy(ledger: Ledger, planned: PlannedRun) -> tuple[list[int], bool]:
     """How `runner.stage` treats batches that are wrong: `spare` and `accept`."""
-    return spare(ledger, planned), planned.get("accept", False)
+    return skippable_epochs(ledger, planned), planned.get("accept", False)
 
 
-def shown(handed: Mapping[str, Any]) -> str | None:
+def last_label(handed: Mapping[str, Any]) -> str | None:
     """The label of the last epoch of what tasks hand over, `Planned` or `Published`; a run that has waited for its
     approval since the version before was planned with all its labels."""
     label = handed.get("label") or next(reversed(handed.get("labels", ())), None)
     return None if label is None else str(label)
 
 
-class Question(TypedDict):
+class ApprovalRequest(TypedDict):
     """What a person is asked about a held run; `page`: the file of the page with the difference, if there is one."""
 
     subject: str
@@ -70,7 +70,7 @@ class Question(TypedDict):
     page: str | None
 
 
-class Published(TypedDict):
+class PublishedRun(TypedDict):
     """What `publish` returns: the run that published; `revision` None: others had published the same meanwhile."""
 
     run_id: str
@@ -80,7 +80,7 @@ class Published(TypedDict):
     reruns: int
 
 
-class Changed(TypedDict):
+class ChangedEpochs(TypedDict):
     """What those learn who follow epochs: by label its kind, and its totals before and after (None: not published).
     After the revision `since`, up to `revision`; that is None when there is nothing to tell."""
 
@@ -89,11 +89,11 @@ class Changed(TypedDict):
     epochs: dict[str, dict[str, str | dict[str, int] | None]]
 
 
-def quiet(text: str) -> None:
+def ignore_message(text: str) -> None:
     """Say nothing."""
 
 
-def release() -> None:
+def release_session() -> None:
     """What a task releases at its end: its session at a Spark Connect server."""
     if "pipeline.storage.session" in sys.modules:
         from ..storage.session import release_session
@@ -111,7 +111,7 @@ def format_error(error: AltneuError) -> str:
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 
 
-def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
+def open_home(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     """A home and its ledger; `writes`: the task may write to it."""
     from ..home.directory import Home
     from ..state import place
@@ -120,14 +120,14 @@ def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     return home, place.open_ledger(home, writes)
 
 
-def some(labels: list[str]) -> str:
+def abbreviate_labels(labels: list[str]) -> str:
     """So many epochs, in few words."""
     if len(labels) == 1:
         return f"epoch {labels[0]}"
     return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
 
 
-def failures(home: Home, failed: list[Check]) -> str:
+def format_failures(home: Home, failed: list[Check]) -> str:
     """Failed checks as lines: epoch, check, what was observed, and the first rows."""
     lines = []
     for result in failed[:MANY_CHECKS]:

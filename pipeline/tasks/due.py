@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..home.schedule import Schedule
-from .base import PREFIX, opened
+from .base import PREFIX, open_home
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Calendar:
     problem: str | None = None
 
 
-def calendar(path: str) -> Calendar:
+def read_calendar(path: str) -> Calendar:
     """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
     fixed."""
     try:
@@ -30,10 +30,10 @@ def calendar(path: str) -> Calendar:
     return Calendar(every, Schedule.from_text(every).seconds, problem)
 
 
-def bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
+def schedule_bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
     """The settings `start` and `end`, ISO dates, as UTC instants. Raises `UsageError`."""
 
-    def instant(name: str, text: str | None) -> datetime | None:
+    def parse_instant(name: str, text: str | None) -> datetime | None:
         if not text:
             return None
         try:
@@ -42,7 +42,7 @@ def bounds(first: str | None, last: str | None) -> tuple[datetime | None, dateti
             raise UsageError(f"{name} = {text!r} is no date.", f"{name} = 2004-04-15") from None
         return when.replace(tzinfo=when.tzinfo or UTC)
 
-    start, end = instant("start", first), instant("end", last)
+    start, end = parse_instant("start", first), parse_instant("end", last)
     if start is not None and end is not None and end < start:
         raise UsageError(f"end = {last!r} is before start = {first!r}.", f"end = {first}")
     return start, end
@@ -84,7 +84,7 @@ def epoch_of(
         raise UsageError(
             "this run has no logical date, so it must name its epoch.",
             f"trigger the DAG with the parameter epoch, e.g. "
-            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(_now()))}"}}',
+            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(_utc_now()))}"}}',
         )
     epoch = schedule.epoch_of(start)
     if manual and until is not None and schedule.start_of(epoch) > until:
@@ -97,12 +97,12 @@ def epoch_of(
     return epoch
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
-class Landing:
+class LandingState:
     """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are
     there)."""
 
@@ -112,9 +112,9 @@ class Landing:
     says: str
 
 
-def landing(
+def check_landing(
     path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None, prefix: str = PREFIX
-) -> Landing:
+) -> LandingState:
     """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
     since.
 
@@ -123,23 +123,23 @@ def landing(
     """
     from .. import landing
 
-    home, ledger = opened(path, writes=False)
+    home, ledger = open_home(path, writes=False)
     schedule = home.schedule
     label = schedule.format_label(epoch)
     there = landing.listing(home)
     unready = there[epoch].incomplete if epoch in there else None
     if unready:
-        return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
+        return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
     if epoch in there:
         files = len(there[epoch].files)
-        return Landing(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
+        return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
     if epoch in ledger.published_batches():
-        return Landing(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
+        return LandingState(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
     folder = f"{home.landed_at}/epoch={label}"
     later = [e for e in there if e > epoch]
     ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
-    if not manual and later and ended is not None and ended + patience < (now or _now()):
-        return Landing(
+    if not manual and later and ended is not None and ended + patience < (now or _utc_now()):
+        return LandingState(
             epoch,
             label,
             "gap",
@@ -148,4 +148,4 @@ def landing(
             f"If it lands late, clear this run or trigger {prefix}_backfill",
         )
     newest = f"; the newest landed is {schedule.format_label(max(there))}" if there else ""
-    return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")
+    return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")

@@ -12,19 +12,19 @@ from collections.abc import Callable
 from ..errors import RevisionConflict, RunInProgress
 from ..state import told
 from ..state.told import DeliveryCursor
-from .base import Changed, Published, Say, opened, quiet
+from .base import ChangedEpochs, PublishedRun, Say, ignore_message, open_home
 
 TRIES = 5
 
 
-def claim(
+def claim_changes(
     path: str,
     asset: str,
     teller: str,
     state: Callable[[str], str | None],
-    published: Published | None = None,
-    say: Say = quiet,
-) -> Changed:
+    published: PublishedRun | None = None,
+    say: Say = ignore_message,
+) -> ChangedEpochs:
     """Claim, for the task `teller`, what followers of an asset were not told yet.
 
     `state`: of another task that has claimed something, in Airflow (None: it has gone). `published`: what the run of
@@ -33,7 +33,7 @@ def claim(
     """
     from ..reading.epochs import changed_since
 
-    home, ledger = opened(path)
+    home, ledger = open_home(path)
     own = None if published is None else published["revision"]
     for _ in range(TRIES):
         newest = ledger.get_revision().revision
@@ -69,7 +69,7 @@ def claim(
     raise RevisionConflict(f"other tasks are telling what was published, {TRIES} times in a row.", "clear this task")
 
 
-def confirm(path: str, asset: str, teller: str) -> None:
+def confirm_changes(path: str, asset: str, teller: str) -> None:
     """What a task has claimed was told."""
-    _, ledger = opened(path)
+    _, ledger = open_home(path)
     told.confirm_delivery(ledger, asset, teller)

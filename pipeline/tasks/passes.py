@@ -22,52 +22,54 @@ from ..state import attempts, place
 from ..state.ledger import Ledger
 from ..state.records import RunState, Severity
 from . import orchestration
-from .base import Planned, Say, opened, quiet
+from .base import PlannedRun, Say, ignore_message, open_home
 
 MOST = 1000  # epochs of one run
 ASKED = 100  # dates that one question to Airflow names
 Count = Callable[[Sequence[datetime]], int]  # of the DAG runs of these dates, those that wait or run
 
 
-def plan(path: str, epoch: int, say: Say = quiet, count: Count | None = None, again: bool = True) -> Planned | None:
+def plan_epoch(
+    path: str, epoch: int, say: Say = ignore_message, count: Count | None = None, again: bool = True
+) -> PlannedRun | None:
     """Begin a run over an epoch that is missing or has changed, and over those of other DAG runs that wait; None when
     it is published as landed, or a person has rejected it. Raises `UnderWay` when another run comes first.
 
     `count`: asks Airflow for the other DAG runs; None: for this epoch alone. `again`: also what was rejected, because
     somebody has asked for it.
     """
-    home, ledger = opened(path)
-    wanted = orchestration.without_gone(home, ledger, [epoch], say)
+    home, ledger = open_home(path)
+    wanted = orchestration.exclude_gone(home, ledger, [epoch], say)
     found = planning.plan_epochs(home, ledger, wanted)
     if not found.run:
-        return orchestration.begin(home, ledger, found, say)
-    _wait_for_a_decision(home, ledger, epoch)
-    rejected = None if again else _rejected(ledger, found.epochs[0])
+        return orchestration.begin_run(home, ledger, found, say)
+    _refuse_awaiting_approval(home, ledger, epoch)
+    rejected = None if again else _rejection_message(ledger, found.epochs[0])
     if rejected:
         say(f"nothing to do: {rejected}\nnext: clear this whole run, to compute and ask again")
         return None
     ledger.refuse_concurrent_run()
     place.require_identity(home)  # whose row is what those wait for who begin at once
-    together = found if count is None else _together(home, ledger, found, count)
-    planned = orchestration.begin(home, ledger, together, say, alone=True)
+    together = found if count is None else _joined_plan(home, ledger, found, count)
+    planned = orchestration.begin_run(home, ledger, together, say, alone=True)
     if planned is not None and len(together.run) > 1:
         planned |= {"own": epoch, "label": home.schedule.format_label(epoch)}
         say(f"with the epochs of {len(together.run) - 1} other DAG runs, which will find them published")
     return planned
 
 
-def published(path: str, epoch: int, say: Say = quiet) -> bool:
+def is_published(path: str, epoch: int, say: Say = ignore_message) -> bool:
     """Whether an epoch is published as landed; then which run has done it is said. It begins nothing."""
-    home, ledger = opened(path)
-    found = planning.plan_epochs(home, ledger, orchestration.without_gone(home, ledger, [epoch], say))
+    home, ledger = open_home(path)
+    found = planning.plan_epochs(home, ledger, orchestration.exclude_gone(home, ledger, [epoch], say))
     if not found.run:
-        say(orchestration.nothing(ledger, found))
+        say(orchestration.describe_nothing_to_do(ledger, found))
     return not found.run
 
 
-def look(path: str, run_id: str, patience: float) -> tuple[Literal["over", "waiting", "late"], str]:
+def poll_run(path: str, run_id: str, patience: float) -> tuple[Literal["over", "waiting", "late"], str]:
     """Whether a run that came first is over, and what to say of it. `patience`: seconds to wait for a person."""
-    _, ledger = opened(path, writes=False)
+    _, ledger = open_home(path, writes=False)
     run = ledger.get_run(run_id)
     if run.state is RunState.HELD and ledger.get_revision().revision == run.parent:
         held = time.time() - datetime.fromisoformat(run.last_signal).timestamp()
@@ -78,7 +80,7 @@ def look(path: str, run_id: str, patience: float) -> tuple[Literal["over", "wait
     return "over", f"run {run_id} is {attempts.describe_attempt(run, ledger.get_revision().revision).state}"
 
 
-def there(dates: Sequence[datetime], count: Count) -> set[datetime]:
+def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
     """Those of some dates that have a DAG run, each at most one, from how many have: in few questions where most or
     few of them have."""
     found: set[datetime] = set()
@@ -94,27 +96,27 @@ def there(dates: Sequence[datetime], count: Count) -> set[datetime]:
     return found
 
 
-def _together(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
+def _joined_plan(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
     """The plan, and what other DAG runs wait for, in one run as large as one may be.
 
     An epoch of a run in which a critical check failed goes alone: it may be that epoch's fault, or another's.
     """
     (own,) = found.run
     _, every = survey(home, ledger)
-    failed = _failed_together(ledger, every)
+    failed = _epochs_failed_together(ledger, every)
     if own in failed:
         return found
     open_ = (each for each in every.values() if each.state in ("missing", "changed"))
     others = [each for each in open_ if each.epoch != own and each.epoch not in failed]
     starts = {home.schedule.start_of(each.epoch): each.epoch for each in others}
-    along = {starts[date] for date in there(list(starts), count)}
+    along = {starts[date] for date in dates_with_runs(list(starts), count)}
     entries = [every[own], *(each for each in others if each.epoch in along)]
     wide = Plan(found.parent, tuple(entries), tuple(each.epoch for each in entries))
     first = planning.split_by_size(home, wide)[0][:MOST]  # it begins with this run's own epoch
     return replace(wide, run=tuple(sorted(first)))
 
 
-def _failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
+def _epochs_failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
     """Epochs whose last run had others as well, and failed by a critical check."""
     tried, critical = attempts.list_unpublished(ledger), dict[str, bool]()
     found = set()
@@ -130,7 +132,7 @@ def _failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
     return found
 
 
-def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
+def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
     """Raises `UnderWay` when a run that is held has the epoch: a person is asked once."""
     newest = ledger.get_revision().revision
     held = next((run for run in ledger.list_held() if run.parent == newest and epoch in run.epochs), None)
@@ -142,7 +144,7 @@ def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
         )
 
 
-def _rejected(ledger: Ledger, entry: Epoch) -> str | None:
+def _rejection_message(ledger: Ledger, entry: Epoch) -> str | None:
     """That a person has rejected the epoch, as it is landed now, on the newest revision; None: nobody has."""
     last = attempts.newest_unresolved(attempts.list_unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
     if last is None or last.state is not RunState.REJECTED or last.parent != ledger.get_revision().revision:

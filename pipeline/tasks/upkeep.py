@@ -10,7 +10,7 @@ from ..errors import CheckFailed, UsageError
 from ..home.schedule import sample_epochs
 from ..state.facts import stage_fields
 from ..state.standing import list_epoch_statuses
-from .base import MANY_CHECKS, PREFIX, Say, failures, opened, quiet
+from .base import MANY_CHECKS, PREFIX, Say, format_failures, ignore_message, open_home
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -38,7 +38,7 @@ def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterab
 
 
 def full_audit(
-    path: str, how_many: int, seed: str, say: Say = quiet, named: Iterable[str | int] = ()
+    path: str, how_many: int, seed: str, say: Say = ignore_message, named: Iterable[str | int] = ()
 ) -> dict[str, Any]:
     """Compare published epochs with a full recomputation, and record it; and every table with the fingerprints of what
     was published. The epochs that are named, or else so many drawn (0: all). Raises `CheckFailed` with the differing
@@ -49,7 +49,7 @@ def full_audit(
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    home, ledger = opened(path)
+    home, ledger = open_home(path)
     revision, named = ledger.get_revision(), list(named)
     known = audit.auditable_epochs(ledger, revision)
     if revision.frontier is None and not named:
@@ -68,7 +68,7 @@ def full_audit(
         raise CheckFailed(
             f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
             f"the full "
-            f"recomputation at revision {revision.revision}:\n" + failures(home, failed),
+            f"recomputation at revision {revision.revision}:\n" + format_failures(home, failed),
             f"altneu report {home.schedule.format_label(min(result['epoch'] for result in failed))}",
         )
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
@@ -85,11 +85,11 @@ def full_audit(
     return {**done, "tables": len(found.compared)}
 
 
-def relanded(path: str, say: Say = quiet, prefix: str = PREFIX) -> dict[str, Any]:
+def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -> dict[str, Any]:
     """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
     whose new batch nobody has published, and the landed ones that a compaction has folded."""
 
-    home, ledger = opened(path)
+    home, ledger = open_home(path)
     from ..landing import survey
     from ..landing.folded import REMEDY, describe_folded, record_folded
 
@@ -111,9 +111,9 @@ def relanded(path: str, say: Say = quiet, prefix: str = PREFIX) -> dict[str, Any
     return {"epochs": len(rows)}
 
 
-def corrected(path: str) -> dict[str, str]:
+def list_corrected(path: str) -> dict[str, str]:
     """Label → digest of the published epochs that have landed again; not where a run has failed or is at work."""
-    home, ledger = opened(path, writes=False)
+    home, ledger = open_home(path, writes=False)
     from ..landing import survey
 
     revision, found = survey.survey(home, ledger)
@@ -124,14 +124,14 @@ def corrected(path: str) -> dict[str, str]:
     return {entry.label: str(entry.digest) for entry in changed}
 
 
-def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:
+def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> dict[str, Any]:
     """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
     from rich.filesize import decimal
 
     from ..run.compact import compact
     from ..storage.session import session_for
 
-    home, ledger = opened(path)
+    home, ledger = open_home(path)
     if ledger.get_revision().frontier is None:
         say("nothing is published yet")
         return {"revisions": []}

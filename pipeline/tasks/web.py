@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from ..errors import AltneuError
 from ..state.totals import Measure
-from .base import PREFIX, opened, some
+from .base import PREFIX, abbreviate_labels, open_home
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # epochs whose runs the page inside Airflow lists
@@ -16,19 +16,19 @@ OPEN = ("missing", "changed", "failed", "interrupted", "rejected")  # states of 
 GAPS = 20  # ranges of epochs that are absent
 
 
-class Run(TypedDict):
+class AirflowRun(TypedDict):
     """A run of Airflow: its id, and whether it waits or is at work."""
 
     run_id: str
     waits: bool
 
 
-def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
+def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
     from .. import report
 
-    home, ledger = opened(path, writes=False)
+    home, ledger = open_home(path, writes=False)
     from ..landing import survey
     from ..report.html.words import pluralize
 
@@ -55,7 +55,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
 def overview_page(
     path: str,
-    runs: Mapping[int, Run],
+    runs: Mapping[int, AirflowRun],
     prefix: str = PREFIX,
     root: str = "../",
     may_run: bool = False,
@@ -68,8 +68,8 @@ def overview_page(
     """
     from .. import report
 
-    home, ledger = opened(path, writes=False)
-    found = grid(path, prefix)
+    home, ledger = open_home(path, writes=False)
+    found = epoch_grid(path, prefix)
     rows = found["epochs"][-NEWEST:]
     known = [row for row in rows if row["motifs"]]
     motifs = [
@@ -93,16 +93,19 @@ def overview_page(
             for epoch, run in sorted(runs.items())
             if run["waits"] and epoch not in there
         ],
-        "absent": [f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in gaps(there)],
+        "absent": [
+            f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in epoch_gaps(there)
+        ],
         "held": [
-            {"run_id": run.run_id, "labels": some([label(epoch) for epoch in run.epochs])} for run in ledger.list_held()
+            {"run_id": run.run_id, "labels": abbreviate_labels([label(epoch) for epoch in run.epochs])}
+            for run in ledger.list_held()
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
     return report.render_index(home, ledger, inside, "reports/")
 
 
-def gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
+def epoch_gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
     """The ranges between the first and the last epoch at which there is none, the newest `GAPS` of them."""
     found, ordered = [], sorted(epochs)
     for one, other in itertools.pairwise(ordered):
@@ -111,19 +114,19 @@ def gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
     return found[-GAPS:]
 
 
-def acknowledge(path: str, ident: str, by: str, because: str) -> None:
+def acknowledge_incident(path: str, ident: str, by: str, because: str) -> None:
     """As `altneu incidents ack`. Raises `UsageError`."""
     from ..state import incidents
 
-    _, ledger = opened(path)
+    _, ledger = open_home(path)
     incidents.acknowledge_incident(ledger, ident, by, because)
 
 
-def mute(path: str, ident: str, until: str, by: str, because: str | None) -> None:
+def mute_incident(path: str, ident: str, until: str, by: str, because: str | None) -> None:
     """As `altneu incidents mute`. Raises `UsageError`."""
     from ..state import incidents
 
-    _, ledger = opened(path)
+    _, ledger = open_home(path)
     incidents.mute_incident(ledger, ident, until, by, because)
 
 
@@ -139,7 +142,7 @@ def report_page(path: str, name: str) -> str | None:
     too, or of a check; or one of rows, of a vertex or of a difference that was written. None: there is none."""
     from .. import report
 
-    home, ledger = opened(path, writes=False)
+    home, ledger = open_home(path, writes=False)
     if name == "index.html":
         return report.render_index(home, ledger)
     if (text := report.read_written_page(home, name)) is not None:

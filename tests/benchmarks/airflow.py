@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.home.directory import Home
-from pipeline.local.demo import daily, land_messages
+from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.benchmarks import spread
@@ -35,7 +35,7 @@ WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
-    home = daily(Home.open_home(folder, create=True))
+    home = with_daily_epochs(Home.open_home(folder, create=True))
     epochs = land_messages(home).epochs
     homes.run(home, Ledger(home.database), epochs[:100])
     ahead = [home.schedule.format_label(epoch) for epoch in epochs[100 : 100 + runs + 1]]

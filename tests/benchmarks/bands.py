@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from expectations.volumes import SETTLED, WIDTH, WINDOW, season, usual_growth, usual_rows
-from pipeline.local.demo import messages
+from pipeline.local.demo import messages_file
 from tests.e2e.graphs import find_graph
 
 DAY, WEEK = 86_400, 7 * 86_400
@@ -52,7 +52,7 @@ class Found:
 def events(name: str) -> Iterator[tuple[int, int, float]]:
     """Source, target, time; lines that are no events are left out."""
     if name == "CollegeMsg":
-        with gzip.open(messages(), "rt") as file:
+        with gzip.open(messages_file(), "rt") as file:
             for row in csv.DictReader(file):
                 time = datetime.strptime(row["Timestamp"], "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
                 yield int(row["Source"]), int(row["Target"]), time.timestamp()

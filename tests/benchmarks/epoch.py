@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from pipeline.home.directory import Home
-from pipeline.local.demo import daily, land_messages
+from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.run import planning, runner, stages
 from pipeline.state.ledger import Ledger
 from tests.benchmarks import spread
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--cold", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home = daily(Home.open_home(Path(folder) / "home", create=True))
+        home = with_daily_epochs(Home.open_home(Path(folder) / "home", create=True))
         ledger = Ledger(home.database)
         epochs = land_messages(home).epochs
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.home.directory import Home
-from pipeline.local.demo import daily, land_messages
+from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.run.compact import compact
 from pipeline.state.facts import Facts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
@@ -63,7 +63,7 @@ def command(home: Home, *arguments: str) -> float:
 
 
 def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
-    home = daily(Home.open_home(folder, create=True))
+    home = with_daily_epochs(Home.open_home(folder, create=True))
     return home, Ledger(home.database), land_messages(home).epochs
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.home.directory import Home
-from pipeline.local.doctor import checks
+from pipeline.local.doctor import list_checks
 from pipeline.run.context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
-from pipeline.tasks.base import Question
+from pipeline.tasks.base import ApprovalRequest
 from tests import homes
 from tests.receiver import Receiver, alerted, receiving
 
@@ -167,9 +167,13 @@ def test_a_run_that_waits_for_a_person_is_told_once(tmp_path: Path, receiver: Re
 
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     context = {"ti": SimpleNamespace(dag_id="altneu_epoch", task_id="approve")}
-    question: Question = {"subject": "Publish epoch 2004-04-15?", "body": "Run `a` is held.", "page": "diff=a.html"}
+    question: ApprovalRequest = {
+        "subject": "Publish epoch 2004-04-15?",
+        "body": "Run `a` is held.",
+        "page": "diff=a.html",
+    }
     for run in ("a", "a", "b"):
-        alerts.asked(str(home.path), context, run, question)
+        alerts.alert_approval_needed(str(home.path), context, run, question)
     text = str(receiver.bodies)
     assert "altneu publish a" in text and "diff=a.html" in text
     assert titles(receiver) == ["altneu: Publish epoch 2004-04-15?"] * 2
@@ -184,20 +188,20 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     text, says = WRONG[case]
     home, ledger = homes.make(tmp_path / "home")
     monkeypatch.setenv("ALTNEU_NOTIFIERS", text)
-    (found,) = (check for check in checks() if check.name == "Alerts")
+    (found,) = (check for check in list_checks() if check.name == "Alerts")
     assert found.ok is False and says in found.found and found.remedy
     ledger.create_run("run_1", 0, [1], {})
     ledger.finish_run("run_1", "failed", "no room")
-    alerts.tell(str(home.path), {}, patience=0)
+    alerts.send_alerts(str(home.path), {}, patience=0)
     assert "could not be sent" in caplog.text
 
 
 def test_doctor_names_who_is_told(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
     monkeypatch.setenv("ALTNEU_NOTIFIERS", json.dumps({SMTP: MAIL}))
-    one, two = (check.found for check in checks() if check.name == "Alerts")
+    one, two = (check.found for check in list_checks() if check.name == "Alerts")
     assert one.startswith("ALTNEU_ALERTS: json:") and two == "ALTNEU_NOTIFIERS: SmtpNotifier"
     monkeypatch.setenv("ALTNEU_ALERTS", "pigeon://roof")
-    assert [check.ok for check in checks() if check.name == "Alerts"] == [False, True]
+    assert [check.ok for check in list_checks() if check.name == "Alerts"] == [False, True]
     assert receiver.got == []
 
 
@@ -267,7 +271,7 @@ def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Recei
     if before:
         before(home, ledger)
     for _ in range(2):  # a scheduler that dies may ask twice
-        asyncio.run(alerts.late(missed(**how), str(home.path)))
+        asyncio.run(alerts.alert_late(missed(**how), str(home.path)))
     if says is None or case == "an incident says it":
         assert receiver.got == []
         return
@@ -279,7 +283,7 @@ def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Recei
 def test_a_late_epoch_of_a_broken_home_raises_nothing(tmp_path: Path, receiver: Receiver) -> None:
     from pipeline.scheduling import alerts
 
-    asyncio.run(alerts.late(missed(), str(tmp_path / "none")))
+    asyncio.run(alerts.alert_late(missed(), str(tmp_path / "none")))
     assert receiver.got == []
 
 

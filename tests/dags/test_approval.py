@@ -46,19 +46,21 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.stage(path, planned, stage)
-    held, question = orchestration.ask(path, planned, pages=False)
+        orchestration.execute_stage(path, planned, stage)
+    held, question = orchestration.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
-    orchestration.decide(path, held, True, "ada", None)
+    orchestration.record_decision(path, held, True, "ada", None)
     by_command = Home(home.path, Home.open_home(home.path).config.model_copy(update={"publish": Publish()}))
     runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
-        orchestration.publish(path, held)
+        orchestration.publish_run(path, held)
     assert ledger.get_revision().revision == 1 and "clear the task approve" in str(refused.value.next)
-    again, question = orchestration.ask(path, planned, pages=False)  # the task is cleared: the same run, no third one
+    again, question = orchestration.request_approval(
+        path, planned, pages=False
+    )  # the task is cleared: the same run, no third one
     assert question is not None and again["run_id"] == ledger.list_held()[-1].run_id and len(ledger.list_held()) == 2
-    orchestration.decide(path, again, True, "ada", None)
-    assert orchestration.publish(path, again)["revision"] == 2
+    orchestration.record_decision(path, again, True, "ada", None)
+    assert orchestration.publish_run(path, again)["revision"] == 2
 
 
 def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp_path: Path) -> None:
@@ -68,13 +70,13 @@ def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.stage(path, planned, stage)
-    orchestration.ask(path, planned, pages=False)
-    orchestration.decide(path, planned, False, "bob", None)  # as `altneu discard` does
+        orchestration.execute_stage(path, planned, stage)
+    orchestration.request_approval(path, planned, pages=False)
+    orchestration.record_decision(path, planned, False, "bob", None)  # as `altneu discard` does
     with pytest.raises(Exception, match="it was rejected by bob"):
-        orchestration.decide(path, planned, True, "ada", None)
+        orchestration.record_decision(path, planned, True, "ada", None)
     with pytest.raises(RunFailed, match="it was rejected by bob"):
-        orchestration.publish(path, planned)
+        orchestration.publish_run(path, planned)
 
 
 def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
@@ -88,8 +90,8 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.stage(path, planned, stage)
-    held, _ = orchestration.ask(path, planned, pages=False)
+        orchestration.execute_stage(path, planned, stage)
+    held, _ = orchestration.request_approval(path, planned, pages=False)
     task = Approval(
         task_id="approve", home=path, planned=held, subject="Publish?", response_timeout=timedelta(hours=5), pages=False
     )
@@ -99,5 +101,5 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
         task.execute_complete(context, event)
     assert f"next: altneu publish {held['run_id']}" in str(failed.value)
     assert ledger.get_revision().revision == 0 and [run.run_id for run in ledger.list_held()] == [held["run_id"]]
-    orchestration.decide(path, held, True, "ada", "late, but right")
-    assert orchestration.publish(path, held)["revision"] == 1
+    orchestration.record_decision(path, held, True, "ada", "late, but right")
+    assert orchestration.publish_run(path, held)["revision"] == 1

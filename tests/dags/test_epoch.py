@@ -27,7 +27,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
 from pipeline.state.standing import list_epoch_statuses
 from pipeline.tasks import base, due, orchestration, passes, upkeep
-from pipeline.tasks.base import Planned
+from pipeline.tasks.base import PlannedRun
 from tests import homes
 from tests.ledger_only import LedgerOnly
 
@@ -40,9 +40,9 @@ def up(*pairs: tuple[int, int]) -> list[tuple[int, int, None, str, int]]:
     return [(src, dst, None, "upsert", 0) for src, dst in pairs]
 
 
-def begun(home: Home, ledger: Ledger, epoch: int) -> Planned:
+def begun(home: Home, ledger: Ledger, epoch: int) -> PlannedRun:
     """A run of an epoch, begun whatever others are under way: by another Airflow, say."""
-    planned = orchestration.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.quiet)
+    planned = orchestration.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.ignore_message)
     assert planned is not None
     return planned
 
@@ -141,9 +141,9 @@ def test_a_gap_of_the_history_is_skipped(
     ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, _, _ = tiny
-    look = due.landing
+    look = due.check_landing
     scheduled = lambda *a, **k: look(*a, **{**k, "manual": False})  # noqa: E731
-    monkeypatch.setattr(due, "landing", scheduled)
+    monkeypatch.setattr(due, "check_landing", scheduled)
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY - timedelta(days=1))
     assert run.state == "success"
     assert skipped(run) == AFTER_LANDED  # all at once, the report too: its task would run although all else is skipped
@@ -155,16 +155,16 @@ def test_a_run_waits_for_its_landing(
     """Deferred until the folder comes: the trigger lands it at its second look, as another process would."""
     home, ledger, first = tiny
     looks: list[str] = []
-    look = due.landing
+    look = due.check_landing
 
-    def landing(*args: Any, **kwargs: Any) -> due.Landing:
+    def landing(*args: Any, **kwargs: Any) -> due.LandingState:
         found = look(*args, **kwargs)
         looks.append(found.state)
         if len(looks) == 2:
             homes.put(home, first + 2, up((1, 4)))
         return found
 
-    monkeypatch.setattr(due, "landing", landing)
+    monkeypatch.setattr(due, "check_landing", landing)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("landed").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=2))
@@ -229,7 +229,7 @@ def test_what_lands_again_is_told_once_and_run_once(
 
     def told(between: Callable[[], None] = lambda: None) -> list[list[str]]:
         """What a fresh triggerer tells in twelve looks, of which the last nine come after `between`."""
-        looks, over, look_at = count(1), threading.Event(), upkeep.corrected
+        looks, over, look_at = count(1), threading.Event(), upkeep.list_corrected
 
         def corrected(path: str) -> dict[str, str]:
             look = next(looks)
@@ -253,7 +253,7 @@ def test_what_lands_again_is_told_once_and_run_once(
             task.cancel()
 
         with monkeypatch.context() as patch:
-            patch.setattr(upkeep, "corrected", corrected)
+            patch.setattr(upkeep, "list_corrected", corrected)
             asyncio.run(some_looks())
         return heard
 
@@ -328,7 +328,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1, 2]
     assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 2
     assert upkeep.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
-    facts = upkeep.compaction(str(home.path), 0)
+    facts = upkeep.compact_home(str(home.path), 0)
     assert facts["revisions"][1] == ledger.get_revision().revision
     assert branches(home, spark) == ["main"]  # whatever failed runs had left has gone
 
@@ -349,26 +349,26 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
     one, two = begun(home, ledger, first), begun(home, ledger, first + 1)
-    orchestration.stage(path, two, "ingest")
+    orchestration.execute_stage(path, two, "ingest")
     for name in BEFORE_PUBLISH:
-        orchestration.stage(path, one, name)
-    orchestration.stage(path, two, "edges")
-    assert orchestration.publish(path, one)["reruns"] == 0
+        orchestration.execute_stage(path, one, name)
+    orchestration.execute_stage(path, two, "edges")
+    assert orchestration.publish_run(path, one)["reruns"] == 0
 
     # what two has still to do is not done in vain
     for name in ("triangles", "truss", "audit"):
         lines: list[str] = []
         says = "revision 1 was published since this run was planned: publish runs its epochs again on it"
-        assert orchestration.stage(path, two, name, lines.append) == {"superseded": says}
+        assert orchestration.execute_stage(path, two, name, lines.append) == {"superseded": says}
         assert lines == [says]
     lines = []
-    done = orchestration.publish(path, two, lines.append)
+    done = orchestration.publish_run(path, two, lines.append)
     assert (done["revision"], done["reruns"], done["labels"]) == (2, 1, ["2004-04-16"])
     assert any("again, on revision 1" in line for line in lines)
 
     # cleared and run again: nothing more is published
-    assert orchestration.publish(path, one)["revision"] == 1
-    assert orchestration.publish(path, two)["revision"] is None
+    assert orchestration.publish_run(path, one)["revision"] == 1
+    assert orchestration.publish_run(path, two)["revision"] is None
     assert ledger.get_revision().revision == 2
     states = [run.state for run in ledger.list_runs()]
     assert states == ["published", "superseded", "published"]
@@ -382,12 +382,12 @@ def test_a_conflict_at_the_last_moment(
     path = str(home.path)
     ours = begun(home, ledger, first)
     for name in BEFORE_PUBLISH:
-        orchestration.stage(path, ours, name)
+        orchestration.execute_stage(path, ours, name)
     homes.run(home, ledger, [first + 1])
     look = Ledger.supersede_if_behind
     blind = [None]
     monkeypatch.setattr(Ledger, "overtaken", lambda ledger, run: blind.pop() if blind else look(ledger, run))
-    done = orchestration.publish(path, ours)
+    done = orchestration.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.published_batches()) == [first, first + 1]
 
@@ -397,7 +397,7 @@ def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home
     path = str(home.path)
     one = begun(home, ledger, first)
     homes.run(home, ledger, [first, first + 1])
-    done = orchestration.publish(path, one)
+    done = orchestration.publish_run(path, one)
     assert done["revision"] is None
     assert ledger.get_revision().revision == 1
 
@@ -490,8 +490,8 @@ def test_waiting_for_the_landing(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, first = tiny
     path, day = str(home.path), timedelta(days=1)
 
-    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> due.Landing:
-        return due.landing(path, epoch, patience=day, manual=manual, now=now)
+    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> due.LandingState:
+        return due.check_landing(path, epoch, patience=day, manual=manual, now=now)
 
     assert look(first).state == "landed"
     late = look(first + 2)
@@ -511,8 +511,8 @@ def test_an_epoch_whose_folder_has_gone_stays_published(
     homes.run(home, ledger, [first])
     shutil.rmtree(home.landing / "epoch=2004-04-15")
     lines: list[str] = []
-    assert due.landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
-    assert passes.plan(str(home.path), first, lines.append) is None
+    assert due.check_landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
+    assert passes.plan_epoch(str(home.path), first, lines.append) is None
     assert "altneu run 2004-04-15 --remove" in lines[0]
 
 

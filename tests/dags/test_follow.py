@@ -134,9 +134,9 @@ def test_no_table_is_told_of_when_nothing_was_published() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     from pipeline.scheduling import common
-    from pipeline.tasks.base import Published
+    from pipeline.tasks.base import PublishedRun
 
-    nothing = Published(run_id="r", revision=None, epochs=[], labels=[], reruns=0)
+    nothing = PublishedRun(run_id="r", revision=None, epochs=[], labels=[], reruns=0)
     events: dict[Any, Any] = {}  # whoever sends an event looks it up here
     with pytest.raises(AirflowSkipException):
         common.assets.function(nothing, outlet_events=events)

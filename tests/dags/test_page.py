@@ -42,7 +42,7 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     homes.run(home, ledger, [first])
     run = begun(home, ledger, first + 1)
     ledger.finish_run(run["run_id"], "failed", "audit: <b>wrong</b>")
-    found = web.grid(str(home.path))
+    found = web.epoch_grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
         ("2004-04-16", "failed"),
@@ -50,8 +50,11 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
     homes.put(home, first, [(7, 8, None, "upsert", 0)])
     again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
-    assert web.grid(str(home.path))["says"] == found["says"] + again
-    run_of: dict[int, web.Run] = {first: {"run_id": "a run", "waits": False}, first + 5: {"run_id": "b", "waits": True}}
+    assert web.epoch_grid(str(home.path))["says"] == found["says"] + again
+    run_of: dict[int, web.AirflowRun] = {
+        first: {"run_id": "a run", "waits": False},
+        first + 5: {"run_id": "b", "waits": True},
+    }
     html = web.overview_page(str(home.path), run_of)
     assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published so" in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
@@ -77,7 +80,7 @@ def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
     seed.audit(audit(DAY + 4, "edge totals", remedy="altneu repair <now>"))
     held, rejected = seed.hold(DAY + 5), seed.run({DAY + 7: (3, 0)}, error="rejected by Ada", state="rejected")
     homes.put(seed.home, DAY + 7, [(7, 8, None, "upsert", 0)])
-    waits: dict[int, web.Run] = {DAY + 9: {"run_id": "b", "waits": True}}
+    waits: dict[int, web.AirflowRun] = {DAY + 9: {"run_id": "b", "waits": True}}
     html = web.overview_page(str(seed.home.path), waits, may_run=True)
     top = html[: html.index('class="verdict')]
     assert "Next: altneu repair &lt;now&gt;" in top and f"Run <code>{held}</code> is held" in top
@@ -91,7 +94,7 @@ def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
     ("epochs", "found"), [([], []), ([3], []), ([1, 2, 3], []), ([1, 3, 7], [(2, 2), (4, 6)]), ([7, 1], [(2, 6)])]
 )
 def test_ranges_without_epochs(epochs: list[int], found: list[tuple[int, int]]) -> None:
-    assert web.gaps(epochs) == found
+    assert web.epoch_gaps(epochs) == found
 
 
 def test_the_page_is_the_index_of_the_reports(tmp_path: Path) -> None:

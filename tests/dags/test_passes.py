@@ -23,7 +23,7 @@ from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.tasks import base, orchestration, passes
-from pipeline.tasks.base import Planned
+from pipeline.tasks.base import PlannedRun
 from tests import homes
 from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS
@@ -53,21 +53,23 @@ def waiting(home: Home, epochs: Iterable[int]) -> passes.Count:
     return lambda asked: len(dates & set(asked))
 
 
-def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) -> tuple[Planned | None, str]:
+def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) -> tuple[PlannedRun | None, str]:
     """What the task does, and its log. `others`: the epochs of the other DAG runs; None: a run by hand."""
     lines: list[str] = []
     count = None if others is None else waiting(home, others)
-    return passes.plan(str(home.path), epoch, lines.append, count, **{"again": others is None} | how), "\n".join(lines)
+    return passes.plan_epoch(str(home.path), epoch, lines.append, count, **{"again": others is None} | how), "\n".join(
+        lines
+    )
 
 
-def epochs(ledger: Ledger, planned: Planned) -> list[int]:
+def epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
     return list(ledger.get_run(planned["run_id"]).epochs)
 
 
-def publish(home: Home, planned: Planned) -> base.Published:
+def publish(home: Home, planned: PlannedRun) -> base.PublishedRun:
     for name in BEFORE_PUBLISH:
-        orchestration.stage(str(home.path), planned, name)
-    return orchestration.publish(str(home.path), planned)
+        orchestration.execute_stage(str(home.path), planned, name)
+    return orchestration.publish_run(str(home.path), planned)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_whom_a_run_takes_along(
     planned, said = plan(home, first + own, wait)
     assert planned is not None and epochs(ledger, planned) == [first + each for each in taken]
     assert ("own" in planned) is (len(taken) > 1) is ("other DAG runs" in said)
-    assert sorted(base.spare(ledger, planned)) == [first + each for each in taken if each != own]
+    assert sorted(base.skippable_epochs(ledger, planned)) == [first + each for each in taken if each != own]
     assert publish(home, planned)["revision"] == 1
     # each of the others finds its epoch published, and says by whom
     for each in taken:
@@ -126,7 +128,7 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
             asked.append(len(some))
             return len(wanted & set(some))
 
-        assert passes.there(dates, count) == wanted
+        assert passes.dates_with_runs(dates, count) == wanted
         assert max(asked) <= 100
         if wanted != set(dates[:many:3]):
             assert len(asked) <= 20
@@ -145,10 +147,10 @@ def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: W
         with pytest.raises(RunInProgress, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
             plan(home, epoch, others)
         assert refused.value.run_id == leader["run_id"]
-        assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "waiting"
+        assert passes.poll_run(str(home.path), refused.value.run_id, 60)[0] == "waiting"
     assert [run.run_id for run in ledger.list_runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
     publish(home, leader)
-    assert passes.look(str(home.path), leader["run_id"], 60) == ("over", f"run {leader['run_id']} is published")
+    assert passes.poll_run(str(home.path), leader["run_id"], 60) == ("over", f"run {leader['run_id']} is published")
     assert plan(home, first + 1)[0] is None
     assert plan(home, first + 3)[0] is not None
 
@@ -174,7 +176,7 @@ def test_of_many_that_plan_at_once_one_begins(
     first = home.schedule.epoch_of(DAY)
     for day in range(8):
         homes.put(home, first + day, up((1, 2 + day)))
-    base.opened(str(home.path))
+    base.open_home(str(home.path))
     together = threading.Barrier(8, timeout=60)
 
     def work(day: int) -> str:
@@ -206,7 +208,7 @@ def test_who_plans_while_another_publishes_plans_again(
     monkeypatch.setattr(Ledger, "under_way", and_then)
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
-    assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "over"
+    assert passes.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"
     assert plan(home, first)[0] is None and len(ledger.list_runs()) == 1
 
 
@@ -225,20 +227,20 @@ def test_when_the_leader_is_gone_another_does_the_work(
     every = range(first, first + DAYS)
     leader, _ = plan(home, first + 5, every)
     assert leader is not None
-    orchestration.stage(str(home.path), leader, "ingest")
+    orchestration.execute_stage(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
         later = lease.read_clock() + timedelta(seconds=lease.SILENCE + 1)
         monkeypatch.setattr(lease, "read_clock", lambda: later)
     else:
         ledger.finish_run(leader["run_id"], RunState(end[0]), end[1])
-    assert passes.look(str(home.path), leader["run_id"], 60)[0] == "over"
+    assert passes.poll_run(str(home.path), leader["run_id"], 60)[0] == "over"
     second, _ = plan(home, first + 4, every)
     assert second is not None and epochs(ledger, second) == list(every)
     assert publish(home, second)["revision"] == 1
     # the leader is tried again, where it was: it finds that all is published, and nothing is published twice
-    assert "superseded" in orchestration.stage(str(home.path), leader, "edges")
-    assert orchestration.publish(str(home.path), leader)["revision"] is None
+    assert "superseded" in orchestration.execute_stage(str(home.path), leader, "edges")
+    assert orchestration.publish_run(str(home.path), leader)["revision"] is None
     assert plan(home, first + 5, every)[0] is None
     assert ledger.get_revision().revision == 1 and sorted(ledger.published_batches()) == list(every)
 
@@ -288,7 +290,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
     home, ledger, first = week
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
-    looked = passes.look
+    looked = passes.poll_run
     looks: list[str] = []
 
     def look(path: str, run_id: str, patience: float) -> Any:
@@ -297,7 +299,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
             publish(home, leader)
         return looked(path, run_id, patience)
 
-    monkeypatch.setattr(passes, "look", look)
+    monkeypatch.setattr(passes, "poll_run", look)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("plan").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=1))
@@ -309,13 +311,13 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
 # -- a person decides ---------------------------------------------------------------------------------------------
 
 
-def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> Planned:
+def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> PlannedRun:
     (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
     planned, _ = plan(home, epoch, every, **how)
     assert planned is not None
     for name in BEFORE_PUBLISH:
-        orchestration.stage(str(home.path), planned, name)
-    assert orchestration.ask(str(home.path), planned, pages=False)[1] is not None
+        orchestration.execute_stage(str(home.path), planned, name)
+    assert orchestration.request_approval(str(home.path), planned, pages=False)[1] is not None
     return planned
 
 
@@ -325,11 +327,11 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     planned = ask(home, first, every)
     with pytest.raises(RunInProgress, match="which has epoch 2004-04-16, is held until somebody decides") as held_up:
         plan(home, first + 1, every)
-    look = passes.look(str(home.path), held_up.value.run_id, 60)
+    look = passes.poll_run(str(home.path), held_up.value.run_id, 60)
     assert look[0] == "waiting" and "held until somebody decides" in look[1]
-    assert passes.look(str(home.path), held_up.value.run_id, -1)[0] == "late"
-    orchestration.decide(str(home.path), planned, True, "ada", None)
-    assert orchestration.publish(str(home.path), planned)["revision"] == 1
+    assert passes.poll_run(str(home.path), held_up.value.run_id, -1)[0] == "late"
+    orchestration.record_decision(str(home.path), planned, True, "ada", None)
+    assert orchestration.publish_run(str(home.path), planned)["revision"] == 1
     assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
     assert len(ledger.list_runs()) == 1
 
@@ -341,7 +343,7 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
-    orchestration.decide(str(home.path), planned, False, "ada", "half is missing")
+    orchestration.record_decision(str(home.path), planned, False, "ada", "half is missing")
     if then == "landed again":
         homes.put(home, first + 1, up((7, 8)))
     if then == "another revision":
@@ -425,16 +427,16 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     second, _ = plan(home, first + 4, every)
     assert second is not None
     for name in BEFORE_PUBLISH:
-        orchestration.stage(str(home.path), second, name)
+        orchestration.execute_stage(str(home.path), second, name)
     if asks:
-        assert orchestration.ask(str(home.path), second, pages=False)[1] is not None
-        orchestration.decide(str(home.path), second, True, "Ada", None)
-    assert orchestration.publish(str(home.path), second)["revision"] == 1
+        assert orchestration.request_approval(str(home.path), second, pages=False)[1] is not None
+        orchestration.record_decision(str(home.path), second, True, "Ada", None)
+    assert orchestration.publish_run(str(home.path), second)["revision"] == 1
     runs = ledger.list_runs()
-    assert "superseded" in orchestration.stage(str(home.path), leader, "ingest")
+    assert "superseded" in orchestration.execute_stage(str(home.path), leader, "ingest")
     if asks:
-        assert orchestration.ask(str(home.path), leader, pages=False) == (leader, None)
-    assert orchestration.publish(str(home.path), leader)["revision"] is None
+        assert orchestration.request_approval(str(home.path), leader, pages=False) == (leader, None)
+    assert orchestration.publish_run(str(home.path), leader)["revision"] is None
     assert sorted(ledger.published_batches()) == [epoch for epoch in every if epoch != first + 2]
     assert len(ledger.list_runs()) == len(runs)
 

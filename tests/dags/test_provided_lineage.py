@@ -12,9 +12,9 @@ import pytest
 
 from pipeline.errors import CheckFailed
 from pipeline.run import lineage
-from pipeline.scheduling.lineage import sends
+from pipeline.scheduling.lineage import is_sending
 from pipeline.tasks import orchestration
-from pipeline.tasks.base import Planned
+from pipeline.tasks.base import PlannedRun
 from tests.report.seed import DAY, Seed, check
 from tests.unit.test_lineage import SNAPSHOTS, publishes
 
@@ -34,17 +34,17 @@ def extracted(
 
     seed = Seed(tmp_path / "home")
     run_id = publishes(seed, check(DAY, "edges are unique"), check(DAY, "a < b", passed=False))
-    planned = Planned(run_id=run_id, label="2004-07-01", parent=0)
+    planned = PlannedRun(run_id=run_id, label="2004-07-01", parent=0)
 
     def call(name: str, state: str = "success") -> tuple[Any, Any]:
         def done(*args: Any, **how: Any) -> Any:
-            assert lineage._by_tasks.get() is sends()
+            assert lineage._by_tasks.get() is is_sending()
             if state == "failed":
                 raise CheckFailed("it differs", "altneu audit")
             return {"run_id": run_id, "revision": 1, "epochs": [DAY], "labels": [], "reruns": 0}
 
-        monkeypatch.setattr(orchestration, "publish", done)
-        monkeypatch.setattr(orchestration, "stage", done)
+        monkeypatch.setattr(orchestration, "publish_run", done)
+        monkeypatch.setattr(orchestration, "execute_stage", done)
         task = load(seed.home.path)["altneu_epoch"].get_task(name)
         task.op_args = [planned]
         if state == "success":

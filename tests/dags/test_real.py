@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.home.directory import Home
-from pipeline.local.demo import daily, land_messages
+from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
@@ -33,7 +33,7 @@ PATIENCE = 300  # seconds for a run, on a busy machine
 
 def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[int]]:
     """The first so many days of CollegeMsg on which anybody wrote, landed."""
-    home = daily(homes.make(path, toml)[0])
+    home = with_daily_epochs(homes.make(path, toml)[0])
     epochs = land_messages(home).epochs
     for epoch in epochs[days:]:
         shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
@@ -43,7 +43,7 @@ def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[i
 def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
     """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
     once, once_ledger = homes.make(folder)
-    once = daily(once)
+    once = with_daily_epochs(once)
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
     homes.run(once, once_ledger, epochs)
 

@@ -113,7 +113,7 @@ def test_a_home_that_is_not_there_yet_has_its_dags(written: Callable[[str], dict
 def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_WAIT_HOURS", "soon")
     with pytest.raises(UsageError, match="wait_hours = 'soon' is no number"):
-        sites.of_environment()
+        sites.site_of_environment()
 
 
 def test_a_run_of_one_home_touches_no_other(

@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Path) -> None:
     home = Home.open_home(tmp_path / "home", create=True)
-    first, second = (local.settings(home, 8080, NOW) for _ in range(2))
+    first, second = (local.airflow_environment(home, 8080, NOW) for _ in range(2))
     for name in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY"):
         assert len(first[name]) >= 32 and first[name] != second[name]
 
@@ -40,19 +40,21 @@ def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypat
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for text in ("2004-04-15", "2004-04-20"):
         homes.put(home, home.schedule.parse_epoch(text), [(1, 2, None, "upsert", 0)])
-    found = local.settings(home, 8080, NOW)
+    found = local.airflow_environment(home, 8080, NOW)
     assert (found["ALTNEU_START"][:10], found["ALTNEU_END"][:10]) == ("2004-04-15", "2004-04-20")
     homes.put(home, home.schedule.parse_epoch("2025-12-30"), [(1, 2, None, "upsert", 0)])
-    assert "ALTNEU_START" not in local.settings(home, 8080, NOW)
+    assert "ALTNEU_START" not in local.airflow_environment(home, 8080, NOW)
     # what the environment says already stays
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://db/airflow")
-    assert local.settings(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == "postgresql://db/airflow"
+    assert (
+        local.airflow_environment(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == "postgresql://db/airflow"
+    )
     monkeypatch.delenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "its own"))
-    file = sa.make_url(local.settings(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+    file = sa.make_url(local.airflow_environment(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
     assert (file.database, file.query["timeout"]) == (str(tmp_path / "its own" / "airflow.db"), "60")
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg://db/airflow")
-    found = local.settings(home, 8080, NOW)
+    found = local.airflow_environment(home, 8080, NOW)
     assert found["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] == "postgresql+psycopg://db/airflow"
 
 
@@ -60,14 +62,14 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path)
     homes.put(home, 1, [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(UsageError, match="is taken"):
-        local.standalone(home.path, port=server.getsockname()[1])
+        local.run_standalone(home.path, port=server.getsockname()[1])
 
 
 def test_a_start_needs_no_end(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     lines: list[str] = []
     for bounds in ({"ALTNEU_START": "2004-04-15"}, {"ALTNEU_END": "2004-04-20"}, {}):
-        local._tell(home, bounds, tmp_path, 8080, lines.append)
+        local._print_addresses(home, bounds, tmp_path, 8080, lines.append)
     assert [line for line in lines if "switch on" in line] == [
         "switch on altneu_epoch to catch up from 2004-04-15 to now, one epoch a run;",
         *2 * ["switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill"],
@@ -91,7 +93,7 @@ def test_what_will_not_stop_is_killed_with_its_descendants() -> None:
         assert process.stdout is not None
         found = [int(process.stdout.readline()) for _ in range(2)]
         assert process.pid in found and all(psutil.pid_exists(pid) for pid in found)
-        local.stop([process.pid])
+        local.stop_sessions([process.pid])
         process.wait(timeout=60)
     left = [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
     assert left == []
@@ -141,17 +143,17 @@ def test_a_part_that_ends_is_started_again_unless_it_does_not_last(tmp_path: Pat
 def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     with pytest.raises(UsageError, match="no Airflow was started"):
-        local.execute(home.path, ["dags", "list"])
+        local.exec_airflow(home.path, ["dags", "list"])
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://me:secret@db/airflow")
-    environment = local.settings(home, 8081, NOW) | {"ALTNEU_MASTER": "sc://127.0.0.1:15002"}
+    environment = local.airflow_environment(home, 8081, NOW) | {"ALTNEU_MASTER": "sc://127.0.0.1:15002"}
     (tmp_path / "airflow").mkdir()
-    local._keep(home, environment)
+    local._keep_environment(home, environment)
     assert (tmp_path / "airflow" / "environment.json").stat().st_mode & 0o077 == 0
     monkeypatch.undo()
     called: list[tuple[Any, ...]] = []
     monkeypatch.setattr(os, "execve", lambda *how: called.append(how))
     for typed in (["dags", "list"], ["airflow", "dags", "list"]):
-        local.execute(home.path, typed)
+        local.exec_airflow(home.path, typed)
         program, command, given = called.pop()
         assert Path(program).name == "airflow" and command == ["airflow", "dags", "list"]
         names = [name for name in environment if name.startswith(("AIRFLOW", "ALTNEU"))]

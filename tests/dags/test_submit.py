@@ -70,7 +70,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
 
     def submit(task: str, run: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         answer.unlink(missing_ok=True)
-        code = orchestration.submitted(path, task, json.dumps(run), str(answer))
+        code = orchestration.run_submitted(path, task, json.dumps(run), str(answer))
         return code, json.loads(answer.read_text())
 
     for task in SUBMITTED[:-1]:
@@ -108,7 +108,7 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
     planned = orchestration.plan_range(path, None, None)
     assert planned is not None and len(json.dumps(planned)) < 300
     for task in ("ingest", "edges"):
-        assert orchestration.submitted(path, task, json.dumps(planned), str(answer)) == 0
+        assert orchestration.run_submitted(path, task, json.dumps(planned), str(answer)) == 0
     assert len(ledger.get_run(planned["run_id"]).epochs) == 10_000
     assert len(ledger.staged_batches(planned["run_id"])) == 10_000
 
@@ -154,7 +154,7 @@ def test_the_next_try_finds_the_driver(
     homes.put(home, 0, [(1, 2, None, "upsert", 0)])
     planned = orchestration.plan_range(str(home.path), None, None)
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "spark://head", "port": 7077}))
-    monkeypatch.setattr(orchestration, "submission", lambda *how: ({}, {}))
+    monkeypatch.setattr(orchestration, "submit_settings", lambda *how: ({}, {}))
     command = [sys.executable, "-c", DRIVER, str(tmp_path)]
     monkeypatch.setattr(
         SparkSubmitHook, "_build_spark_submit_command", lambda hook, _: [*command, *hook._application_args]

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.demo import messages
+from pipeline.local.demo import messages_file
 from tests import tools
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -85,7 +85,7 @@ def write_messages() -> Path:
     """Write the demo's messages as SNAP has them: source, target, seconds."""
     folder = Path(tempfile.mkdtemp(prefix="altneu-graphs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with gzip.open(messages(), "rt") as source, gzip.open(folder / COLLEGE, "wt", compresslevel=1) as target:
+    with gzip.open(messages_file(), "rt") as source, gzip.open(folder / COLLEGE, "wt", compresslevel=1) as target:
         for row in csv.DictReader(source):
             at = datetime.strptime(row["Timestamp"], "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
             target.write(f"{row['Source']} {row['Target']} {int(at.timestamp())}\n")

@@ -16,7 +16,7 @@ from pipeline.home.directory import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import orchestration, passes
-from pipeline.tasks.base import Planned
+from pipeline.tasks.base import PlannedRun
 from tests import homes
 from tests.e2e.conftest import Altneu
 
@@ -43,11 +43,11 @@ def published(ledger: Ledger, first: int) -> list[int]:
     return sorted(epoch - first - KNOWN for epoch in ledger.published_batches() if epoch >= first + KNOWN)
 
 
-def computed(home: Home, planned: Planned | None) -> list[int]:
+def computed(home: Home, planned: PlannedRun | None) -> list[int]:
     assert planned is not None
     for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-        orchestration.stage(str(home.path), planned, name)
-    return orchestration.publish(str(home.path), planned)["epochs"]
+        orchestration.execute_stage(str(home.path), planned, name)
+    return orchestration.publish_run(str(home.path), planned)["epochs"]
 
 
 @pytest.mark.usefixtures("ledger_only")
@@ -76,15 +76,15 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
     starts = {home.schedule.start_of(first + KNOWN + day) for day in range(3)}
     path, bad = str(home.path), first + KNOWN + 1
 
-    def plan(epoch: int) -> Planned | None:
-        return passes.plan(path, epoch, count=lambda dates: len(starts & set(dates)))
+    def plan(epoch: int) -> PlannedRun | None:
+        return passes.plan_epoch(path, epoch, count=lambda dates: len(starts & set(dates)))
 
     assert computed(home, plan(first + KNOWN)) == [first + KNOWN, first + KNOWN + 2]
     with pytest.raises(BatchRejected, match="has 400 rows"):
         computed(home, plan(bad))
     label = home.schedule.format_label(bad)
     planned = orchestration.plan_range(path, label, label, accept=True)
-    assert computed(home, planned) == [bad] and passes.plan(path, bad) is None
+    assert computed(home, planned) == [bad] and passes.plan_epoch(path, bad) is None
     assert published(ledger, first) == [0, 1, 2]
 
 

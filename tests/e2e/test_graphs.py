@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.local.demo import messages
+from pipeline.local.demo import messages_file
 from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import CARRIED, GRAPHS, LACKING, Graph, find_graph
 from tests.reference import neighbours
@@ -136,7 +136,7 @@ def window(home: Path, live_for: int) -> None:
 @pytest.mark.parametrize(("messages_", "live_for"), [(1_000, 3), pytest.param(None, 30, marks=pytest.mark.slow)])
 def test_every_day_of_collegemsg(altneu: Altneu, tmp_path: Path, messages_: int | None, live_for: int) -> None:
     """The first messages, and all 193 days."""
-    with gzip.open(messages(), "rt") as stream:
+    with gzip.open(messages_file(), "rt") as stream:
         head, *rows = list(csv.reader(stream))[: None if messages_ is None else messages_ + 1]
     file = tmp_path / "messages.csv"
     with file.open("w", newline="") as written:

@@ -79,11 +79,11 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         assert all(f"{home.schedule.format_label(first + day)}: " in done.err for day in WRONG[wrong])
     else:
         other = {home.schedule.start_of(first + day) for day in range(DAYS)}
-        planned = passes.plan(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
+        planned = passes.plan_epoch(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
         assert planned is not None and len(ledger.get_run(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            orchestration.stage(str(home.path), planned, name)
-        assert orchestration.publish(str(home.path), planned)["epochs"] == [first + day for day in good]
+            orchestration.execute_stage(str(home.path), planned, name)
+        assert orchestration.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
     homes.run(twin, twin_ledger, [first + day for day in good])
     assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
@@ -123,11 +123,11 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
     starts = {home.schedule.start_of(first + day) for day in range(DAYS)}
 
     def go(day: int) -> list[int]:
-        planned = passes.plan(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
+        planned = passes.plan_epoch(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
         assert planned is not None
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            orchestration.stage(str(home.path), planned, name)
-        return orchestration.publish(str(home.path), planned)["epochs"]
+            orchestration.execute_stage(str(home.path), planned, name)
+        return orchestration.publish_run(str(home.path), planned)["epochs"]
 
     with pytest.raises(BatchRejected, match=r"2004-04-17/more\.csv\.gz"):
         go(2)

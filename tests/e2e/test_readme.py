@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.home.directory import Home
-from pipeline.local.demo import daily, messages
+from pipeline.local.demo import messages_file, with_daily_epochs
 from tests import homes
 from tests.e2e.conftest import Altneu
 
@@ -32,8 +32,8 @@ def examples(*commands: str) -> list[str]:
 @pytest.mark.slow
 def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    daily(Home.open_home(tmp_path / "home", create=True))
-    with gzip.open(messages(), "rt") as source, (tmp_path / "messages.txt").open("w") as target:
+    with_daily_epochs(Home.open_home(tmp_path / "home", create=True))
+    with gzip.open(messages_file(), "rt") as source, (tmp_path / "messages.txt").open("w") as target:
         for src, dst, at in list(csv.reader(source))[1:]:
             when = datetime.strptime(at, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
             if FIRST <= when < LAST:

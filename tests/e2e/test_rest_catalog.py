@@ -152,9 +152,9 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     rest.faults = lambda method, path: "cut"
     with pytest.raises(Unavailable, match="does not answer"):
         tables(home)
-    assert [check.ok for check in doctor._stores(home.path) if check.name == "Catalog"] == [False]
+    assert [check.ok for check in doctor._check_stores(home.path) if check.name == "Catalog"] == [False]
     rest.faults = lambda method, path: None
-    assert [check.ok for check in doctor._stores(home.path) if check.name == "Catalog"] == [True]
+    assert [check.ok for check in doctor._check_stores(home.path) if check.name == "Catalog"] == [True]
     assert shown(home, spark) == before
 
     former, old = homes.make(tmp_path / "former")

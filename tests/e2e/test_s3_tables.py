@@ -121,7 +121,7 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
     """Real messages, 193 epochs in one revision, all stages."""
     seen = []
     for name, toml in (("disk", ""), ("s3", f'[storage]\nwarehouse = "{s3}"\n')):
-        home = demo.daily(homes.make(tmp_path / name, toml)[0])
+        home = demo.with_daily_epochs(homes.make(tmp_path / name, toml)[0])
         demo.land_messages(home)
         ledger = place.open_ledger(home, writes=True)
         assert runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True)) is not None

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import pipeline.state.lease
 from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
-from pipeline.local.doctor import checks
+from pipeline.local.doctor import list_checks
 from pipeline.reading import outside
 from pipeline.reading.graph import Graph
 from pipeline.run import rollback
@@ -138,9 +138,9 @@ def test_main_and_tags_are_what_is_published(
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
     assert {refs["main"] for refs in names(home).values()} == set(ledger.get_revision(5).snapshots.values())
     assert "r6" not in names(home)["edges"]
-    found = {each.name: each.found for each in checks(home.path)}
+    found = {each.name: each.found for each in list_checks(home.path)}
     assert "brought up to date" in found["Tags"]
-    assert "are what is published" in {each.name: each.found for each in checks(home.path)}["Tags"]
+    assert "are what is published" in {each.name: each.found for each in list_checks(home.path)}["Tags"]
     assert ledger.get_revision().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.get_revision().run_id}"}
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still

@@ -24,7 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import cli
-from pipeline.cli.status import folded
+from pipeline.cli.status import fold_months
 from pipeline.errors import UsageError
 from pipeline.reading.graph import Graph
 from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS
@@ -429,7 +429,7 @@ def test_long_histories_are_folded() -> None:
     good = {"state": "published", "rows": 5, "revision": 1, "audited": True, "audit": "equal", "error": None}
     days = [{**good, "epoch": n, "label": f"2004-{6 + n // 30:02}-{n % 30 + 1:02}"} for n in range(90)]
     days[40] |= {"state": "failed", "error": "why"}
-    lines = folded(days)
+    lines = fold_months(days)
     assert lines[0] == {
         "epoch": "2004-06",
         "state": "30 published",
@@ -438,7 +438,7 @@ def test_long_histories_are_folded() -> None:
         "audited": "30 equal",
     }
     assert [line["epoch"] for line in lines[1:]] == [*(day["label"] for day in days[30:60]), "2004-08"]
-    hundreds = folded([{**good, "epoch": n, "label": str(n)} for n in range(95, 205)])
+    hundreds = fold_months([{**good, "epoch": n, "label": str(n)} for n in range(95, 205)])
     assert [line["epoch"] for line in hundreds] == ["0…", "100…", "200…"]
 
 

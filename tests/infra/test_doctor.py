@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from pipeline.local import doctor
-from pipeline.local.doctor import Check, checks
+from pipeline.local.doctor import Check, list_checks
 from pipeline.state import files
 
 
@@ -21,7 +21,7 @@ def named(found: list[Check], name: str) -> Check:
 
 
 def test_every_check_that_is_not_fine_has_a_remedy(tmp_path: Path) -> None:
-    for check in checks(tmp_path / "home"):
+    for check in list_checks(tmp_path / "home"):
         assert check.ok is True or check.remedy, check
 
 
@@ -29,7 +29,7 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    found = checks()
+    found = list_checks()
     assert named(found, "Java").ok is False
     assert named(found, "Jar: Iceberg").ok is False and "altneu setup" in named(found, "Jar: Iceberg").remedy
     assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").found
@@ -42,14 +42,14 @@ def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.Mo
     )
     files.write_file(f"{s3}/landing/epoch=1/a.csv", b"src,dst\n1,2\n")
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
-    found = checks(tmp_path)
+    found = list_checks(tmp_path)
     assert named(found, "Landing") == Check("Landing", True, f"{s3}/landing: 1 epochs")
     assert named(found, "Reports") == Check("Reports", True, f"{s3}/pages: 0 files")
     assert named(found, "Warehouse") == Check("Warehouse", True, f"{s3}/tables: 0 files")
     assert named(found, "Jar: S3") == Check("Jar: S3", False, "tables in S3 need it", "altneu setup --s3")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     files._s3_filesystem.cache_clear()
-    for check in (named(checks(tmp_path), name) for name in ("Landing", "Warehouse", "Reports")):
+    for check in (named(list_checks(tmp_path), name) for name in ("Landing", "Warehouse", "Reports")):
         assert check.ok is False and "SIGNATURE" in check.found and "environment" in check.remedy, check
     files._s3_filesystem.cache_clear()
 
@@ -63,7 +63,7 @@ def test_only_a_java_that_spark_supports_is_fine(
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
     java.chmod(0o755)
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
-    check = named(checks(), "Java")
+    check = named(list_checks(), "Java")
     assert check.ok is ok and version in check.found
 
 
@@ -73,12 +73,12 @@ def test_a_java_that_does_not_start_is_no_crash(tmp_path: Path, monkeypatch: pyt
     java.write_text("not a program")
     java.chmod(0o755)
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
-    assert named(checks(), "Java").ok is False
+    assert named(list_checks(), "Java").ok is False
 
 
 def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EXPECTED", {"pyspark": "0.1", "no-such-package": "1"})
-    found = checks()
+    found = list_checks()
     assert named(found, "pyspark").ok is None and "tested with 0.1" in named(found, "pyspark").found
     assert named(found, "no-such-package").ok is False
 
@@ -92,7 +92,7 @@ def test_the_expected_versions_are_those_of_the_lock() -> None:
 def test_packages_that_may_be_left_out_are_told_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EXPECTED", {"no-such-package": "1"})
     monkeypatch.setattr(doctor, "BROUGHT_BY", {"no-such-package": "quality"})
-    check = named(checks(), "no-such-package")
+    check = named(list_checks(), "no-such-package")
     assert check.ok is None and check.remedy == "pip install 'altneu[quality]'"
 
 
@@ -120,19 +120,19 @@ def home_with(path: Path, toml: str) -> Path:
     ],
 )
 def test_the_database(toml: str, ok: bool, found: str, tmp_path: Path) -> None:
-    check = named(checks(home_with(tmp_path / "home", toml)), "Database")
+    check = named(list_checks(home_with(tmp_path / "home", toml)), "Database")
     assert check.ok is ok and found in check.found and "secret" not in check.found
 
 
 def test_a_broken_sqlite_file_is_told(tmp_path: Path) -> None:
     home = home_with(tmp_path / "home", "")
     (home / "altneu.db").write_text("this is no database, whatever its name says" * 10)
-    assert named(checks(home), "Database").ok is False
+    assert named(list_checks(home), "Database").ok is False
 
 
 def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    assert named(checks(tmp_path / "home"), "Home").ok is False
+    assert named(list_checks(tmp_path / "home"), "Home").ok is False
 
 
 def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> None:

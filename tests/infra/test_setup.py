@@ -33,7 +33,7 @@ def test_each_step_is_done_once_and_again_when_what_it_depends_on_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(setup, "_steps", lambda assets: steps(done, set()))
+    monkeypatch.setattr(setup, "_setup_steps", lambda assets: steps(done, set()))
     said: list[str] = []
     assert set_up(said.append, tmp_path) == ["one", "two", "three"] == done
     assert any("step two: made" in line for line in said)
@@ -45,7 +45,7 @@ def test_each_step_is_done_once_and_again_when_what_it_depends_on_changes(
 def test_an_interrupted_set_up_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     fail = {"two"}
-    monkeypatch.setattr(setup, "_steps", lambda assets: steps(done, fail))
+    monkeypatch.setattr(setup, "_setup_steps", lambda assets: steps(done, fail))
     with pytest.raises(AltneuError) as raised:
         set_up(lambda text: None, tmp_path)
     assert "step two" in raised.value.what and "no network" in raised.value.what
@@ -56,12 +56,12 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(tmp_path: Path, monkeypa
 
 
 def test_what_s3_needs_is_brought_on_demand_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = setup._steps
+    made = setup._setup_steps
 
     def key() -> str:
         return next(step for step in made(tmp_path) if step.name == "jars").key()
 
-    monkeypatch.setattr(setup, "_steps", lambda assets: [])
+    monkeypatch.setattr(setup, "_setup_steps", lambda assets: [])
     before = key()
     set_up(lambda text: None, tmp_path)
     assert key() == before, "60 MB that nobody has asked for"
@@ -78,8 +78,8 @@ def test_a_java_counts_when_spark_supports_it(tmp_path: Path, version: str, righ
     lines = [f"    java.home = {tmp_path}/jdk", f"    java.specification.version = {version}"]
     command.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines))
     command.chmod(0o755)
-    assert java.home_of(str(command)) == (f"{tmp_path}/jdk" if right else None)
-    assert java.home_of(str(tmp_path / "none")) is None
+    assert java.java_home_of(str(command)) == (f"{tmp_path}/jdk" if right else None)
+    assert java.java_home_of(str(tmp_path / "none")) is None
 
 
 def test_the_groups_of_kernels_leave_compiled_code_for_the_next_process(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Certificate, Warm
 from algorithms.proof import Ask, Counts, Proof, State, added
-from pipeline.local.demo import messages
+from pipeline.local.demo import messages_file
 from tests import seeds
 from tests.kernels.references import Edge, slow_triangles, slow_trussness
 from tests.kernels.test_replay import columns, intervals, known, random_history, windows
@@ -159,7 +159,7 @@ def test_within_as_many_runs_as_there_are_parts_every_vertex_comes(seed: int, ke
 @pytest.mark.law(10)
 def test_every_day_of_the_demo_is_proved() -> None:
     """Its labels meet: edges that moved behind another, and one that fell to where they are."""
-    rows = pd.read_csv(messages())
+    rows = pd.read_csv(messages_file())
     second = pd.to_datetime(rows["Timestamp"], format="%m/%d/%y %I:%M %p").to_numpy("datetime64[s]").astype(np.int64)
     table = windows(np.stack([rows["Source"], rows["Target"], second], axis=1), 30, 86400.0)
     first, last = int(table[2].min()), int(table[2].max())

@@ -252,7 +252,7 @@ class World:
         for epoch, state in states.items():
             told = state if state not in ("failed", "interrupted", "running", "folded") else "missing or changed"
             assert told in self._states(epoch), (epoch, state)
-        page = {entry["epoch"]: entry for entry in web.grid(str(self.home.path))["epochs"]}
+        page = {entry["epoch"]: entry for entry in web.epoch_grid(str(self.home.path))["epochs"]}
         assert set(page) == set(states)
         for epoch in self.newest.batches:
             wanted = self.newest.totals(epoch)

@@ -116,7 +116,7 @@ def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
     certified(world)
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
-    (check,) = doctor._kept(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.home, world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
     rename(world, tmp_path / "renamed")
     world.land_batches(1, 3)
@@ -208,7 +208,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     world.publish_epochs(0, 1)
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
-    (check,) = doctor._kept(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.home, world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
     goes_on(2)
     rename(world, tmp_path / "renamed")
@@ -260,7 +260,7 @@ def _full(write: Callable[[str, bytes], None], location: str, content: bytes) ->
 def stay(world: World, folder: Path) -> None:
     """Neither, and doctor says it."""
     assert not folder.exists()
-    (check,) = doctor._kept(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.home, world.ledger)
     assert check.found == "none: the next run begins with the tables, which takes longer"
 
 

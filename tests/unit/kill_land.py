@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from pipeline import landing
-from pipeline.cli.land import outcome, placed
+from pipeline.cli.land import describe_outcome, landing_state
 from pipeline.home.directory import Home
 from pipeline.interrupt import Interrupted, handle_signals
 
@@ -44,13 +44,13 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
             raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
 
     draft = Home.draft_home(home)
-    before = placed(draft)
+    before = landing_state(draft)
     sys.addaudithook(hook)
     try:
         with handle_signals():
             landing.land(draft, [Path(file)], landing.Options(**json.loads(options)))
     except Interrupted:
-        return f"interrupted: {outcome(draft, before)}"
+        return f"interrupted: {describe_outcome(draft, before)}"
     finally:
         active = False
     return " ".join(map(str, [count, *(renames if mode == "trace" else ())]))

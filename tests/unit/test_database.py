@@ -63,7 +63,7 @@ def test_the_sensor_leaves_no_descriptors(tmp_path: Path) -> None:
     del ledger
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        landing = due.landing(str(home.path), 19_000, patience=timedelta(1), manual=False)
+        landing = due.check_landing(str(home.path), 19_000, patience=timedelta(1), manual=False)
         assert landing.state == "waiting"
     assert len(os.listdir("/proc/self/fd")) <= before and uri not in database._engines
 

@@ -126,7 +126,7 @@ def test_tasks_of_airflow_fail_and_say_it(world: tuple[Home, Ledger]) -> None:
         orchestration.plan_range(str(home.path), None, None)
     assert NEXT in str(failed.value.next) and failing(ledger) == [3, 4]
     with pytest.raises(AltneuError, match=SAYS):
-        upkeep.relanded(str(home.path))
+        upkeep.check_relanded(str(home.path))
     homes.put(home, 8, ROW)
     said: list[str] = []
     planned = orchestration.plan_range(str(home.path), None, None, say=said.append)

@@ -62,15 +62,15 @@ def test_what_was_expected_is_told_alone(home: Path, capsys: pytest.CaptureFixtu
     assert command(home, "status") == 2
     assert "[spark] master = 'nonsense'" in capsys.readouterr().err
     assert not (home / "logs").exists()
-    assert not incident.unexpected(UsageError("x"))
+    assert not incident.is_unexpected(UsageError("x"))
     inner = AltneuError("y")
     inner.__cause__ = UsageError("x")
-    assert not incident.unexpected(inner)
+    assert not incident.is_unexpected(inner)
 
 
 def test_where_the_home_is_not_there_the_file_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    log = incident.keep(tmp_path / "none", ValueError("odd"))
+    log = incident.write_crash_report(tmp_path / "none", ValueError("odd"))
     assert log is not None and log.parent == tmp_path and "ValueError: odd" in log.read_text()
 
 

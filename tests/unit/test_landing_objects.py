@@ -210,7 +210,7 @@ def test_what_counts_as_a_batch(scene: Scene, case: str) -> None:
         each(scene)
     found = scene.why()
     assert (found is None) == (why is None) and (why or "") in (found or ""), found
-    says = due.landing(str(scene.home.path), 1, patience=due.timedelta(1), manual=False)  # what the sensor asks
+    says = due.check_landing(str(scene.home.path), 1, patience=due.timedelta(1), manual=False)  # what the sensor asks
     assert says.state == ("landed" if why is None else "waiting"), says
     if case == "no marker":  # where it is asked for, time says it
         (scene.home.path / "altneu.toml").write_text(f'[landing]\nuri = "{scene.base}"\n[ingest]\nsettle = 60\n')

@@ -21,11 +21,13 @@ def test_all_parts_have_one_key_and_keep_it(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "altneu.toml").write_text("")
     home, now = Home.open_home(tmp_path), datetime.now(UTC)
-    first = airflow.settings(home, 8080, now)
+    first = airflow.airflow_environment(home, 8080, now)
     Fernet(first[airflow.KEY])
-    airflow._keep(home, first)
-    assert airflow.settings(home, 8080, now)[airflow.KEY] == first[airflow.KEY]
+    airflow._keep_environment(home, first)
+    assert airflow.airflow_environment(home, 8080, now)[airflow.KEY] == first[airflow.KEY]
 
-    airflow._kept(home).unlink()  # one that a version before this has started: its own key is in its configuration
+    airflow._kept_environment(
+        home
+    ).unlink()  # one that a version before this has started: its own key is in its configuration
     (tmp_path / "airflow" / "airflow.cfg").write_text("")
-    assert airflow.KEY not in airflow.settings(home, 8080, now)
+    assert airflow.KEY not in airflow.airflow_environment(home, 8080, now)

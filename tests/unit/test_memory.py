@@ -179,5 +179,5 @@ def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int
 
 def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
-    check = doctor._tasks(home.path)
+    check = doctor._check_task_size(home.path)
     assert check.ok is False and "500m" in check.found and "832m" in check.remedy

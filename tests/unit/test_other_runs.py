@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.printing import moment
-from pipeline.cli.runs import execute
+from pipeline.cli.printing import format_moment
+from pipeline.cli.runs import execute_plan
 from pipeline.errors import AltneuError
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
@@ -39,7 +39,7 @@ def test_another_run_is_told_at_the_start(
         other.finish_run("other", end)
     monkeypatch.setattr(runner, "execute_run", run)
     with pytest.raises(AltneuError, match="another test's"):
-        execute(home, ledger, planning.plan_epochs(home, ledger, [4]))
+        execute_plan(home, ledger, planning.plan_epochs(home, ledger, [4]))
     row, said = ledger.get_run("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
-    assert told == ([] if end else [SAID[kind].format(moment(row.started_at), moment(row.beat_at))]), said
+    assert told == ([] if end else [SAID[kind].format(format_moment(row.started_at), format_moment(row.beat_at))]), said

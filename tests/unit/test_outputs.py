@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli.printing import Format, destination, emit
+from pipeline.cli.printing import Format, output_format, write_rows
 from pipeline.errors import UsageError
 from pipeline.home import whole_files
 from pipeline.home.whole_files import open_whole_file
@@ -29,7 +29,7 @@ CSV = b"src,dst\r\n1,2\r\n3,4\r\n"
 
 def write(path: Path, format: Format | None = None) -> None:
     """As a command does, in a folder of which nothing else is left."""
-    assert emit(iter(ROWS), ("src", "dst"), destination(format, path), path) == 2
+    assert write_rows(iter(ROWS), ("src", "dst"), output_format(format, path), path) == 2
     if path.parent.is_dir():
         assert not [each for each in path.parent.iterdir() if each.name.startswith(".altneu")]
 
@@ -118,15 +118,15 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):
-        destination(None, tmp_path / "folder.csv")
+        output_format(None, tmp_path / "folder.csv")
     for closed, says in (("", "cannot be written"), ("rows.csv", "this file may not be written")):
         (tmp_path / "rows.csv").touch()
         refused = str(tmp_path / closed) if closed else str(tmp_path)
         with monkeypatch.context() as patch:  # root may write everywhere
             patch.setattr(os, "access", lambda path, mode, refused=refused: str(path) != refused)
             with pytest.raises(UsageError, match=says):
-                destination(None, tmp_path / "rows.csv")
-            destination(None, Path("/dev/null"))
+                output_format(None, tmp_path / "rows.csv")
+            output_format(None, Path("/dev/null"))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_stops_the_rows_leaves_the_former_file(tmp_path: Path, error: BaseE
         if before:
             file.write_text(before)
         with pytest.raises(type(error)):
-            emit(rows(), ("src", "dst"), format, file)
+            write_rows(rows(), ("src", "dst"), format, file)
         assert {each.name: each.read_text() for each in tmp_path.iterdir()} == ({file.name: before} if before else {})
 
 

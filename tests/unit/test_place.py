@@ -151,23 +151,23 @@ def test_a_home_elsewhere_names_the_command(
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
     there = old.rename(tmp_path / "there")
     for ask in (
-        lambda: web.grid(str(there)),
-        lambda: passes.plan(str(there), 19_783),
-        lambda: due.landing(str(there), 19_783, patience=timedelta(1), manual=False),
+        lambda: web.epoch_grid(str(there)),
+        lambda: passes.plan_epoch(str(there), 19_783),
+        lambda: due.check_landing(str(there), 19_783, patience=timedelta(1), manual=False),
         lambda: Graph(there),
     ):
         with pytest.raises(place.HomeMoved) as refused:
             ask()
         assert refused.value.next is not None and refused.value.next.startswith("altneu relocate")
-    told = {check.name: check for check in doctor.checks(there)}["Place"]
+    told = {check.name: check for check in doctor.list_checks(there)}["Place"]
     assert told.ok is False and told.remedy.startswith("altneu relocate")
     relocate_home(Home.open_home(there))
-    assert "Place" not in {check.name for check in doctor.checks(there)}
+    assert "Place" not in {check.name for check in doctor.list_checks(there)}
 
 
 def test_doctor_makes_no_database(tmp_path: Path) -> None:
     home = Home.open_home(tmp_path / "new", create=True)
-    assert "Place" not in {check.name for check in doctor.checks(home.path)}
+    assert "Place" not in {check.name for check in doctor.list_checks(home.path)}
     assert not (home.path / "altneu.db").exists()
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import printing
-from pipeline.cli.printing import Format, emit, ranges
+from pipeline.cli.printing import Format, format_ranges, write_rows
 from pipeline.errors import UsageError
 
 COLUMNS = ("src", "dst", "name")
@@ -27,14 +27,14 @@ def test_a_row_is_written_before_the_next_is_asked_for(format: Format) -> None:
             assert number == 0 or f"row {number - 1}" in stream.getvalue()
             yield {"src": number, "dst": number + 1, "name": f"row {number}"}
 
-    printing._write(rows(), COLUMNS, format, stream)
+    printing._write_format(rows(), COLUMNS, format, stream)
     assert "row 99" in stream.getvalue()
 
 
 def test_parquet_is_written_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printing, "CHUNK", 10)
     rows = [{"src": number, "dst": -number, "name": "ä"} for number in range(35)]
-    assert emit(iter(rows), COLUMNS, Format.parquet, tmp_path / "e.parquet") == 35
+    assert write_rows(iter(rows), COLUMNS, Format.parquet, tmp_path / "e.parquet") == 35
     written = pq.ParquetFile(tmp_path / "e.parquet")
     assert (written.num_row_groups, written.read().to_pylist()) == (4, rows)
 
@@ -45,8 +45,8 @@ def test_a_table_is_written_as_its_rows_are(tmp_path: Path, many: int) -> None:
     rows = [{"src": n, "dst": -n, "name": None if n % 3 else f"row {n}"} for n in range(many)]
     table = pa.Table.from_pylist(rows, schema=schema)
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
-    assert emit(iter(rows), COLUMNS, Format.parquet, one, schema) == many
-    assert emit(iter(()), COLUMNS, Format.parquet, other, schema, table) == many  # the rows are not asked for
+    assert write_rows(iter(rows), COLUMNS, Format.parquet, one, schema) == many
+    assert write_rows(iter(()), COLUMNS, Format.parquet, other, schema, table) == many  # the rows are not asked for
     assert pq.read_table(one).equals(pq.read_table(other)) and pq.read_schema(one) == pq.read_schema(other)
 
 
@@ -59,22 +59,22 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
         file = tmp_path / f"e.{format}"
         file.write_text("before")
         with pytest.raises(UsageError):
-            emit(broken(), COLUMNS, format, file)
+            write_rows(broken(), COLUMNS, format, file)
         assert file.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.csv", "e.json", "e.parquet"]
 
 
 def test_nothing_has_its_columns_all_the_same(tmp_path: Path) -> None:
-    assert emit([], COLUMNS, Format.csv, tmp_path / "e.csv") == 0
+    assert write_rows([], COLUMNS, Format.csv, tmp_path / "e.csv") == 0
     assert (tmp_path / "e.csv").read_text().strip() == "src,dst,name"
-    emit([], COLUMNS, Format.json, tmp_path / "e.json")
+    write_rows([], COLUMNS, Format.json, tmp_path / "e.json")
     assert (tmp_path / "e.json").read_text() == "[]\n"
-    emit([], COLUMNS, Format.parquet, tmp_path / "e.parquet")
+    write_rows([], COLUMNS, Format.parquet, tmp_path / "e.parquet")
     assert pq.read_table(tmp_path / "e.parquet").column_names == list(COLUMNS)
 
 
 def test_ranges() -> None:
-    assert ranges([1, 2, 3, 7]) == "1…3, 7" and ranges([]) == ""
+    assert format_ranges([1, 2, 3, 7]) == "1…3, 7" and format_ranges([]) == ""
 
 
 def test_a_long_stage_is_heard_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

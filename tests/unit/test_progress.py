@@ -32,13 +32,13 @@ def berlin() -> Iterator[None]:
     ],
 )
 def test_a_time_is_said_in_the_readers_zone_and_in_utc(berlin: None, iso: str | None, said: str) -> None:
-    assert printing.moment(iso) == said
+    assert printing.format_moment(iso) == said
 
 
 def test_without_a_zone_of_ones_own_it_is_utc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert printing.moment("2026-11-24T01:34:37.989+00:00") == "2026-11-24 01:34 UTC"
+    assert printing.format_moment("2026-11-24T01:34:37.989+00:00") == "2026-11-24 01:34 UTC"
     monkeypatch.undo()
     time.tzset()
 
@@ -67,7 +67,7 @@ def test_the_time_left_is_that_of_past_runs(
     with printing.Progress(expected, learned) as progress:
         progress("truss", "")
         clock[0] += passed
-        assert progress._now() == says
+        assert progress._describe_current() == says
 
 
 def test_a_command_that_says_where_it_is_is_heard_of_all_the_same(
@@ -83,7 +83,7 @@ def test_a_command_that_says_where_it_is_is_heard_of_all_the_same(
                 break
         else:
             raise AssertionError("nothing was said")
-        progress.pause()  # somebody is asked
+        progress.pause_display()  # somebody is asked
         time.sleep(0.1)
         capsys.readouterr()
         time.sleep(0.3)

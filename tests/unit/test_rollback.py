@@ -13,7 +13,7 @@ from pipeline.report import epoch_document
 from pipeline.run import meaning, rollback
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
-from pipeline.tasks.web import grid as page_in_airflow
+from pipeline.tasks.web import epoch_grid as page_in_airflow
 from tests.report.seed import DAY, Seed, write
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.cli.status import errors
+from pipeline.cli.status import list_errors
 
 ROWS: dict[str, tuple[list[str | None], list[str]]] = {
     "nothing is wrong": ([None, None], []),
@@ -18,4 +18,4 @@ ROWS: dict[str, tuple[list[str | None], list[str]]] = {
 @pytest.mark.parametrize("name", ROWS)
 def test_one_line_for_epochs_in_a_row_that_went_wrong_alike(name: str) -> None:
     found, said = ROWS[name]
-    assert list(errors([{"label": str(i), "error": error} for i, error in enumerate(found, 1)])) == said
+    assert list(list_errors([{"label": str(i), "error": error} for i, error in enumerate(found, 1)])) == said

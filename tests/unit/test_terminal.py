@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pipeline import cli, events
 from pipeline.cli import printing, read
-from pipeline.cli.printing import Format, Progress, emit, failure
+from pipeline.cli.printing import Format, Progress, failure, write_rows
 from pipeline.errors import UsageError
 from pipeline.terminal import escape_controls
 
@@ -66,19 +66,19 @@ def test_every_such_character_is_written_out_and_no_other() -> None:
 
 
 def test_tables_write_them_out(capsys: pytest.CaptureFixture[str]) -> None:
-    emit(iter(ROWS), ("src", "dst"), Format.table, None)
+    write_rows(iter(ROWS), ("src", "dst"), Format.table, None)
     printed = capsys.readouterr().out
     assert_harmless(printed)
     assert len(printed.splitlines()) == len(ROWS) + 1 and "\\x1b[31mred\\x1b]0;title\\x07" in printed
 
 
 def test_formats_for_programs_have_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    emit(iter(ROWS), ("src", "dst"), Format.json, None)
+    write_rows(iter(ROWS), ("src", "dst"), Format.json, None)
     assert [row["src"] for row in json.loads(capsys.readouterr().out)] == EVIL
-    emit(iter(ROWS), ("src", "dst"), Format.csv, tmp_path / "e.csv")
+    write_rows(iter(ROWS), ("src", "dst"), Format.csv, tmp_path / "e.csv")
     with (tmp_path / "e.csv").open(newline="") as stream:
         assert [row["src"] for row in csv.DictReader(stream)] == EVIL
-    emit(iter(ROWS), ("src", "dst"), Format.parquet, tmp_path / "e.parquet")
+    write_rows(iter(ROWS), ("src", "dst"), Format.parquet, tmp_path / "e.parquet")
     assert pq.read_table(tmp_path / "e.parquet")["src"].to_pylist() == EVIL
 
 
@@ -86,7 +86,7 @@ def test_messages_errors_and_progress_write_them_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in EVIL:
-        cli._tell(UsageError(f"no vertex is called {name}.", f"altneu show {name}"))
+        cli._print_error(UsageError(f"no vertex is called {name}.", f"altneu show {name}"))
         printing.out.print(f"from {name} [x] to {name}")
         printing.err.print(f"[yellow]from[/] {name}", markup=True)
         with Progress() as progress:
@@ -111,7 +111,7 @@ def test_a_bar_on_a_terminal_writes_them_out(monkeypatch: pytest.MonkeyPatch) ->
     with Progress({"truss": 9.0}, 1) as progress:
         progress("truss", f"[b] {EVIL[0]} {EVIL[3]}")
         assert progress.status is not None
-        shown = terminal.render_str(progress._now()).plain
+        shown = terminal.render_str(progress._describe_current()).plain
     assert_harmless(shown)
     assert "[b] \\x1b[31mred" in shown
 

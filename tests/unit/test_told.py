@@ -13,7 +13,7 @@ from pipeline.errors import RunInProgress
 from pipeline.state import told
 from pipeline.state.records import StagedBatch
 from pipeline.tasks import following
-from pipeline.tasks.base import Published
+from pipeline.tasks.base import PublishedRun
 from tests import homes
 from tests.postgres import DATABASE_KINDS
 
@@ -38,15 +38,15 @@ class World:
 
     def claim(self, teller: str, own: int | None = None) -> dict[str, str]:
         """Epoch → what is told of it, by this task."""
-        published = None if own is None else Published(run_id="", revision=own, epochs=[], labels=[], reruns=0)
-        found = following.claim(str(self.home.path), ASSET, teller, self.states.get, published)
+        published = None if own is None else PublishedRun(run_id="", revision=own, epochs=[], labels=[], reruns=0)
+        found = following.claim_changes(str(self.home.path), ASSET, teller, self.states.get, published)
         return {label: str(each["kind"]) for label, each in found["epochs"].items()}
 
     def tell(self, teller: str, own: int | None = None) -> dict[str, str]:
         """The same; and Airflow has it."""
         said = self.claim(teller, own)
         self.states[teller] = "success"
-        following.confirm(str(self.home.path), ASSET, teller)
+        following.confirm_changes(str(self.home.path), ASSET, teller)
         return said
 
 
@@ -97,7 +97,7 @@ def test_the_claim_of_a_task_that_did_not_confirm(
             world.claim("b")
         world.states["a"], again = "success", {"3": "new"}
     assert world.tell("b") == again
-    following.confirm(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
+    following.confirm_changes(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
     assert told.read_cursor(world.ledger, ASSET) == told.DeliveryCursor(3)
     assert world.tell("c") == {}
 

@@ -130,9 +130,9 @@ def say(ident: str, said: Said, request: Request, user: User, prefix: Prefix = b
     try:
         home, by = home_of(prefix), str(user.get_name())
         if said.until:
-            web.mute(home, ident, said.until, by, said.because)
+            web.mute_incident(home, ident, said.until, by, said.because)
         else:
-            web.acknowledge(home, ident, by, said.because)
+            web.acknowledge_incident(home, ident, by, said.because)
     except UsageError as error:
         raise HTTPException(422, error.what) from error
     except AltneuError as error:
@@ -163,10 +163,10 @@ def label_of(dag_id: str, run_id: str, prefix: str) -> str | None:
     if isinstance(handed.get("landed"), int):
         return Home.open_home(home_of(prefix)).schedule.format_label(handed["landed"])
     planned = handed.get("plan")
-    return base.shown(planned) if isinstance(planned, dict) else None
+    return base.last_label(planned) if isinstance(planned, dict) else None
 
 
-def dag_runs(home: str, prefix: str) -> dict[int, web.Run]:
+def dag_runs(home: str, prefix: str) -> dict[int, web.AirflowRun]:
     """Epoch → the run of `<prefix>_epoch` whose logical date starts it, from Airflow's database."""
     schedule = Home.open_home(home).schedule
     if schedule.seconds is None:
