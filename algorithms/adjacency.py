@@ -35,14 +35,14 @@ from pyspark.sql import functions as F
 
 from algorithms import packs, scratch
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, distinct, places, starts
-from algorithms.kernels.hashing import bucket
-from algorithms.kernels.intervals import consolidate, ordered
-from algorithms.kernels.warm import Certificate
+from algorithms.kernels.graph import Ints, distinct_values, positions_of, run_starts
+from algorithms.kernels.hashing import bucket_of_edges
+from algorithms.kernels.intervals import consolidate, sort_order
+from algorithms.kernels.warm import TrussCertificate
 from algorithms.parts import EDGE
 
 KIND = "adjacency"
-VALUES = [*Certificate._fields]
+VALUES = [*TrussCertificate._fields]
 BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while it is made
 LEAST = 1 << 15  # with fewer a task is hardly worth its start
 MOST = 1 << 22  # neighbours that are found together: up to 44 bytes each in the driver
@@ -63,7 +63,7 @@ class Missing(Exception):
 
 
 @contextmanager
-def adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, most: int) -> Iterator[Adjacency]:
+def open_adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, most: int) -> Iterator[Adjacency]:
     """rows: a, b, `VALUES`, diff, all bigint, to be summed; moves: a, b, each once: what is found whatever its level
     is, there or not. edges: about how many there are; tasks: how many work at once; most: edges that one may hold."""
     found = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
@@ -71,9 +71,9 @@ def adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, most: i
         yield found
     except Exception:
         with contextlib.suppress(Exception):  # the session may be gone, and the executors' directories with it
-            found.forget()
+            found.delete_files()
         raise
-    found.forget()
+    found.delete_files()
 
 
 class Adjacency:
@@ -87,108 +87,108 @@ class Adjacency:
         one = F.lit(1).cast("bigint")
         self._spark, self._blocks = rows.sparkSession, blocks
         self._rows = stored.unionByName(moves.select(*EDGE, *none, one.alias("diff"), one.alias("moves")))
-        self._make()
+        self._build_blocks()
 
-    def _make(self) -> None:
+    def _build_blocks(self) -> None:
         self._name = name = uuid4().hex
 
         # by these types Spark knows that its rows may come in batches
-        def leave(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield _left(name, key[0].as_py(), dealt)
+        def leave_block(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield _store_block(name, key[0].as_py(), dealt)
 
-        dealt = self._rows.mapInArrow(partial(_dealt, self._blocks), "part int, n bigint, rows binary")
-        made = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave, _MADE)
+        dealt = self._rows.mapInArrow(partial(_deal_rows, self._blocks), "part int, n bigint, rows binary")
+        made = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _MADE)
         self._made = made.persist(StorageLevel.MEMORY_AND_DISK)
         found = self._made.collect()
-        self.fingerprint = Fingerprint.total(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
+        self.fingerprint = Fingerprint.sum_all(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
 
-    def forget(self) -> None:
+    def delete_files(self) -> None:
         """Delete the files; EXECUTES."""
         try:
-            self._made.mapInArrow(partial(scratch.forgetting, KIND, self._name), "part int").collect()
+            self._made.mapInArrow(partial(scratch.delete_graph_batches, KIND, self._name), "part int").collect()
         finally:
             self._made.unpersist()
 
-    def degrees(self, vertices: Ints) -> Ints:
+    def look_up_degrees(self, vertices: Ints) -> Ints:
         """How many edges that are there each has; vertices: in order."""
         degrees = np.zeros(vertices.size, np.int64)
-        vertex, degree = self._everywhere(_degrees, [vertices], ["vertex"], ["vertex", "degree"])
+        vertex, degree = self._ask_all_blocks(_answer_degrees, [vertices], ["vertex"], ["vertex", "degree"])
         np.add.at(degrees, np.searchsorted(vertices, vertex), degree)
         return degrees
 
-    def of(self, a: Ints, b: Ints) -> list[Ints]:
+    def look_up_edges(self, a: Ints, b: Ints) -> list[Ints]:
         """a, b and `VALUES` of those of some edges that are there."""
-        _, *found = self._asked(a, b, np.zeros(a.size, np.int64))
+        _, *found = self._filter_edges(a, b, np.zeros(a.size, np.int64))
         return [column[found[2] >= 0].astype(np.int64) for column in found]
 
-    def triangles(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
+    def look_up_triangles(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
         """a, b and `VALUES` of the other edges of each triangle on an edge a, b where both have at least the level
         `least`, or move; each once, in order."""
-        vertices = distinct(np.concatenate([a, b]))
-        degree = self.degrees(vertices)
+        vertices = distinct_values(np.concatenate([a, b]))
+        degree = self.look_up_degrees(vertices)
         of_a, of_b = (degree[np.searchsorted(vertices, end)] for end in (a, b))
         u, v, proposed = np.where(of_a <= of_b, a, b), np.where(of_a <= of_b, b, a), np.minimum(of_a, of_b)
         found = [np.empty((0, len(_SORTED)), np.int64)]
         if proposed.sum() > MOST:
-            proposed = self._counted(u, v, least)
+            proposed = self._count_neighbours(u, v, least)
             u, v, least, proposed = (column[proposed > 0] for column in (u, v, least, proposed))
-        for some in _slices(proposed, MOST):
-            found.append(self._closed(u[some], v[some], least[some]))
+        for some in _slice_by_size(proposed, MOST):
+            found.append(self._close_triangles(u[some], v[some], least[some]))
         columns = list(np.concatenate(found).T)
-        order = ordered(columns[:2])
+        order = sort_order(columns[:2])
         columns = [column[order] for column in columns]
-        once = starts(*columns[:2])
+        once = run_starts(*columns[:2])
         return [column[once] for column in columns]
 
-    def _counted(self, u: Ints, v: Ints, least: Ints) -> Ints:
+    def _count_neighbours(self, u: Ints, v: Ints, least: Ints) -> Ints:
         """How many edges at each u have at least the level `least`, or move; but for the edge (u, v)."""
         counted = np.zeros(u.size, np.int64)
-        number, count = self._everywhere(_counts, [u, v, least], ["u", "v", "least"], ["number", "count"])
+        number, count = self._ask_all_blocks(_answer_counts, [u, v, least], ["u", "v", "least"], ["number", "count"])
         np.add.at(counted, number, count)
         return counted
 
-    def _closed(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
+    def _close_triangles(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
         """The same of edges with few enough neighbours at u."""
-        number, *one = self._everywhere(_proposed, [u, v, least], ["u", "v", "least"], ["number", *_SORTED])
+        number, *one = self._ask_all_blocks(_answer_proposals, [u, v, least], ["u", "v", "least"], ["number", *_SORTED])
         v, least = v[number], least[number]
         w = np.where(one[0] == u[number], one[1], one[0])
-        closing, *other = self._asked(np.minimum(v, w), np.maximum(v, w), least)
+        closing, *other = self._filter_edges(np.minimum(v, w), np.maximum(v, w), least)
         return np.concatenate([np.stack([column[closing] for column in one], axis=1), np.stack(other, axis=1)])
 
-    def _everywhere(self, look: Look, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
+    def _ask_all_blocks(self, look: Look, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
         """What all blocks know. The rows are numbered."""
-        asked = _batch([*columns, np.arange(columns[0].size)], [*names, "number"])
-        rows = [packs.written(asked.slice(at, packs.MOST)) for at in range(0, asked.num_rows, packs.MOST)]
-        return self._ask(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
+        asked = _record_batch([*columns, np.arange(columns[0].size)], [*names, "number"])
+        rows = [packs.pack_rows(asked.slice(at, packs.MOST)) for at in range(0, asked.num_rows, packs.MOST)]
+        return self._ask_blocks(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
 
-    def _asked(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
+    def _filter_edges(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
         """Of some edges those with at least this level, or that move: which it is, a, b and `VALUES`."""
-        rows = _batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
-        dealt = packs.dealt("part", bucket(a, b, self._blocks), rows)
-        return self._ask(_found, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_SORTED])
+        rows = _record_batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
+        dealt = packs.packs_by_number("part", bucket_of_edges(a, b, self._blocks), rows)
+        return self._ask_blocks(_answer_edges, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_SORTED])
 
-    def sent(self, look: Look, given: pa.Table) -> DataFrame:
+    def send_questions(self, look: Look, given: pa.Table) -> DataFrame:
         """To blocks what they are asked, in packs `rows`: to that of their `part`, or to all; part and rows, a pack of
         the answer, null where the files are missing."""
         asked, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
         to_each = blocks.join(asked, "part") if "part" in given.column_names else blocks.crossJoin(asked)
-        return to_each.mapInArrow(partial(_answered, self._name, look), _ANSWER)
+        return to_each.mapInArrow(partial(_answer_questions, self._name, look), _ANSWER)
 
-    def _ask(self, look: Look, given: pa.Table, names: list[str]) -> list[Ints]:
+    def _ask_blocks(self, look: Look, given: pa.Table, names: list[str]) -> list[Ints]:
         if given.num_rows == 0:
             return [np.empty(0, np.int64) for _ in names]
         for attempt in range(TRIES):
             if attempt > TRIES // 2:
-                self.forget()
-                self._make()
-            found = self.sent(look, given).toArrow()
+                self.delete_files()
+                self._build_blocks()
+            found = self.send_questions(look, given).toArrow()
             if found["rows"].null_count == 0:
-                rows = packs.read(found, names)
+                rows = packs.unpack_rows(found, names)
                 return [rows[name].to_numpy() for name in names]
         raise Missing("the executors do not keep the files that they have written")
 
 
-def _slices(size: Ints, most: int) -> Iterator[slice]:
+def _slice_by_size(size: Ints, most: int) -> Iterator[slice]:
     """Of rows of these sizes: so many together, or one row."""
     start, ends = 0, np.cumsum(size)
     while start < size.size:
@@ -198,37 +198,37 @@ def _slices(size: Ints, most: int) -> Iterator[slice]:
         start = end
 
 
-def _batch(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> pa.RecordBatch:
+def _record_batch(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)
 
 
 # -- what tasks do -----------------------------------------------------------------------------------------------------
 
 
-def _dealt(blocks: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in packs.gathered(rows, packs.MOST):
-        part = bucket(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
-        yield packs.dealt("part", part, batch.select(_ROWS))
+def _deal_rows(blocks: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in packs.gather_batches(rows, packs.MOST):
+        part = bucket_of_edges(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
+        yield packs.packs_by_number("part", part, batch.select(_ROWS))
 
 
-def _left(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+def _store_block(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
     """Leave a block on the disk; what is cached of it."""
-    rows = dict(zip(_ROWS, packs.columns(dealt, dict.fromkeys(_ROWS, np.int64)), strict=True))
-    block = Block.of(rows)
-    block.save(name, part)
+    rows = dict(zip(_ROWS, packs.unpack_columns(dealt, dict.fromkeys(_ROWS, np.int64)), strict=True))
+    block = Block.from_rows(rows)
+    block.save_block(name, part)
     there = block.level >= 0
-    known = Fingerprint.of_rows([block.a[there], block.b[there], block.level[there].astype(np.int64) + 2])
+    known = Fingerprint.from_rows([block.a[there], block.b[there], block.level[there].astype(np.int64) + 2])
     sums = np.array([known.first, known.second], np.uint64).astype(np.int64)
-    return _batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
+    return _record_batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
 
 
-def _answered(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answer_questions(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the blocks know, one pack for each that was asked; null where the files are not here."""
     for batch in rows:
         answers = list[bytes | None]()
         for part, asked in zip(batch["part"].to_pylist(), batch["rows"], strict=True):
-            block = Block.load(name, part)
-            answers.append(None if block is None else packs.written(look(block, packs.opened(asked))))
+            block = Block.load_block(name, part)
+            answers.append(None if block is None else packs.pack_rows(look(block, packs.open_pack(asked))))
         yield pa.RecordBatch.from_arrays([batch["part"], pa.array(answers, pa.binary())], ["part", "rows"])
 
 
@@ -240,88 +240,90 @@ class Block:
         self.a, self.b, self.level, self.label, self.own, self.backing, self.moves, self.tail, self.by_tail = columns
 
     @classmethod
-    def of(cls, rows: dict[str, Ints]) -> Block:
+    def from_rows(cls, rows: dict[str, Ints]) -> Block:
         """rows: to be summed; of several values of an edge, which a whole graph does not have, the greatest stays."""
         columns = [rows[name] for name in _SORTED]
-        order = ordered(columns[:2])
+        order = sort_order(columns[:2])
         columns, diff = [column[order] for column in columns], rows["diff"][order]
-        size = np.diff(np.append(starts(*columns[:2]), order.size))
+        size = np.diff(np.append(run_starts(*columns[:2]), order.size))
         only = np.repeat(size == 1, size)  # the edge's only row: the usual one
         *several, _ = consolidate([column[~only] for column in columns], diff[~only])
-        greatest = np.append(starts(*several[:2]), several[0].size)[1:] - 1
+        greatest = np.append(run_starts(*several[:2]), several[0].size)[1:] - 1
         once = only & (diff != 0)
         columns = [np.append(column[once], more[greatest]) for column, more in zip(columns, several, strict=True)]
-        order = ordered(columns[:2])
+        order = sort_order(columns[:2])
         made = [column[order].astype(of) for column, of in zip(columns, _SORTED.values(), strict=True)]
         moves, moving = np.zeros(order.size, np.bool_), rows["moves"] > 0
-        moves[places(made[0], made[1], rows["a"][moving], rows["b"][moving])] = True
-        by_tail = ordered(made[1::-1])
+        moves[positions_of(made[0], made[1], rows["a"][moving], rows["b"][moving])] = True
+        by_tail = sort_order(made[1::-1])
         return cls(*made, moves, made[1][by_tail], by_tail.astype(np.int32))
 
-    def save(self, name: str, part: int) -> None:
-        folder = scratch.folder(KIND, name)
+    def save_block(self, name: str, part: int) -> None:
+        folder = scratch.graph_folder(KIND, name)
         if folder is None:
             return
         try:
-            scratch.save(folder, part, {each: getattr(self, each) for each in _BLOCK})
+            scratch.save_arrays(folder, part, {each: getattr(self, each) for each in _BLOCK})
         except OSError:
-            if self.load(name, part) is None:  # no other attempt of this task was faster
+            if self.load_block(name, part) is None:  # no other attempt of this task was faster
                 raise
 
     @classmethod
-    def load(cls, name: str, part: int) -> Block | None:
-        folder = scratch.folder(KIND, name)
+    def load_block(cls, name: str, part: int) -> Block | None:
+        folder = scratch.graph_folder(KIND, name)
         try:
-            return None if folder is None else cls(*scratch.load(folder, part, _BLOCK))
+            return None if folder is None else cls(*scratch.load_arrays(folder, part, _BLOCK))
         except OSError:
             return None
 
-    def held(self, vertices: Ints) -> Ints:
+    def count_held(self, vertices: Ints) -> Ints:
         """How many edges each has here, there or not."""
-        return np.asarray(_span(self.a, vertices)[1] + _span(self.tail, vertices)[1])
+        return np.asarray(_span_of(self.a, vertices)[1] + _span_of(self.tail, vertices)[1])
 
-    def at(self, vertices: Ints) -> tuple[Ints, Ints]:
+    def edges_at(self, vertices: Ints) -> tuple[Ints, Ints]:
         """The edges at each of some vertices: which of these it is, and where the edge is."""
-        first, second = _ranges(self.a, vertices), _ranges(self.tail, vertices)
+        first, second = _ranges_of(self.a, vertices), _ranges_of(self.tail, vertices)
         where = first[1], self.by_tail[second[1]].astype(np.int64)
         return np.concatenate([first[0], second[0]]), np.concatenate(where)
 
-    def degrees(self, vertices: Ints) -> Ints:
+    def look_up_degrees(self, vertices: Ints) -> Ints:
         """How many edges that are there each has; vertices: in order."""
         absent = self.level < 0
         ends, gone = (self.a, self.tail), (np.sort(self.a[absent]), np.sort(self.b[absent]))
-        return np.asarray(sum(_span(end, vertices)[1] for end in ends) - sum(_span(end, vertices)[1] for end in gone))
+        return np.asarray(
+            sum(_span_of(end, vertices)[1] for end in ends) - sum(_span_of(end, vertices)[1] for end in gone)
+        )
 
-    def rows(self, number: Ints, place: Ints) -> pa.RecordBatch:
+    def answer_rows(self, number: Ints, place: Ints) -> pa.RecordBatch:
         """Some edges, as an answer: a number, and they."""
-        return _batch([number, *(getattr(self, name)[place] for name in _SORTED)], ["number", *_SORTED])
+        return _record_batch([number, *(getattr(self, name)[place] for name in _SORTED)], ["number", *_SORTED])
 
 
-def _span(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
+def _span_of(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
     """Where each of some values begins in sorted ones, and how often it is there."""
     low = np.searchsorted(sorted_, values)
     return low, np.searchsorted(sorted_, values, "right") - low
 
 
-def _ranges(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
+def _ranges_of(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
     """Where each of some values stands in sorted ones: which value it is, and the place."""
-    low, size = _span(sorted_, values)
+    low, size = _span_of(sorted_, values)
     which = np.repeat(np.arange(values.size), size)
     return which, np.arange(which.size) + np.repeat(low - (np.cumsum(size) - size), size)
 
 
-def _degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:
+def _answer_degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:
     vertices = asked["vertex"].to_numpy()
-    degree = block.degrees(vertices)
-    return _batch([vertices[degree > 0], degree[degree > 0]], ["vertex", "degree"])
+    degree = block.look_up_degrees(vertices)
+    return _record_batch([vertices[degree > 0], degree[degree > 0]], ["vertex", "degree"])
 
 
-def _high(block: Block, asked: pa.Table) -> Iterator[tuple[Ints, Ints]]:
+def _high_edges(block: Block, asked: pa.Table) -> Iterator[tuple[Ints, Ints]]:
     """Of asked edges (u, v) those at u with at least the level `least`, or that move, but for the edge itself: which of
     the asked it is, and where the edge is. Some of the asked at a time, each once."""
     u, v, least = (asked[name].to_numpy() for name in ("u", "v", "least"))
-    for some in _slices(block.held(u), SOME):
-        which, place = block.at(u[some])
+    for some in _slice_by_size(block.count_held(u), SOME):
+        which, place = block.edges_at(u[some])
         which += some.start
         a, b = block.a[place], block.b[place]
         right = block.moves[place] | (block.level[place] >= least[which])
@@ -329,23 +331,23 @@ def _high(block: Block, asked: pa.Table) -> Iterator[tuple[Ints, Ints]]:
         yield which[right], place[right]
 
 
-def _counts(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    count = sum(np.bincount(which, minlength=asked.num_rows) for which, _ in _high(block, asked))
+def _answer_counts(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    count = sum(np.bincount(which, minlength=asked.num_rows) for which, _ in _high_edges(block, asked))
     some = np.flatnonzero(count)
-    return _batch([asked["number"].to_numpy()[some], np.asarray(count)[some]], ["number", "count"])
+    return _record_batch([asked["number"].to_numpy()[some], np.asarray(count)[some]], ["number", "count"])
 
 
-def _proposed(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    which, place = (np.concatenate(each) for each in zip(*_high(block, asked), strict=True))
-    return block.rows(asked["number"].to_numpy()[which], place)
+def _answer_proposals(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    which, place = (np.concatenate(each) for each in zip(*_high_edges(block, asked), strict=True))
+    return block.answer_rows(asked["number"].to_numpy()[which], place)
 
 
-def _found(block: Block, asked: pa.Table) -> pa.RecordBatch:
+def _answer_edges(block: Block, asked: pa.Table) -> pa.RecordBatch:
     """Of asked edges those with at least the level `least`, or that move."""
     a, b, least, number = (asked[name].to_numpy() for name in (*EDGE, "least", "number"))
-    place = places(block.a, block.b, a, b)
+    place = positions_of(block.a, block.b, a, b)
     some = np.flatnonzero(place < block.a.size)  # a block may be empty: all its rows have cancelled
     at = place[some]
     there = (block.a[at] == a[some]) & (block.b[at] == b[some])
     right = there & (block.moves[at] | (block.level[at] >= least[some]))
-    return block.rows(number[some[right]], at[right])
+    return block.answer_rows(number[some[right]], at[right])

@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame
 
 from algorithms import packs
-from algorithms.kernels.graph import Colours, starts
-from algorithms.kernels.hashing import bucket
-from algorithms.kernels.intervals import Longs, longs, ordered
+from algorithms.kernels.graph import Colours, run_starts
+from algorithms.kernels.hashing import bucket_of_edges
+from algorithms.kernels.intervals import Longs, sort_order, to_longs
 
 Columns = Sequence[NDArray[Any]]
 Work = Callable[[Columns, Colours | None], Columns]
@@ -30,16 +30,16 @@ EDGE_BYTES = 350  # of a task for each edge: what sizes are reckoned with
 _PACKS = "{} int, n bigint, rows binary"
 
 
-def in_cells(
+def map_cells(
     rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: Work, returns: Sequence[str]
 ) -> DataFrame:
     """What `work` makes of each cell: of the columns of its rows in these types, and, in a cell of just two different
     colours, of the colours of vertices: there triangles of one colour are left to that colour's own cell. rows: a and b
     among others; returns: the names of what it makes, whole numbers. Cells are dealt in packs (`packs`)."""
-    return _cells(rows, types, colours, work, partial(_rows, returns), _bigints(returns))
+    return _group_cells(rows, types, colours, work, partial(_to_batches, returns), _bigint_ddl(returns))
 
 
-def over_cells(
+def fold_over_cells(
     rows: DataFrame,
     types: Mapping[str, DTypeLike],
     colours: int,
@@ -57,34 +57,36 @@ def over_cells(
     buckets = max(LEAST_BUCKETS, -(-count * colours * 3 * 8 * (2 + len(returns)) // (size * EDGE_BYTES)))
 
     # by these types Spark knows that it may come, and go, in batches
-    def folded(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _rows(["a", "b", *returns], _folded(fold, packs.columns(dealt, named)))
+    def fold_bucket(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _to_batches(["a", "b", *returns], _fold_rows(fold, packs.unpack_columns(dealt, named)))
 
     named = dict.fromkeys(["a", "b", *returns], np.int64)
-    found = _cells(rows, types, colours, work, partial(_into_buckets, buckets, list(named)), _PACKS.format("bucket"))
-    return found.groupBy("bucket").applyInArrow(folded, _bigints(named)).hint(packs.UNPACKED)
+    found = _group_cells(
+        rows, types, colours, work, partial(_into_buckets, buckets, list(named)), _PACKS.format("bucket")
+    )
+    return found.groupBy("bucket").applyInArrow(fold_bucket, _bigint_ddl(named)).hint(packs.UNPACKED)
 
 
-def _cells(
+def _group_cells(
     rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: Work, give: Give, schema: str
 ) -> DataFrame:
-    coloured = partial(colour, number=colours)
+    coloured = partial(color_vertices, number=colours)
 
     # by these types Spark knows that it may come, and go, in batches
-    def cell(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def process_cell(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = key[0].as_py()
         its = {number // colours**2, number // colours % colours, number % colours}
-        yield from give(work(packs.columns(dealt, types), coloured if len(its) == 2 else None))
+        yield from give(work(packs.unpack_columns(dealt, types), coloured if len(its) == 2 else None))
 
-    dealt = rows.select(*types).mapInArrow(partial(_dealt, colours), _PACKS.format("cell"))
-    return dealt.groupBy("cell").applyInArrow(cell, schema)
+    dealt = rows.select(*types).mapInArrow(partial(_deal_rows, colours), _PACKS.format("cell"))
+    return dealt.groupBy("cell").applyInArrow(process_cell, schema)
 
 
-def _bigints(names: Iterable[str]) -> str:
+def _bigint_ddl(names: Iterable[str]) -> str:
     return ", ".join(f"{name} bigint" for name in names)
 
 
-def _rows(names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
+def _to_batches(names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
     for start in range(0, made[0].size, packs.MOST):
         some = [each[start : start + packs.MOST].astype(np.int64, copy=False) for each in made]
         yield pa.RecordBatch.from_arrays([pa.array(each) for each in some], names)
@@ -97,33 +99,33 @@ def _into_buckets(buckets: int, names: Sequence[str], made: Columns) -> Iterator
     for start in range(0, some.size, DEALT):
         at = some[start : start + DEALT]
         rows = pa.RecordBatch.from_arrays([pa.array(each[at]) for each in made], names)
-        yield packs.dealt("bucket", bucket(a[at], b[at], buckets), rows)
+        yield packs.packs_by_number("bucket", bucket_of_edges(a[at], b[at], buckets), rows)
 
 
-def _folded(fold: np.ufunc, rows: Columns) -> Columns:
+def _fold_rows(fold: np.ufunc, rows: Columns) -> Columns:
     """Each edge once.
 
     >>> [each.tolist() for each in _folded(np.add, [np.array([2, 1, 2]), np.array([3, 2, 3]), np.array([5, 7, 1])])]
     [[1, 2], [2, 3], [7, 6]]
     """
     a, b, *values = rows
-    order = ordered([a, b])
+    order = sort_order([a, b])
     a, b = a[order], b[order]
-    begins = starts(a, b)
+    begins = run_starts(a, b)
     return [a[begins], b[begins], *(fold.reduceat(value[order], begins) for value in values)]
 
 
-def _dealt(colours: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _deal_rows(colours: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Each row for every cell that it is in: `colours` of them."""
-    for batch in packs.gathered(rows, DEALT // colours):
-        x, y = (colour(end, colours) for end in longs(batch, ["a", "b"]))
+    for batch in packs.gather_batches(rows, DEALT // colours):
+        x, y = (color_vertices(end, colours) for end in to_longs(batch, ["a", "b"]))
         ends = [np.repeat(each, colours) for each in (x, y)]
         low, middle, high = np.sort([*ends, np.tile(np.arange(colours), x.size)], axis=0)
         edge = pa.array(np.repeat(np.arange(x.size), colours))
-        yield packs.dealt("cell", (low * colours + middle) * colours + high, batch.take(edge))
+        yield packs.packs_by_number("cell", (low * colours + middle) * colours + high, batch.take(edge))
 
 
-def colour(vertices: Longs, number: int) -> Longs:
+def color_vertices(vertices: Longs, number: int) -> Longs:
     """Of each vertex, of so many: by a hash, so that no part of the ids decides."""
     x = vertices.astype(np.uint64)  # the last steps of splitmix64 (Steele, Lea, Flood 2014)
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)

@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, finite, literal, time_columns
+from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, literal_time, require_finite, time_columns
 
 DIFF = "diff"
 
@@ -122,17 +122,17 @@ class Collection:
     def as_of(self, *time: int) -> DataFrame:
         """The contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps
         negative)."""
-        self._known(time)
-        seen = self.df.where(self.time.less_equal_columns(time_columns(self.time), literal(self.time, time)))
+        self._require_known(time)
+        seen = self.df.where(self.time.less_equal_columns(time_columns(self.time), literal_time(self.time, time)))
         return _accumulate(seen, self.data)
 
     def changes(self, before: Time, after: Time) -> DataFrame:
         """The contents at `after` minus those at `before`: data columns and `diff`."""
-        self._known(before)
-        self._known(after)
+        self._require_known(before)
+        self._require_known(after)
         here = time_columns(self.time)
-        late = self.time.less_equal_columns(here, literal(self.time, after))
-        early = self.time.less_equal_columns(here, literal(self.time, before))
+        late = self.time.less_equal_columns(here, literal_time(self.time, after))
+        early = self.time.less_equal_columns(here, literal_time(self.time, before))
         weight = late.cast("bigint") - early.cast("bigint")
         return _accumulate(self.df.withColumn(DIFF, F.col(DIFF) * weight).where(F.col(DIFF) != 0), self.data)
 
@@ -146,8 +146,8 @@ class Collection:
         fixed = [name for p in parts if p not in rest for name in p.columns]
         if sorted(fixed) != sorted(coordinates) or not rest or any(len(p.columns) > 1 for p in parts if p not in rest):
             raise ValueError(f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in parts]}")
-        since = self._since()
-        self._known(tuple(coordinates.get(c, since.get(c, 0)) for c in self.time.columns))
+        since = self._since_of_data()
+        self._require_known(tuple(coordinates.get(c, since.get(c, 0)) for c in self.time.columns))
         df = self.df
         for name, bound in coordinates.items():
             df = df.where(F.col(name) <= bound).drop(name)
@@ -162,7 +162,7 @@ class Collection:
         those that are made of it by operators whose contents at a time follow from their inputs' contents then; its
         `df` does not, nor what is written, delayed, differentiated or joined as of a moment: there the caller keeps it.
         """
-        later = self.time.join_columns(time_columns(self.time), literal(self.time, since))
+        later = self.time.join_columns(time_columns(self.time), literal_time(self.time, since))
         moved = self.df.withColumns(dict(zip(self.time.columns, later, strict=True)))
         bound = since if self.since is None else self.time.join(self.since, since)
         return Collection(moved, self.time, bound).consolidate()
@@ -174,12 +174,12 @@ class Collection:
         lost = [c for c in self.time.columns if c not in inner.columns]
         if lost:
             raise ValueError(f"the inner times {inner.columns} lack the outer coordinates {lost}")
-        first = dict(zip(inner.columns, literal(inner, inner.minimum()), strict=True))
+        first = dict(zip(inner.columns, literal_time(inner, inner.minimum()), strict=True))
         new = {c: v for c, v in first.items() if c not in self.time.columns}
         clash = [c for c in self.data if c.lower() in {name.lower() for name in new}]
         if clash:
             raise ValueError(f"the data columns {clash} are named like times of the scope {inner.columns}: rename them")
-        known = self._since()
+        known = self._since_of_data()
         least = zip(inner.columns, inner.minimum(), strict=True)
         since = tuple(known.get(c, low) for c, low in least) if known else None
         return Collection(self.df.withColumns(new), inner, since)
@@ -188,7 +188,7 @@ class Collection:
         """Out of a scope: drop the coordinates that `outer` does not have. The contents are those after all
         of them."""
         inner = [c for c in self.time.columns if c not in outer.columns]
-        known = self._since()
+        known = self._since_of_data()
         return Collection(self.df.drop(*inner), outer, tuple(known[c] for c in outer.columns) if known else None)
 
     def delay(self, later: Mapping[str, Column]) -> Collection:
@@ -202,10 +202,10 @@ class Collection:
             raise ValueError(f"{alien} are no time columns; those are {self.time.columns}")
         return Collection(self.df.withColumns({c: v.cast("bigint") for c, v in later.items()}), self.time)
 
-    def _since(self) -> dict[str, int]:
+    def _since_of_data(self) -> dict[str, int]:
         return dict(zip(self.time.columns, self.since, strict=True)) if self.since is not None else {}
 
-    def _known(self, time: Time) -> None:
+    def _require_known(self, time: Time) -> None:
         if self.since is not None and not self.time.less_equal(self.since, time):
             raise ValueError(f"compacted: {self.time.columns} are known from {self.since} on, so not at {time}")
 
@@ -225,7 +225,7 @@ class Collection:
             Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
         spans = (
-            one.withColumn("epoch", finite(F.col("epoch")))
+            one.withColumn("epoch", require_finite(F.col("epoch")))
             .withColumn(DIFF, F.sum("_step").over(line))
             .withColumn("until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER)))
         )

@@ -62,7 +62,7 @@ class Condition:
     alone: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
+    def from_text(cls, text: str) -> Condition:
         """
         >>> [column.name for column in Condition.parse("rating > 0 AND NOT `my col` IN ('a', 'b')").columns]
         ['rating', 'my col']
@@ -73,8 +73,8 @@ class Condition:
         ValueError: 'rating' at position 12 cannot stand there
         """
         tree = read_condition(text)
-        _refuse(tree)
-        columns = sorted((_column(found) for found in tree.find_all(exp.Column)), key=lambda found: found.position)
+        _require_row_condition(tree)
+        columns = sorted((_column_of(found) for found in tree.find_all(exp.Column)), key=lambda found: found.position)
         return cls(spark_sql(text), tuple(columns), isinstance(tree, exp.Column))
 
 
@@ -92,34 +92,34 @@ def read_condition(text: str) -> exp.Condition:
     except TokenError:
         raise ValueError("a quote in it is not closed") from None
     except ParseError as error:
-        raise ValueError(_words(text, error)) from None
+        raise ValueError(_parse_error_message(text, error)) from None
 
 
-def pieces(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
     """A text cut at its commas, but not at those within brackets or quotes.
 
     >>> pieces("a-b where w in (1, 2), b->c where t = 'x,y'")
     ['a-b where w in (1, 2)', " b->c where t = 'x,y'"]
     """
     depth, cuts = 0, [-1]
-    for token in _tokens(text):
+    for token in _tokenize(text):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if token.token_type == TokenType.COMMA and depth <= 0:
             cuts.append(token.start)
     return [text[cut + 1 : end] for cut, end in zip(cuts, [*cuts[1:], len(text)], strict=True)]
 
 
-def one_line(text: str) -> str:
+def collapse_blanks(text: str) -> str:
     """Every run of blanks as one, but not within quotes.
 
     >>> one_line("w  >\\n0 AND t = 'a  b' ")
     "w > 0 AND t = 'a  b'"
     """
-    return _rewritten(text, lambda token, found: found)
+    return _rewrite_tokens(text, lambda token, found: found)
 
 
 @lru_cache(1024)
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     """Equal for conditions that differ in blanks, in capitals of names and words, or in `==` and `!=` alone.
 
     >>> normal("W>0 AND x!=1") == normal("`w` > 0 and X <> 1")
@@ -128,7 +128,7 @@ def normal(text: str) -> str:
     try:
         tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT)
     except (TokenError, ParseError):
-        return one_line(text)
+        return collapse_blanks(text)
     for name in tree.find_all(exp.Identifier):
         name.set("this", name.name.lower())
         name.set("quoted", False)
@@ -138,7 +138,7 @@ def normal(text: str) -> str:
 def spark_sql(text: str) -> str:
     """A condition as Spark takes it, on one line: names beyond ASCII in backticks, and no comments, because other text
     may be put behind it."""
-    return _rewritten(
+    return _rewrite_tokens(
         text, lambda token, found: f"`{found}`" if token.token_type == TokenType.VAR and not found.isascii() else found
     )
 
@@ -209,9 +209,9 @@ def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
     return "truth" if len(found) <= 1 and None not in found else None
 
 
-def _rewritten(text: str, word: Callable[[Token, str], str]) -> str:
+def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
     """The text with each token as `word` gives it, and one blank where there are blanks or comments between two."""
-    tokens = _tokens(text)
+    tokens = _tokenize(text)
     if not tokens:
         return text.strip()
     parts, end = [], tokens[0].start
@@ -221,7 +221,7 @@ def _rewritten(text: str, word: Callable[[Token, str], str]) -> str:
     return "".join(parts)
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokenize(text: str) -> list[Token]:
     """None where a quote is not closed: the text stays as it is then, and `parse` says so."""
     try:
         return list(sqlglot.tokenize(text, read=_DIALECT))
@@ -229,7 +229,7 @@ def _tokens(text: str) -> list[Token]:
         return []
 
 
-def _words(text: str, error: ParseError) -> str:
+def _parse_error_message(text: str, error: ParseError) -> str:
     found = error.errors[0]
     near = str(found["highlight"])
     place = len(str(found["start_context"])) + 1
@@ -238,7 +238,7 @@ def _words(text: str, error: ParseError) -> str:
     return f"{near!r} at position {place} cannot stand there"
 
 
-def _refuse(tree: exp.Condition) -> None:
+def _require_row_condition(tree: exp.Condition) -> None:
     """ValueError when it can be read but is no condition on one row's own values."""
     if tree.find(exp.Query, exp.Subquery):
         raise ValueError("it is a query; a condition asks the row's own values alone")
@@ -255,7 +255,7 @@ def _refuse(tree: exp.Condition) -> None:
         raise ValueError("it is a value and no condition: compare it with something")
 
 
-def _column(found: exp.Column) -> Column:
+def _column_of(found: exp.Column) -> Column:
     place = int(found.this.meta.get("start", 0)) + 1
     if found.table:
         raise ValueError(f"{found.sql()!r} at position {place}: a column has no part after a dot")

@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection, common_since
-from algorithms.extend import RULE, Ask, Case, Extension, View
+from algorithms.extend import RULE, AtomLookup, Case, Extension, View
 from algorithms.query import Constant, Query, Term
 from algorithms.reduce import distinct, threshold
 from algorithms.times import Lattice, Lexicographic, Product
@@ -105,7 +105,7 @@ def delta_query(
     those alone: the result is what they add to that of the others. With `broadcast` the prefixes of each step must fit
     an executor's memory, and no relation is exchanged: for few changes.
     """
-    time = _check(query, relations)
+    time = _require_same_times(query, relations)
     ties = list(order or total_order(time))
     if sorted(ties) != sorted(time.columns):
         raise ValueError(f"the order {ties} must name every time column of {time.columns}")
@@ -113,7 +113,7 @@ def delta_query(
     if only is not None:
         late = F.coalesce(only, F.lit(False)).cast("bigint")
         frames = {name: frame.withColumn(NEU, late) for name, frame in frames.items()}
-    return _run(
+    return _run_rules(
         query, relations, frames, rules(query, fanout), time, [NEU, *ties] if only is not None else ties, broadcast
     )
 
@@ -132,7 +132,7 @@ def query_changes(
     alien = [name for name in delta if name not in before]
     if alien:
         raise ValueError(f"changes of {alien}, which are no relations; there are {sorted(before)}")
-    time = _check(query, before)
+    time = _require_same_times(query, before)
     frames = {}
     for name, relation in before.items():
         frames[name] = relation.df.withColumn(NEU, F.lit(0).cast("bigint"))
@@ -140,7 +140,7 @@ def query_changes(
             relation.concat(delta[name])  # refuses other columns and times
             frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
-    return _run(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast)
+    return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -166,7 +166,7 @@ def check_sets(relation: Collection) -> Collection:
     return threshold(relation, lambda m: ((m != 0) & (m != 1)).cast("bigint")).consolidate()
 
 
-def _run(
+def _run_rules(
     query: Query,
     relations: Mapping[str, Collection],
     frames: Mapping[str, DataFrame],
@@ -176,25 +176,25 @@ def _run(
     broadcast: bool,
 ) -> Collection:
     """All rules through their steps together."""
-    views, of = _views(query, relations, frames, stamp)
+    views, of = _atom_views(query, relations, frames, stamp)
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
     extension = Extension(views, time, stamp, broadcast)
-    prefixes = _passing(query, _changes(query, found, views, of, types, time, stamp))
-    each = [_steps(query, rule, of) for rule in found]
+    prefixes = _apply_constraints(query, _initial_prefixes(query, found, views, of, types, time, stamp))
+    each = [_plan_steps(query, rule, of) for rule in found]
     for number in range(max(map(len, each))):
         cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(each)]
         step = [Case(i, asks) for i, mine in cases for asks in mine]
         if any(case.asks for case in step):
-            prefixes = _passing(query, extension.extend(prefixes, step))
+            prefixes = _apply_constraints(query, extension.extend(prefixes, step))
     since = common_since(*relations.values())
     return Collection(prefixes.select(*query.results, *time.columns, DIFF), time, since)
 
 
-def _views(
+def _atom_views(
     query: Query, relations: Mapping[str, Collection], frames: Mapping[str, DataFrame], stamp: Sequence[str]
 ) -> tuple[list[View], list[int]]:
     """The relations as the atoms see them, and which one each atom sees: equal ones are shared."""
-    kinds = _types(query, relations)
+    kinds = _variable_types(query, relations)
     asked = [v for pair in (*query.less_than, *query.different) for v in pair]
     shared = [v for atom in query.atoms for v in atom.variables]
     found: dict[tuple[object, ...], int] = {}
@@ -223,7 +223,7 @@ def _views(
     return views, of
 
 
-def _types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
+def _variable_types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
     """Spark's type of each variable: that of its columns, or one that holds them all. ValueError for a constant of
     another kind than its column or variable."""
     columns: dict[str, list[Column]] = {}
@@ -233,7 +233,7 @@ def _types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
         for name, term in zip(relations[atom.relation].data, atom.terms, strict=True):
             kind = types[atom.relation][name]
             if isinstance(term, Constant):
-                _comparable(term, kind, f"the column {name} of {atom}")
+                _require_comparable(term, kind, f"the column {name} of {atom}")
             else:
                 columns.setdefault(term, []).append(F.lit(None).cast(kind))
                 kinds.setdefault(term, kind)
@@ -245,16 +245,16 @@ def _types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
     for pair in (*query.less_than, *query.different):
         for constant, variable in (pair, pair[::-1]):
             if isinstance(constant, Constant) and isinstance(variable, str):
-                _comparable(constant, kinds[variable], f"the variable {variable}")
+                _require_comparable(constant, kinds[variable], f"the variable {variable}")
     return kinds
 
 
-def _comparable(constant: Constant, kind: str, what: str) -> None:
+def _require_comparable(constant: Constant, kind: str, what: str) -> None:
     if isinstance(constant.value, str) != (kind == "string"):
         raise ValueError(f"{what} is of type {kind}, which {constant} is not")
 
 
-def _changes(
+def _initial_prefixes(
     query: Query,
     found: Sequence[Rule],
     views: Sequence[View],
@@ -278,48 +278,48 @@ def _changes(
     return functools.reduce(DataFrame.unionByName, parts)
 
 
-def _steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[Ask, ...]]]:
+def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[AtomLookup, ...]]]:
     """What the prefixes of a rule ask in each step: the questions by proposer. The first step binds nothing: it meets
     the atoms that have no other variables than the rule's own."""
 
-    def ask(j: int, new: str | None) -> Ask:
+    def make_lookup(j: int, new: str | None) -> AtomLookup:
         variables = query.atoms[j].variables
         key = tuple(p for p, v in enumerate(variables) if v in bound and v != new)
         takes = variables.index(new) if new else None
-        return Ask(of[j], variables, key, takes, set(variables) <= {*bound, new}, or_equal=j < rule.atom)
+        return AtomLookup(of[j], variables, key, takes, set(variables) <= {*bound, new}, or_equal=j < rule.atom)
 
     bound = list(query.atoms[rule.atom].variables)
     open_atoms = [j for j in range(len(query.atoms)) if j != rule.atom]
     inside = [j for j in open_atoms if set(query.atoms[j].variables) <= set(bound)]
-    steps = [[tuple(ask(j, None) for j in inside)]]
+    steps = [[tuple(make_lookup(j, None) for j in inside)]]
     open_atoms = [j for j in open_atoms if j not in inside]
     for v in rule.order:
         with_v = [j for j in open_atoms if v in query.atoms[j].variables]
         touching = [j for j in with_v if set(query.atoms[j].variables) & set(bound)]
         alone = [j for j in with_v if query.atoms[j].variables == (v,)]
-        proposing = {j: ask(j, v) for j in touching}
+        proposing = {j: make_lookup(j, v) for j in touching}
         bound.append(v)
-        judging = {j: ask(j, None) for j in (*touching, *alone)}
+        judging = {j: make_lookup(j, None) for j in (*touching, *alone)}
         steps.append([(proposing[w], *[judging[j] for j in judging if j != w]) for w in touching])
         open_atoms = [j for j in open_atoms if not set(query.atoms[j].variables) <= set(bound)]
     return steps
 
 
-def _passing(query: Query, prefixes: DataFrame) -> DataFrame:
+def _apply_constraints(query: Query, prefixes: DataFrame) -> DataFrame:
     """Without the prefixes that break a constraint whose terms are bound."""
     for pairs, less in ((query.less_than, True), (query.different, False)):
         for pair in pairs:
-            x, y = (_value(term) for term in pair)
+            x, y = (_term_value(term) for term in pair)
             open_yet = functools.reduce(Column.__or__, [F.col(v).isNull() for v in pair if isinstance(v, str)])
             prefixes = prefixes.where(open_yet | ((x < y) if less else (x != y)))
     return prefixes
 
 
-def _value(term: Term) -> Column:
+def _term_value(term: Term) -> Column:
     return F.col(term) if isinstance(term, str) else F.lit(term.value)
 
 
-def _check(query: Query, relations: Mapping[str, Collection]) -> Lattice:
+def _require_same_times(query: Query, relations: Mapping[str, Collection]) -> Lattice:
     for atom in query.atoms:
         if atom.relation not in relations:
             raise ValueError(f"{atom}: no relation {atom.relation}; there are {sorted(relations)}")
@@ -337,6 +337,6 @@ def _check(query: Query, relations: Mapping[str, Collection]) -> Lattice:
     taken = {c.lower() for c in (*time.columns, DIFF)}
     for v in query.variables:
         if v.lower() in taken:
-            raise ValueError(f"the variable {v}{query.place(v)} is named like a time, diff or another: rename it")
+            raise ValueError(f"the variable {v}{query.position_of(v)} is named like a time, diff or another: rename it")
         taken.add(v.lower())
     return time

@@ -21,12 +21,12 @@ from algorithms import incremental
 from algorithms.collection import Collection
 from algorithms.conditions import only_where
 from algorithms.incremental import Change
-from algorithms.patterns import condition
+from algorithms.patterns import relation_condition
 from algorithms.times import FOREVER, Total
-from algorithms.upserts import checked, distinct_changes, expiry, has_value, lives
+from algorithms.upserts import distinct_changes, expiry_epoch, has_value, require_valid_rows, upsert_lives
 
 
-def _pair() -> tuple[Column, Column]:
+def _pair_columns() -> tuple[Column, Column]:
     """The ends of a key as an unordered pair: a < b."""
     return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
 
@@ -34,7 +34,7 @@ def _pair() -> tuple[Column, Column]:
 def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
     """The unordered pairs (a < b) for which an upsert really changed; from which file and line does not count."""
     net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
-    return net.where("_n <> 0").select(*_pair()).distinct()
+    return net.where("_n <> 0").select(*_pair_columns()).distinct()
 
 
 def edge_changes(
@@ -52,8 +52,8 @@ def edge_changes(
     looked at, of which the others change nothing. With `broadcast` the pairs must fit an executor's memory (about 100
     bytes each).
     """
-    versions = _versions(base, delta, pairs, values, broadcast)
-    found = lives(versions, _KEY, values, live_for, where, by=["_version"])
+    versions = _upsert_versions(base, delta, pairs, values, broadcast)
+    found = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
     return distinct_changes(found.selectExpr(*_LIFE), ["a", "b"])
 
 
@@ -65,14 +65,14 @@ def first_edges(
     A pair of which one row alone speaks, as of most, is an edge as that row says: one aggregation, in which no row is
     sorted by its pair. The rows of the other pairs are exchanged again, and go the way of `edge_changes`.
     """
-    rows = upserts.where("src <> dst").select(*_pair(), "src", "dst", *values, "op", "seq", "epoch", "diff")
+    rows = upserts.where("src <> dst").select(*_pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
     each = (
-        checked(rows)
+        require_valid_rows(rows)
         .withColumn("_on", has_value(where))
         .groupBy("a", "b")
         .agg(F.count("*").alias("_rows"), *[F.max(name).alias(name) for name in ("_on", "epoch", "diff")])
     )
-    alone = each.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry(live_for))
+    alone = each.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
     alone = alone.select("a", "b", "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
     several = each.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
     rest = rows.join(several, (F.col("a") == F.col("_a")) & (F.col("b") == F.col("_b")), "left_semi").drop("a", "b")
@@ -95,13 +95,13 @@ def relation_changes(
     An upsert counts that passes `where` and the relation's own condition. Of a relation that is directed (a, b) is the
     key; of others, as of the edges, a < b, and one direction is enough. All in the one shuffle of `edge_changes`.
     """
-    versions = _versions(base, delta, pairs, values, broadcast)
+    versions = _upsert_versions(base, delta, pairs, values, broadcast)
     each = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
-    asks = [(name, condition(name) or "true") for name in relations]
+    asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
         asks = [(name, only_where(where, ask)) for name, ask in asks]
     test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask)) for name, ask in asks])
-    found = lives(each, _KEY, values, live_for, test, by=["_version", "_relation"])
+    found = upsert_lives(each, _KEY, values, live_for, test, by=["_version", "_relation"])
     directed = F.col("_relation").startswith("->")
     x = F.when(directed, F.col("src")).otherwise(F.col("a")).alias("x")
     y = F.when(directed, F.col("dst")).otherwise(F.col("b")).alias("y")
@@ -114,7 +114,7 @@ _KEY = ["a", "b", "src", "dst"]
 _LIFE = ["a", "b", "epoch", "until", "_version AS version"]
 
 
-def _versions(
+def _upsert_versions(
     base: DataFrame | None, delta: DataFrame, pairs: DataFrame | None, values: Sequence[str], broadcast: bool
 ) -> DataFrame:
     """The upserts of the touched pairs (of all, where they are None) before (`_version` -1) and now (1), by pair.
@@ -127,9 +127,9 @@ def _versions(
         old = base.where("src <> dst")
         if pairs is not None:
             few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
-            old = on_pair(base.select(*columns, *_pair()), ("a", "b"), few, ("_a", "_b"), broadcast)
+            old = join_on_pair(base.select(*columns, *_pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast)
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
-    rows = rows.select(*_pair(), *columns, "_before").repartition("a", "b")
+    rows = rows.select(*_pair_columns(), *columns, "_before").repartition("a", "b")
     # One landed row may stand in several files: what counts is whether it is there, before and after.
     there = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("_now"), F.sum("_before").alias("_before")
@@ -139,7 +139,7 @@ def _versions(
     return rows.where("_version IS NOT NULL")
 
 
-def on_pair(
+def join_on_pair(
     rows: DataFrame,
     pair: tuple[str, str],
     few: DataFrame,
@@ -159,7 +159,7 @@ def on_pair(
     return both.drop("_key", "_other")
 
 
-def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
+def interval_steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
     """Signed intervals → diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
     ends = F.array(
         F.struct(F.col("epoch"), F.col("diff")),
@@ -170,7 +170,7 @@ def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
 
 def degree_changes(edges: DataFrame) -> DataFrame:
     """Signed edge intervals → diff triples `vertex, epoch, diff` of the degrees (linear: seed 2)."""
-    ends = steps(edges, ["a", "b"]).select(F.explode(F.array("a", "b")).alias("vertex"), "epoch", "diff")
+    ends = interval_steps(edges, ["a", "b"]).select(F.explode(F.array("a", "b")).alias("vertex"), "epoch", "diff")
     return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 

@@ -57,27 +57,27 @@ class Fingerprint:
         return f"{self.first:016x}{self.second:016x}"
 
     @classmethod
-    def parse(cls, text: str) -> Fingerprint:
+    def from_text(cls, text: str) -> Fingerprint:
         return cls(int(text[:16], 16), int(text[16:], 16))
 
     @classmethod
-    def of_rows(cls, columns: Sequence[Ints], diff: Ints | None = None) -> Fingerprint:
+    def from_rows(cls, columns: Sequence[Ints], diff: Ints | None = None) -> Fingerprint:
         """Of rows of whole numbers. `diff`: how often each is there; None: once."""
         import numpy as np
 
-        from algorithms.kernels.hashing import hashes, weighted_sum
+        from algorithms.kernels.hashing import hash_rows, weighted_sum
 
-        return cls(*weighted_sum(hashes(*columns), np.ones(columns[0].size, np.int64) if diff is None else diff))
+        return cls(*weighted_sum(hash_rows(*columns), np.ones(columns[0].size, np.int64) if diff is None else diff))
 
     @classmethod
-    def total(cls, found: Iterable[Fingerprint]) -> Fingerprint:
+    def sum_all(cls, found: Iterable[Fingerprint]) -> Fingerprint:
         first, second = 0, 0
         for each in found:
             first, second = first + each.first, second + each.second
         return cls(first % _WORD, second % _WORD)
 
 
-def lanes(data: Sequence[Column], diff: Column) -> list[Column]:
+def hash_lanes(data: Sequence[Column], diff: Column) -> list[Column]:
     """Four columns whose sums make a fingerprint: halves of the hashes, times `diff` (bigint, below 2**31 in all).
 
     With a diff of type decimal(20, 0) sums are exact whatever the diffs are, and slower.
@@ -90,24 +90,24 @@ def lanes(data: Sequence[Column], diff: Column) -> list[Column]:
     return [(half * diff).alias(name) for half, name in zip(halves, _LANES, strict=True)]
 
 
-def sums() -> list[Column]:
+def lane_sums() -> list[Column]:
     """The aggregates over `lanes`, for `of_row`."""
     from pyspark.sql import functions as F
 
     return [F.sum(name).alias(name) for name in _LANES]
 
 
-def of_row(row: Row) -> Fingerprint:
+def from_lane_sums(row: Row) -> Fingerprint:
     """A row of `sums` as a fingerprint."""
     first, second = (int(row[low]) + (int(row[high]) << 32) for low, high in (_LANES[:2], _LANES[2:]))
     return Fingerprint(first % _WORD, second % _WORD)
 
 
-def by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fingerprint]:
+def fingerprints_by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fingerprint]:
     """Of each epoch's rows; EXECUTES. Epochs whose rows cancel are left out."""
     from pyspark.sql import functions as F
 
     columns = [F.col(name) for name in data]
-    halves = rows.select("epoch", *lanes(columns, F.col("diff").cast("decimal(20, 0)")))
-    found = {row["epoch"]: of_row(row) for row in halves.groupBy("epoch").agg(*sums()).collect()}
+    halves = rows.select("epoch", *hash_lanes(columns, F.col("diff").cast("decimal(20, 0)")))
+    found = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
     return {epoch: each for epoch, each in found.items() if each}

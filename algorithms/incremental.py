@@ -66,26 +66,28 @@ def reduce(
     whole: bool = False,
 ) -> Change:
     """The change of a `reduce`."""
-    return _again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast, whole)
+    return _reduce_again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast, whole)
 
 
 def count(
     change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False, whole: bool = False
 ) -> Change:
     """The change of a `count`."""
-    return _again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast, whole)
+    return _reduce_again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast, whole)
 
 
 def threshold(
     change: Change, function: Callable[[Column], Column], broadcast: bool = False, whole: bool = False
 ) -> Change:
     """The change of a `threshold`."""
-    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast, whole)
+    return _reduce_again(
+        change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast, whole
+    )
 
 
 def distinct(change: Change, broadcast: bool = False, whole: bool = False) -> Change:
     """The change of a `distinct`."""
-    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast, whole)
+    return _reduce_again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast, whole)
 
 
 def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast: bool = False) -> Change:
@@ -105,7 +107,7 @@ def query(
     return Change(lambda: delta_query.delta_query(query, before, fanout=fanout), new)
 
 
-def _again(
+def _reduce_again(
     change: Change,
     key: Sequence[str],
     operator: Callable[[Collection, list[str]], Collection],
@@ -119,7 +121,7 @@ def _again(
     version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)
     signs = F.explode(F.array(F.lit(-1), F.lit(1))).alias(version)
     columns = change.delta.df.columns
-    history = change.before if whole else _among(change, key, broadcast)
+    history = change.before if whole else _history_of_keys(change, key, broadcast)
     old = history.df.select(*columns, signs)
     both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
     found = operator(replace(after, df=both), [version, *key])
@@ -127,7 +129,7 @@ def _again(
     return Change(lambda: operator(change.before, list(key)), delta)
 
 
-def _among(change: Change, key: Sequence[str], broadcast: bool) -> Collection:
+def _history_of_keys(change: Change, key: Sequence[str], broadcast: bool) -> Collection:
     """What was there of the keys of the delta (null equals null)."""
     if not key:
         return change.before

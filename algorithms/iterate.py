@@ -79,9 +79,9 @@ def iterate(start, body, limit=LIMIT, exactly=None):  # type: ignore[no-untyped-
     if isinstance(start, Collection):
         return iterate({"": start}, lambda xs: {"": body(xs[""])}, limit, exactly)[""]
     with _Pins() as pins:
-        for current, _ in _rounds(start, body, limit, exactly, pins):
-            pins.only(*current.values())
-        pins.only(*current.values())
+        for current, _ in _iterate_rounds(start, body, limit, exactly, pins):
+            pins.release_others(*current.values())
+        pins.release_others(*current.values())
     return current
 
 
@@ -94,18 +94,18 @@ def rounds(
     """The iteration with its inner clock: collections over (outer time, round), round 0 being `start`."""
     traces: dict[str, list[Collection]] = {name: [] for name in start}
     with _Pins() as pins:
-        for number, (current, steps) in enumerate(_rounds(start, body, limit, exactly, pins)):
+        for number, (current, steps) in enumerate(_iterate_rounds(start, body, limit, exactly, pins)):
             for name, step in steps.items():
                 trace = traces[name]
                 trace.append(pins.pin(_at_round(step, number)))
                 if len(trace) > PARTS:
                     traces[name] = [pins.pin(trace[0].concat(*trace[1:]))]
-            pins.only(*current.values(), *[part for trace in traces.values() for part in trace])
-        pins.only(*[part for trace in traces.values() for part in trace])
+            pins.release_others(*current.values(), *[part for trace in traces.values() for part in trace])
+        pins.release_others(*[part for trace in traces.values() for part in trace])
     return {name: functools.reduce(Collection.concat, trace) for name, trace in traces.items()}
 
 
-def _rounds(
+def _iterate_rounds(
     start: Mapping[str, Collection],
     body: Callable[[Collections], Collections],
     limit: int,
@@ -123,7 +123,7 @@ def _rounds(
         following = body(dict(current))
         if set(following) != set(current):
             raise ValueError(f"the body returned {sorted(following)} for {sorted(current)}")
-        after = {name: pins.pin(_like(x, following[name]).consolidate()) for name, x in current.items()}
+        after = {name: pins.pin(_with_columns_of(x, following[name]).consolidate()) for name, x in current.items()}
         steps = {name: x.minus(current[name]).consolidate() for name, x in after.items()}
         if exactly is None:
             steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
@@ -135,7 +135,7 @@ def _rounds(
         yield current, steps
 
 
-def rounds_again(
+def round_changes(
     earlier: Mapping[str, Collection],
     start: Mapping[str, Collection],
     body: Callable[[dict[str, Change]], Mapping[str, Change]],
@@ -157,10 +157,10 @@ def rounds_again(
                 traces[name].append(pins.pin(_at_round(step, number)))
                 if len(traces[name]) > PARTS:
                     traces[name] = [pins.pin(traces[name][0].concat(*traces[name][1:]))]
-            pins.only(*delta.values(), *[part for trace in traces.values() for part in trace])
+            pins.release_others(*delta.values(), *[part for trace in traces.values() for part in trace])
             number += 1
             found = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
-            after = {name: pins.pin(_like(x, found[name].delta).consolidate()) for name, x in delta.items()}
+            after = {name: pins.pin(_with_columns_of(x, found[name].delta).consolidate()) for name, x in delta.items()}
             steps = {name: x.minus(delta[name]).consolidate() for name, x in after.items()}
             steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
             if not steps and number > last:
@@ -168,7 +168,7 @@ def rounds_again(
             if steps and number > limit:
                 raise NotConverged([name or "the collection" for name in steps], limit)
             delta = after
-        pins.only(*[part for trace in traces.values() for part in trace])
+        pins.release_others(*[part for trace in traces.values() for part in trace])
     return {name: functools.reduce(Collection.concat, trace) for name, trace in traces.items()}
 
 
@@ -194,7 +194,7 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
             more = pins.pin(step(change).consolidate())
             touched = more.df.select(*more.data).distinct()
             grown = total.concat(more)
-            before, after = _only(result, touched), _only(grown, touched)
+            before, after = _with_records(result, touched), _with_records(grown, touched)
             change = pins.pin(distinct(after).minus(before).consolidate())
             total = pins.pin(grown.consolidate())
             if change.df.isEmpty():
@@ -202,13 +202,13 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
             if number > limit:
                 raise NotConverged(["the collection"], limit)
             result = pins.pin(result.concat(change).consolidate())
-            pins.only(begin, total, change, result)
+            pins.release_others(begin, total, change, result)
         if not total.minus(begin).minus(step(result)).consolidate().df.isEmpty():
             raise ValueError(
                 "the step is not linear: of the whole result it is not the sum of what it was of the rounds' changes. "
                 "Use iterate(), which takes any body."
             )
-        pins.only(result)
+        pins.release_others(result)
     return result
 
 
@@ -227,12 +227,12 @@ class _Pins:
         self.frames.append(frame)
         return replace(collection, df=frame)
 
-    def only(self, *kept: Collection) -> None:
+    def release_others(self, *kept: Collection) -> None:
         """Let go of all others."""
         frames = [x.df for x in kept]
         for frame in self.frames:
             if not any(frame is other for other in frames):
-                _let_go(frame)
+                _drop_cached(frame)
         self.frames = [frame for frame in self.frames if any(frame is other for other in frames)]
 
     def __enter__(self) -> _Pins:
@@ -240,10 +240,10 @@ class _Pins:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.only()
+            self.release_others()
 
 
-def _let_go(frame: DataFrame) -> None:
+def _drop_cached(frame: DataFrame) -> None:
     """Drop the cached blocks of a local checkpoint. (Through Spark Connect the server does so when nothing refers to
     the frame.)"""
     if hasattr(frame, "_jdf"):
@@ -254,13 +254,13 @@ def _at_round(collection: Collection, number: int) -> Collection:
     return collection.enter(nested(collection.time)).delay({"round": F.lit(number)})
 
 
-def _like(first: Collection, other: Collection) -> Collection:
+def _with_columns_of(first: Collection, other: Collection) -> Collection:
     """The other with its columns in the order of the first; ValueError when those are not the same."""
     first.concat(other)
     return replace(other, df=other.df.select(*first.df.columns))
 
 
-def _only(collection: Collection, records: DataFrame) -> Collection:
+def _with_records(collection: Collection, records: DataFrame) -> Collection:
     """The triples whose record is among `records` (null equals null)."""
     away = records.select([F.col(c).alias(f"_k_{c}") for c in records.columns])
     same = [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in records.columns]

@@ -28,7 +28,7 @@ from algorithms.reduce import distinct
 
 def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -> Collection:
     """The equijoin of two collections at the same lattice of times."""
-    keys = _keys(left, right, on)
+    keys = _key_columns(left, right, on)
     clash = [c for c in left.data if c in right.data and c not in keys]
     if clash:
         raise ValueError(f"both sides have data columns {clash}, and the join is on {keys}: rename them first")
@@ -50,7 +50,7 @@ def semijoin(
     With `right_is_set` the caller promises that `right` holds each key at most once at every time (0 or 1):
     then no `distinct` is planned. On trust: otherwise multiplicities multiply.
     """
-    keys = _keys(left, right, on)
+    keys = _key_columns(left, right, on)
     present = linear.map(right, **{c: F.col(c) for c in keys})
     return join(left, present if right_is_set else distinct(present), keys)
 
@@ -62,7 +62,7 @@ def antijoin(
     return left.minus(semijoin(left, right, on, right_is_set))
 
 
-def _keys(left: Collection, right: Collection, on: Sequence[str] | None) -> list[str]:
+def _key_columns(left: Collection, right: Collection, on: Sequence[str] | None) -> list[str]:
     if left.time.columns != right.time.columns:
         raise ValueError(f"times differ: {left.time.columns} and {right.time.columns}; enter the same scope")
     keys = [c for c in left.data if c in right.data] if on is None else list(on)

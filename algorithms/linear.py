@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import Lattice, indices, time_columns
+from algorithms.times import Lattice, lexicographic_parts, time_columns
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,16 @@ def join_function(collection: Collection, logic: Sequence[Update] | Column) -> C
                           Update({"double": 2 * x}, {"epoch": 4 * x}, -x)])
     """
     if isinstance(logic, Column):
-        return _each(collection, logic)
+        return _join_each(collection, logic)
     updates = list(logic)
     if len(updates) == 1:
         kept = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
-        return replace(collection, df=kept.select(*_output(collection, updates[0])))
+        return replace(collection, df=kept.select(*_output_columns(collection, updates[0])))
     each = F.array(
-        *[F.struct(*_output(collection, u), F.coalesce(_when(u), F.lit(False)).alias("_occurs")) for u in updates]
+        *[
+            F.struct(*_output_columns(collection, u), F.coalesce(_update_condition(u), F.lit(False)).alias("_occurs"))
+            for u in updates
+        ]
     )
     if any(u.when is not None for u in updates):
         each = F.filter(each, lambda u: u["_occurs"])
@@ -114,19 +117,19 @@ def _pair_fields(collection: Collection, pairs: Column) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _when(update: Update) -> Column:
+def _update_condition(update: Update) -> Column:
     return F.lit(True) if update.when is None else update.when
 
 
-def _output(collection: Collection, update: Update) -> list[Column]:
+def _output_columns(collection: Collection, update: Update) -> list[Column]:
     """The columns of the triples that one update makes: data, joined time, multiplied diff."""
-    _check(collection, list(update.data))
+    _require_new_names(collection, list(update.data))
     alien = [c for c in update.time if c not in collection.time.columns]
     if alien:
         raise ValueError(f"{alien} are no time columns; those are {collection.time.columns}")
     here = time_columns(collection.time)
     if update.time:
-        here = collection.time.join_columns(here, _stamp(collection.time, update.time))
+        here = collection.time.join_columns(here, _time_columns_of(collection.time, update.time))
     data = [v.alias(c) for c, v in update.data.items()]
     times = [v.alias(c) for c, v in zip(collection.time.columns, here, strict=True)]
     plain = isinstance(update.diff, int) and update.diff == 1
@@ -135,17 +138,17 @@ def _output(collection: Collection, update: Update) -> list[Column]:
     return [*data, *times, diff.alias(DIFF)]
 
 
-def _stamp(time: Lattice, given: Mapping[str, Column]) -> list[Column]:
+def _time_columns_of(time: Lattice, given: Mapping[str, Column]) -> list[Column]:
     """A time with the given coordinates; the others are the record's own, so that they stay what they are.
 
     But an index starts again at a stamped time: there it is at its minimum.
     """
-    restart = {i.name for i in indices(time) if set(i.inner.columns) & set(given)}
+    restart = {i.name for i in lexicographic_parts(time) if set(i.inner.columns) & set(given)}
     own = {c: F.lit(0) if c in restart else F.col(c) for c in time.columns}
     return [given.get(c, own[c]).cast("bigint") for c in time.columns]
 
 
-def _each(collection: Collection, logic: Column) -> Collection:
+def _join_each(collection: Collection, logic: Column) -> Collection:
     """`join_function` for an array column of structs."""
     time = collection.time.columns
     spread = collection.df.select(*time, DIFF, F.explode(logic).alias("_u"))
@@ -156,10 +159,10 @@ def _each(collection: Collection, logic: Column) -> Collection:
         {n: v for n, v in fields.items() if n in time},
         fields.get(DIFF, 1),
     )
-    return replace(collection, df=spread.select(*_output(collection, update)))
+    return replace(collection, df=spread.select(*_output_columns(collection, update)))
 
 
-def _check(collection: Collection, names: Sequence[str]) -> None:
+def _require_new_names(collection: Collection, names: Sequence[str]) -> None:
     taken = {c.lower() for c in (*collection.time.columns, DIFF)}
     clash = [n for n in names if n.lower() in taken]
     if clash:

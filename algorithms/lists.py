@@ -26,55 +26,55 @@ KIND = "parts"
 _FILES = ("a", "b", "level", "owner", "ptr", "left", "right")
 
 
-class Left(NamedTuple):
+class CachedPartition(NamedTuple):
     """a, b, level: of the edges that a part holds, in order; part: whose they are, and the triangles on its own."""
 
     a: Ints
     b: Ints
     level: Shorts
-    part: parts.Part
+    part: parts.Partition
 
 
-def part(name: str, number: int, a: Ints, b: Ints, level: Shorts, owner: Shorts) -> Left:
+def cache_partition(name: str, number: int, a: Ints, b: Ints, level: Shorts, owner: Shorts) -> CachedPartition:
     """What it holds, and its triangles (`kernels.parts.part`), which it leaves. name: of the graph whose parts hold
     these edges, always the same."""
-    found = again(name, number)
+    found = load_partition(name, number)
     if found is not None:
         return found
-    made = parts.part(number, a, b, owner)
-    folder = scratch.folder(KIND, name)
+    made = parts.build_partition(number, a, b, owner)
+    folder = scratch.graph_folder(KIND, name)
     if folder is not None:
         with contextlib.suppress(OSError):
             arrays = (a, b, level, owner, made.ptr, made.left, made.right)
-            scratch.save(folder, number, dict(zip(_FILES, arrays, strict=True)))
-    return Left(a, b, level, made)
+            scratch.save_arrays(folder, number, dict(zip(_FILES, arrays, strict=True)))
+    return CachedPartition(a, b, level, made)
 
 
-def again(name: str, number: int) -> Left | None:
+def load_partition(name: str, number: int) -> CachedPartition | None:
     """What a part has left here; None: nothing."""
-    folder = scratch.folder(KIND, name)
+    folder = scratch.graph_folder(KIND, name)
     if folder is None:
         return None
     try:
-        a, b, level, owner, *lists = scratch.load(folder, number, _FILES)
+        a, b, level, owner, *lists = scratch.load_arrays(folder, number, _FILES)
     except OSError:
         return None
-    return Left(a, b, level, parts.Part(number, owner, owner == number, *lists))
+    return CachedPartition(a, b, level, parts.Partition(number, owner, owner == number, *lists))
 
 
-def left(name: str, number: int, what: str, round_: int) -> NDArray[Any] | None:
+def load_values(name: str, number: int, what: str, round_: int) -> NDArray[Any] | None:
     """What the part knew after a round (`leave`), if it was here that it worked on it."""
-    folder = scratch.folder(KIND, name)
+    folder = scratch.graph_folder(KIND, name)
     with contextlib.suppress(OSError, ValueError, EOFError):
         if folder is not None:
             return np.asarray(np.load(folder / f"{number}.{what}.{round_}.npy"))
     return None
 
 
-def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
+def save_values(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
     """Leave what the part knows after a round, for each of its edges; what: it is that is known. Of earlier rounds the
     newest stays, from which this one may have to be done again; of anything else that the part has left nothing."""
-    folder = scratch.folder(KIND, name)
+    folder = scratch.graph_folder(KIND, name)
     if folder is None:
         return
     with contextlib.suppress(OSError):
@@ -83,12 +83,12 @@ def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) 
             written = Path(unfinished, "values.npy")
             np.save(written, values)
             written.rename(folder / f"{number}.{what}.{round_}.npy")
-        earlier = sorted(n for n in _left(folder, number, what) if n < round_)
+        earlier = sorted(n for n in _list_rounds(folder, number, what) if n < round_)
         stay = {f"{number}.{what}.{n}.npy" for n in (round_, *earlier[-1:])}
         for path in folder.glob(f"{number}.*.npy"):
             if path.name not in stay:
                 path.unlink(missing_ok=True)
 
 
-def _left(folder: Path, number: int, what: str) -> list[int]:
+def _list_rounds(folder: Path, number: int, what: str) -> list[int]:
     return [int(path.name.split(".")[2]) for path in folder.glob(f"{number}.{what}.*.npy")]

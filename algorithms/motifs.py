@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from algorithms import incremental
 from algorithms.collection import Collection
 from algorithms.incremental import Change
-from algorithms.kernels.intervals import disjoint, longs
-from algorithms.patterns import Pattern, relations
+from algorithms.kernels.intervals import make_disjoint, to_longs
+from algorithms.patterns import Pattern, list_relations
 from algorithms.query import Atom, Query
 from algorithms.times import Total
 
@@ -39,20 +39,20 @@ def motif_changes(motifs: Motifs, before: DataFrame, change: DataFrame) -> DataF
     """What `change` does to the counts, in one task. `before` must be there: without it see `motif_counts`."""
     neu = F.lit(False).alias("neu"), F.lit(True).alias("neu")
     rows = before.select("relation", *_INTERVAL, neu[0]).unionByName(change.select("relation", *_INTERVAL, neu[1]))
-    return rows.coalesce(1).mapInArrow(_task(motifs), SCHEMA)
+    return rows.coalesce(1).mapInArrow(_motif_task(motifs), SCHEMA)
 
 
 def motif_counts(motifs: Motifs, relations: DataFrame) -> DataFrame:
     """The counts, from nothing: every occurrence of the whole history is enumerated, in one task."""
     rows = relations.select("relation", *_INTERVAL, F.lit(None).cast("boolean").alias("neu"))
-    return rows.coalesce(1).mapInArrow(_task(motifs), SCHEMA)
+    return rows.coalesce(1).mapInArrow(_motif_task(motifs), SCHEMA)
 
 
 def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: DataFrame) -> DataFrame:
     """The same as `motif_changes`, as joins of Spark; `before` None: from nothing."""
     time = Total("epoch")
 
-    def relation(rows: DataFrame, name: str) -> Collection:
+    def relation_of(rows: DataFrame, name: str) -> Collection:
         mine = rows.where(F.col("relation") == name).select(*_INTERVAL)
         if not name.startswith("->"):
             turned = F.col("b").alias("a"), F.col("a").alias("b")
@@ -60,9 +60,9 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
         return Collection.from_intervals(mine, time)
 
     old = change.limit(0) if before is None else before
-    changes = {name: Change(relation(old, name), relation(change, name)) for name in relations(motifs)}
+    changes = {name: Change(relation_of(old, name), relation_of(change, name)) for name in list_relations(motifs)}
     parts = [
-        _at_vertices(name, incremental.query(_query(pattern), changes).delta)
+        _at_vertices(name, incremental.query(_pattern_query(pattern), changes).delta)
         for name, patterns in motifs.items()
         for pattern in patterns
     ]
@@ -70,7 +70,7 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
     return sums.where("diff <> 0")
 
 
-def _query(pattern: Pattern) -> Query:
+def _pattern_query(pattern: Pattern) -> Query:
     """With names of our own for the vertices: people's may be those of times, or differ by case alone."""
     own = {vertex: f"v{i}" for i, vertex in enumerate(pattern.vertices)}
     atoms = tuple(Atom(edge.relation, (own[edge.a], own[edge.b])) for edge in pattern.edges)
@@ -83,8 +83,8 @@ def _at_vertices(name: str, found: Collection) -> DataFrame:
     return found.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
 
 
-def _task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from algorithms.kernels.motifs import Rows, vertex_changes
 
         parts = list(batches)
@@ -96,13 +96,13 @@ def _task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
         for name in pc.unique(table["relation"]).to_pylist():
             mine = table.filter(pc.equal(table["relation"], name))
             neu = pc.fill_null(mine["neu"], False)
-            a, b, start, until = disjoint(*longs(mine.filter(pc.invert(neu)), _INTERVAL))
+            a, b, start, until = make_disjoint(*to_longs(mine.filter(pc.invert(neu)), _INTERVAL))
             before[name] = a, b, start, until, np.ones(a.size, np.int64)
-            added = longs(mine.filter(neu), _INTERVAL)
+            added = to_longs(mine.filter(neu), _INTERVAL)
             change[name] = added[0], added[1], added[2], added[3], added[4]
         afresh = table["neu"].null_count > 0
         for name, found in vertex_changes(motifs, before, None if afresh else change).items():
             columns = [pa.repeat(pa.scalar(name), found[0].size), *found]
             yield from pa.table(columns, ["motif", "vertex", "epoch", "diff"]).to_batches(max_chunksize=1 << 20)
 
-    return run
+    return run_task

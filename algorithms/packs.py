@@ -24,7 +24,7 @@ UNPACKED = "merge"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def written(rows: pa.RecordBatch) -> bytes:
+def pack_rows(rows: pa.RecordBatch) -> bytes:
     """The pack of some rows."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_LZ4) as stream:
@@ -32,18 +32,18 @@ def written(rows: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+def unpack_rows(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
     """The rows of all packs, in the column `rows`; names: of their columns.
 
     >>> one = pa.RecordBatch.from_pydict({"a": [1, 2]})
     >>> read(pa.table({"rows": [written(one), written(one.slice(1))]}), ["a"])["a"].to_pylist()
     [1, 2, 2]
     """
-    found = [opened(each) for each in packs["rows"]]
+    found = [open_pack(each) for each in packs["rows"]]
     return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
 
 
-def columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
+def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
     """Some columns of the rows of all packs, in arrays of these types: one pack is read at a time, so that no row is in
     memory twice. `packs` have `n`, how many rows a pack has, and `rows`, the pack.
 
@@ -58,19 +58,19 @@ def columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> 
     while waiting:
         batch = waiting.popleft()
         for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
-            rows = opened(pack)
+            rows = open_pack(pack)
             for name, column in zip(types, made, strict=True):
                 column[at : at + n] = rows[name].to_numpy()
             at += n
     return made
 
 
-def opened(pack: pa.Scalar) -> pa.Table:
+def open_pack(pack: pa.Scalar) -> pa.Table:
     """The rows of one."""
     return pa.ipc.open_stream(pack.as_buffer()).read_all()
 
 
-def gathered(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
+def gather_batches(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
     """The same rows, at least so many at a time but for the last: packs of few are mostly their names.
 
     >>> [each.num_rows for each in gathered([pa.RecordBatch.from_pydict({"a": [1, 2]})] * 5, 3)]
@@ -85,7 +85,7 @@ def gathered(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBa
             some.append(batch)
 
 
-def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
+def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     """Each number with how many of the rows have it, and the pack of these; in several, if they are more than `MOST`.
 
     >>> [(number, n) for number, n, _ in by(np.array([7, 3, 7]), pa.RecordBatch.from_pydict({"a": [1, 2, 3]}))]
@@ -100,12 +100,12 @@ def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     for each, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
         for at in range(start, end, MOST):
             n = min(MOST, end - at)
-            yield each, n, written(rows.slice(at, n))
+            yield each, n, pack_rows(rows.slice(at, n))
 
 
-def dealt(name: str, number: Longs, rows: pa.RecordBatch) -> pa.RecordBatch:
+def packs_by_number(name: str, number: Longs, rows: pa.RecordBatch) -> pa.RecordBatch:
     """`by` as rows: the number, in a column of that name, `n` and `rows`."""
-    numbers, counts, made = zip(*by(number, rows), strict=True) if number.size else ((), (), ())
+    numbers, counts, made = zip(*pack_by_number(number, rows), strict=True) if number.size else ((), (), ())
     return pa.RecordBatch.from_pydict(
         {name: pa.array(numbers, pa.int32()), "n": pa.array(counts, pa.int64()), "rows": pa.array(made, pa.binary())}
     )

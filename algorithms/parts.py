@@ -36,12 +36,12 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs, scratch
-from algorithms.cells import EDGE_BYTES, Columns, over_cells
+from algorithms.cells import EDGE_BYTES, Columns, fold_over_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Colours
 from algorithms.kernels.history import colours_for
-from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.intervals import Longs, to_longs
 
 EDGE = ["a", "b"]
 ENDS = dict.fromkeys(EDGE, np.int64)
@@ -73,38 +73,38 @@ Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # r
 Again = Callable[[int, Mapping[int, int], tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]
 
 
-class Rounds(Protocol):
+class RoundStore(Protocol):
     """Where results of rounds lie, so that nothing before them is ever computed again. `layout`: of the parts that were
     made last, for others of the same edges. `tasks`: how many work at once."""
 
-    layout: Layout | None
+    layout: PartitionLayout | None
 
     @property
-    def tasks(self) -> int: ...
+    def parallel_tasks(self) -> int: ...
 
-    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
         """The same rows, computed and kept, and with them those of `after`, kept before; EXECUTES."""
 
-    def forget(self, rows: DataFrame) -> None:
+    def drop_rows(self, rows: DataFrame) -> None:
         """Kept rows that nobody needs any more."""
 
 
-class OnExecutors:
+class ExecutorRoundStore:
     """They lie where they were computed: what an executor held is lost with it."""
 
-    layout: Layout | None = None
+    layout: PartitionLayout | None = None
     tasks = 1
 
-    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
         kept = rows.localCheckpoint()
         return kept if after is None else after.unionByName(kept)
 
-    def forget(self, rows: DataFrame) -> None:
+    def drop_rows(self, rows: DataFrame) -> None:
         """They go with the frame, as garbage."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class PartitionLayout:
     """Who holds what. rows: a, b, owner, cap, and bits of the parts that hold the edge (`kernels/parts.holders`), in
     words `w0`, `w1` and so on; parts: about how many there are."""
 
@@ -113,7 +113,7 @@ class Layout:
 
 
 @dataclass
-class Held:
+class PartitionedGraph:
     """name: told apart from all others; rows: what the parts hold, partitioned by part; places: one small row of each
     part, where these are; parts: their numbers; edges: how many are held, in all and by the part that holds most;
     moves: epoch → the parts that hold an edge that comes or goes there."""
@@ -128,29 +128,33 @@ class Held:
 
 
 @contextmanager
-def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = None) -> Iterator[Held]:
+def partitioned_graph(
+    rows: DataFrame, size: int, rounds: RoundStore, layout: PartitionLayout | None = None
+) -> Iterator[PartitionedGraph]:
     """The parts of a graph. rows: a, b, level, epoch, diff: one of diff 0, with the level, for each edge that is there
     at first, and one for each event. size: as many edges as a task has memory for. layout: of parts of all these edges,
     and perhaps others; else it is made, and left in `rounds`. Within, plans are as written."""
     spark, cached = rows.sparkSession, list[DataFrame]()
 
-    def persist(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
+    def persist_frame(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
         cached.append(frame.persist(level))
         return cached[-1]
 
     with configured(spark, FIXED):
         try:
             if layout is None:
-                rounds.layout = layout = _layout(rows, size, rounds, persist)
+                rounds.layout = layout = _partition_layout(rows, size, rounds, persist_frame)
                 while cached:  # the executors need the room
                     cached.pop().unpersist()
             known = layout.rows.join(rows, EDGE)
-            dealt = known.mapInArrow(_dealt, "part int, n bigint, rows binary").repartition(layout.parts, "part")
-            packed = dealt.groupBy("part").applyInArrow(_packed, PACKED).repartition(layout.parts, "part")
+            dealt = known.mapInArrow(_deal_to_holders, "part int, n bigint, rows binary").repartition(
+                layout.parts, "part"
+            )
+            packed = dealt.groupBy("part").applyInArrow(_pack_task, PACKED).repartition(layout.parts, "part")
             # A part is one block: a heap of some gigabyte has no room in one piece for what has tens of megabytes.
-            parted = persist(packed.sortWithinPartitions("part", "place"), StorageLevel.DISK_ONLY)
+            parted = persist_frame(packed.sortWithinPartitions("part", "place"), StorageLevel.DISK_ONLY)
             epochs = F.array_distinct(F.flatten(F.collect_list("moves"))).alias("moves")
-            places = persist(parted.groupBy("part").agg(F.sum("n").alias("n"), epochs))
+            places = persist_frame(parted.groupBy("part").agg(F.sum("n").alias("n"), epochs))
             sizes = places.collect()
             moves: dict[int, set[int]] = {}
             for row in sizes:
@@ -158,15 +162,19 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
                     moves.setdefault(epoch, set()).add(row.part)
             edges = [row.n for row in sizes]
             name = uuid4().hex
-            yield Held(name, parted, places, {row.part for row in sizes}, sum(edges), max(edges, default=0), moves)
-            places.select("part").mapInArrow(partial(scratch.forgetting, lists.KIND, name), "part int").count()
+            yield PartitionedGraph(
+                name, parted, places, {row.part for row in sizes}, sum(edges), max(edges, default=0), moves
+            )
+            places.select("part").mapInArrow(
+                partial(scratch.delete_graph_batches, lists.KIND, name), "part int"
+            ).count()
         finally:
             for frame in cached:
                 frame.unpersist()
 
 
 @dataclass
-class Told:
+class ExchangeResult:
     """said: in all rounds; which parts were at work, how many rounds there were, how often parts looked, and how many
     messages passed."""
 
@@ -177,14 +185,14 @@ class Told:
     messages: int
 
 
-def exchange(
-    held: Held,
-    rounds: Rounds,
+def exchange_rounds(
+    held: PartitionedGraph,
+    rounds: RoundStore,
     tasks: tuple[Task, Again],
     active: set[int] | None,
     known: DataFrame | None,
     say: Callable[[str], None],
-) -> Told:
+) -> ExchangeResult:
     """Rounds until nobody is told anything. tasks: one hears all that was said before its round; the other what was
     said in the round before, and goes on from what its part left. active: the parts that begin, None: all; known: what
     they have been told before (`SAID`)."""
@@ -196,8 +204,10 @@ def exchange(
         before, counted, waiting = so_far, list[Row](), set(active)
         while before is not None and (ready := {part: since[part] for part in waiting & since.keys()}):
             newest = before.where(F.col("round") == round_ - 1)
-            so_far = rounds.keep(together(held.places, [newest], ready, partial(tasks[1], round_, ready)), so_far)
-            counted = _counted(so_far, round_)
+            so_far = rounds.persist_rows(
+                cogroup_step(held.places, [newest], ready, partial(tasks[1], round_, ready)), so_far
+            )
+            counted = _count_messages(so_far, round_)
             worked = {row.part for row in counted if row.worked}
             waiting -= worked
             if not ready.keys() & worked:
@@ -206,18 +216,18 @@ def exchange(
             # a kept frame may show what has been kept after it since
             earlier = None if before is None else before.where(F.col("round") < round_)
             heard = [frame for frame in (known, earlier) if frame is not None]
-            so_far = rounds.keep(together(held.rows, heard, waiting, partial(tasks[0], round_)), so_far)
-            counted = _counted(so_far, round_)
+            so_far = rounds.persist_rows(cogroup_step(held.rows, heard, waiting, partial(tasks[0], round_)), so_far)
+            counted = _count_messages(so_far, round_)
         ever |= active
         since |= dict.fromkeys(active, round_)
         active = {row.part for row in counted if row.n}
         seen, passed = sum(row.looked for row in counted), sum(row.n for row in counted)
         round_, looked, messages = round_ + 1, looked + seen, messages + passed
         say(f"round {round_}: looked at {seen:,} edges, told {len(active):,} parts of {passed:,}")
-    return Told(so_far, ever, round_, looked, messages)
+    return ExchangeResult(so_far, ever, round_, looked, messages)
 
 
-def _counted(said: DataFrame, round_: int) -> list[Row]:
+def _count_messages(said: DataFrame, round_: int) -> list[Row]:
     """What was said in a round, by part: n, how many messages of others; looked; and whether it worked itself."""
     others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0)).alias("n")
     worked = F.coalesce(F.bool_or(F.expr("sender = part")), F.lit(False)).alias("worked")
@@ -225,7 +235,7 @@ def _counted(said: DataFrame, round_: int) -> list[Row]:
     return now.groupBy("part").agg(others, F.sum("looked").alias("looked"), worked).collect()
 
 
-def together(
+def cogroup_step(
     here: DataFrame, told: list[DataFrame], active: Collection[int] | None, task: Work, schema: str = SAID
 ) -> DataFrame:
     """What a task makes of each part's rows `here`, partitioned by part, and of what it has been told; active: of these
@@ -238,34 +248,36 @@ def together(
     return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
 
 
-def remembered(rows: DataFrame) -> DataFrame:
+def initial_messages(rows: DataFrame) -> DataFrame:
     """What parts know from before (part, a, b, value), as if each had told itself in a round `BEFORE`: `SAID`."""
-    return rows.select("part", *EDGE, "value").mapInArrow(_remembered, SAID)
+    return rows.select("part", *EDGE, "value").mapInArrow(_remember_task, SAID)
 
 
-def own(said: DataFrame) -> DataFrame:
+def own_values(said: DataFrame) -> DataFrame:
     """a, b, value: what parts have said of their own edges."""
     themselves = said.where("part = sender AND n > 0")
-    return themselves.select("rows").mapInArrow(_spoken, "a bigint, b bigint, value bigint")
+    return themselves.select("rows").mapInArrow(_message_batches, "a bigint, b bigint, value bigint")
 
 
-def said(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
+def round_messages(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
     """What a part says in a round (`SAID`): to whom, and `MESSAGE`; looked: how often it did."""
-    found = packs.by(to, pa.RecordBatch.from_pydict(rows))
-    return _said([(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_)
+    found = packs.pack_by_number(to, pa.RecordBatch.from_pydict(rows))
+    return _message_table(
+        [(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_
+    )
 
 
-def absent(part: int, round_: int) -> pa.Table:
+def absent_answer(part: int, round_: int) -> pa.Table:
     """The answer where nothing is that a part has left (`SAID`)."""
-    return _said([(part, None, 0, 0, None)], round_)
+    return _message_table([(part, None, 0, 0, None)], round_)
 
 
-def nothing_said() -> pa.Table:
+def no_messages() -> pa.Table:
     """What a part has been told before anything was said."""
-    return _said([], 0)
+    return _message_table([], 0)
 
 
-def _said(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
+def _message_table(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
     """`SAID` of (part, sender, n, looked, rows)."""
     part, sender, n, looked, rows = zip(*found, strict=True) if found else ((),) * 5
     return pa.table(
@@ -280,7 +292,7 @@ def _said(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round
     )
 
 
-def packed(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
+def pack_partition(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
     """What a part holds (`PACKED`), of rows in any order (`HELD`)."""
     order = np.lexsort((rows["b"], rows["a"]))
     some = [order[place : place + packs.MOST] for place in range(0, order.size, packs.MOST)]
@@ -292,46 +304,48 @@ def packed(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
             "place": np.arange(len(some), dtype=np.int32),
             "n": pa.array([each.size for each in some], pa.int64()),
             "moves": pa.array(moves, pa.list_(pa.int64())),
-            "rows": pa.array(map(packs.written, batches), pa.binary()),
+            "rows": pa.array(map(packs.pack_rows, batches), pa.binary()),
         }
     )
 
 
-def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
+def count_colours(count: int, size: int, each: int = CELL_BYTES) -> int:
     """Of cells in which something is counted for the edges of a graph of so many; size: as many as a task has memory
     for; each: bytes that it takes for an edge."""
     return colours_for(count, size * EDGE_BYTES // each)
 
 
-def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
+def count_support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, of those that are in one, counted in cells. count: how many
     edges there are, about."""
-    return over_cells(pairs, ENDS, colours(count, size), _support, ["n"], np.add, count, size)
+    return fold_over_cells(pairs, ENDS, count_colours(count, size), _support_task, ["n"], np.add, count, size)
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------
 
 
-def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataFrame], DataFrame]) -> Layout:
+def _partition_layout(
+    rows: DataFrame, size: int, rounds: RoundStore, persist: Callable[[DataFrame], DataFrame]
+) -> PartitionLayout:
     pairs = persist(rows.select(*EDGE).distinct())
     count = pairs.count()
-    number, owned = _owned(pairs, count, size, rounds.tasks, persist)
-    owned = rounds.keep(owned)
+    number, owned = _assign_owners(pairs, count, size, rounds.parallel_tasks, persist)
+    owned = rounds.persist_rows(owned)
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
-    in_cell = colours(count, size, CELL_BYTES + 2 * 8 * len(words))
-    types, work = ENDS | {"owner": np.int32}, partial(_holders, len(words))
-    each = over_cells(owned, types, in_cell, work, words, np.bitwise_or, count, size)
-    kept = rounds.keep(owned.join(each, EDGE, "left").fillna(0, words))
-    rounds.forget(owned)
-    return Layout(kept, number)
+    in_cell = count_colours(count, size, CELL_BYTES + 2 * 8 * len(words))
+    types, work = ENDS | {"owner": np.int32}, partial(_holders_task, len(words))
+    each = fold_over_cells(owned, types, in_cell, work, words, np.bitwise_or, count, size)
+    kept = rounds.persist_rows(owned.join(each, EDGE, "left").fillna(0, words))
+    rounds.drop_rows(owned)
+    return PartitionLayout(kept, number)
 
 
-def _owned(
+def _assign_owners(
     pairs: DataFrame, count: int, size: int, tasks: int, persist: Callable[[DataFrame], DataFrame]
 ) -> tuple[int, DataFrame]:
     """How many parts there are; a, b, owner, cap."""
-    supported = support(pairs, count, size)
-    order = _order(pairs, persist)
+    supported = count_support(pairs, count, size)
+    order = _core_order(pairs, persist)
     ends = pairs.join(supported, EDGE, "left").fillna(0, ["n"])
     for end in EDGE:
         at = F.struct("c", "degree", "vertex").alias(f"at_{end}")
@@ -340,14 +354,14 @@ def _owned(
     cap = F.least(F.col("n"), F.greatest(F.least(low["c"], high["c"]) - 1, F.lit(0))).cast("int").alias("cap")
     weighed = persist(ends.select(*EDGE, cap, "n", low["c"].alias("c"), low["vertex"].alias("low")))
     weights = weighed.groupBy("c").agg((F.sum("n") + OWN * F.count("*")).alias("weight")).collect()
-    wanted = parts_for(count, sum(row.weight for row in weights), size, tasks)
-    number, cuts = cut([(row.c, row.weight) for row in weights], wanted)
+    wanted = count_partitions(count, sum(row.weight for row in weights), size, tasks)
+    number, cuts = cut_ranges([(row.c, row.weight) for row in weights], wanted)
     ranges = F.broadcast(pairs.sparkSession.createDataFrame(cuts, "c bigint, first int, buckets int"))
     owner = (F.col("first") + F.pmod(F.hash("low"), F.col("buckets"))).cast("int").alias("owner")
     return number, weighed.join(ranges, "c").select(*EDGE, owner, "cap")
 
 
-def _order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataFrame:
+def _core_order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataFrame:
     """vertex, c (a bound of its core number), degree."""
     ways = F.inline(F.array(*(F.struct(F.col(x).alias("vertex"), F.col(w).alias("w")) for x, w in ("ab", "ba"))))
     near = pairs.select(ways)
@@ -360,7 +374,7 @@ def _order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataF
     return order
 
 
-def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
+def count_partitions(count: int, weight: int, size: int, tasks: int) -> int:
     """How many parts a graph of so many edges takes, of so much `weight` (triangles on all edges, and `OWN` an edge):
     one for each of the tasks that work at once, and more until the largest fits a task's memory; at most `MOST_PARTS`.
 
@@ -380,7 +394,7 @@ def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
     return min(most, MOST_PARTS)
 
 
-def cut(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int, int, int]]]:
+def cut_ranges(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int, int, int]]]:
     """Ranges of c of about equal weight: about so many.
 
     Returns how many parts there are, and for each c the first of its parts and over how many its vertices are dealt.
@@ -400,37 +414,39 @@ def cut(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int
     return number + 1, found
 
 
-def _support(rows: Columns, colours: Colours | None) -> Columns:
+def _support_task(rows: Columns, colours: Colours | None) -> Columns:
     a, b = rows
-    return [a, b, kernel.support(kernel.in_cell(a, b, colours))]
+    return [a, b, kernel.count_cell_support(kernel.build_cell(a, b, colours))]
 
 
-def _holders(words: int, rows: Columns, colours: Colours | None) -> Columns:
+def _holders_task(words: int, rows: Columns, colours: Colours | None) -> Columns:
     a, b, owner = rows
-    return [a, b, *kernel.holders(kernel.in_cell(a, b, colours), owner, words).T]
+    return [a, b, *kernel.edge_holders(kernel.build_cell(a, b, colours), owner, words).T]
 
 
-def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _deal_to_holders(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What each part gets of some edges: who owns one holds it."""
-    for batch in packs.gathered(rows, packs.MOST):
-        owner, *bits = longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
+    for batch in packs.gather_batches(rows, packs.MOST):
+        owner, *bits = to_longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
-        edge, part = kernel.members(words)
-        yield packs.dealt("part", part, batch.select([*HELD]).take(pa.array(edge)))
+        edge, part = kernel.set_bits(words)
+        yield packs.packs_by_number("part", part, batch.select([*HELD]).take(pa.array(edge)))
 
 
-def _packed(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
-    return packed(key[0].as_py(), dict(zip(HELD, packs.columns(dealt.to_batches(), HELD), strict=True)))
+def _pack_task(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
+    return pack_partition(key[0].as_py(), dict(zip(HELD, packs.unpack_columns(dealt.to_batches(), HELD), strict=True)))
 
 
-def _remembered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _remember_task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        (part,) = longs(batch, ["part"])
-        found = [(number, number, n, 0, pack) for number, n, pack in packs.by(part, batch.select([*MESSAGE]))]
-        yield from _said(found, BEFORE).to_batches()
+        (part,) = to_longs(batch, ["part"])
+        found = [
+            (number, number, n, 0, pack) for number, n, pack in packs.pack_by_number(part, batch.select([*MESSAGE]))
+        ]
+        yield from _message_table(found, BEFORE).to_batches()
 
 
-def _spoken(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _message_batches(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        yield from packs.read(batch, [*MESSAGE]).to_batches()
+        yield from packs.unpack_rows(batch, [*MESSAGE]).to_batches()

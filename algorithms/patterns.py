@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from algorithms.conditions import normal, one_line, pieces, spark_sql
+from algorithms.conditions import collapse_blanks, normalize, spark_sql, split_at_commas
 
 MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
 PLAIN = "-"  # the relation of the graph's own edges
@@ -26,7 +26,7 @@ _ONE = re.compile(rf"{_EDGE}(?:where\s+(.+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Edge:
+class PatternEdge:
     """One edge of a pattern: two different vertices and the relation that it is of, by name.
 
     Names of relations: `-` edges, `->` upserts in force with their direction, either with ` where CONDITION` behind it.
@@ -37,25 +37,25 @@ class Edge:
     b: str
 
     @property
-    def directed(self) -> bool:
+    def is_directed(self) -> bool:
         return self.relation.startswith("->")
 
-    def key(self) -> tuple[str, str, str]:
+    def edge_key(self) -> tuple[str, str, str]:
         """Equal for edges that ask the same."""
-        a, b = (self.a, self.b) if self.directed else sorted((self.a, self.b))
+        a, b = (self.a, self.b) if self.is_directed else sorted((self.a, self.b))
         kind, _, asked = self.relation.partition(" where ")
-        return f"{kind} {normal(asked)}", a, b
+        return f"{kind} {normalize(asked)}", a, b
 
 
 @dataclass(frozen=True)
 class Pattern:
     """A connected pattern: its edges, and pairs (x, y) of vertices that an occurrence has in the order x < y."""
 
-    edges: tuple[Edge, ...]
+    edges: tuple[PatternEdge, ...]
     less_than: tuple[tuple[str, str], ...]
 
     @classmethod
-    def parse(cls, text: str) -> Pattern:
+    def from_text(cls, text: str) -> Pattern:
         """Raises ValueError in words, with the column of the text, counted from 1.
 
         >>> Pattern.parse("a-b, b-c, a-c").less_than
@@ -63,24 +63,24 @@ class Pattern:
         >>> Pattern.parse("a->b, b->c, c->a").less_than, Pattern.parse("a->b, a->c").less_than
         ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
         """
-        edges: list[Edge] = []
+        edges: list[PatternEdge] = []
         columns: dict[str, int] = {}  # of each vertex, where its first edge begins
         start = 0
-        for piece in pieces(text):
+        for piece in split_at_commas(text):
             found = _ONE.fullmatch(piece)
             if not found:
-                raise ValueError(_no_edge(start, piece))
+                raise ValueError(_syntax_message(start, piece))
             a, kind, b, where = found.groups()
             column = start + found.start(1) + 1
             if a == b:
                 raise ValueError(f"at column {column}: {piece.strip()!r} joins a vertex to itself")
-            edge = Edge(kind + (f" where {one_line(where)}" if where else ""), a, b)
-            if edge.key() in {other.key() for other in edges}:
+            edge = PatternEdge(kind + (f" where {collapse_blanks(where)}" if where else ""), a, b)
+            if edge.edge_key() in {other.edge_key() for other in edges}:
                 raise ValueError(f"at column {column}: an edge is there twice")
             columns = {a: column, b: column} | columns
             edges.append(edge)
             start += len(piece) + 1
-        vertices = _vertices(edges)
+        vertices = _list_vertices(edges)
         if len(vertices) > MOST:
             raise ValueError(f"it has {len(vertices)} vertices; up to {MOST} can be counted")
         reached = {edges[0].a}
@@ -90,16 +90,16 @@ class Pattern:
             apart = sorted(set(vertices) - reached)
             column = min(columns[v] for v in apart)
             raise ValueError(f"at column {column}: {', '.join(apart)} not connected to {edges[0].a}")
-        return cls(tuple(edges), _broken(edges, vertices))
+        return cls(tuple(edges), _symmetry_breaking_pairs(edges, vertices))
 
     @property
     def vertices(self) -> list[str]:
         """The names of its vertices, in order of appearance."""
-        return _vertices(self.edges)
+        return _list_vertices(self.edges)
 
     def symmetries(self) -> list[dict[str, str]]:
         """Every permutation of the vertices that leaves the pattern as it is."""
-        return _symmetries(self.edges, self.vertices)
+        return _find_symmetries(self.edges, self.vertices)
 
     def canonical(self) -> tuple[tuple[str, str, str], ...]:
         """Equal for patterns that are the same but for the names of their vertices: directions and conditions too.
@@ -112,16 +112,17 @@ class Pattern:
         names = [str(place) for place in range(len(self.vertices))]
         renamed = (dict(zip(self.vertices, order, strict=True)) for order in permutations(names))
         return min(
-            tuple(sorted(Edge(edge.relation, to[edge.a], to[edge.b]).key() for edge in self.edges)) for to in renamed
+            tuple(sorted(PatternEdge(edge.relation, to[edge.a], to[edge.b]).edge_key() for edge in self.edges))
+            for to in renamed
         )
 
 
-def motif(text: str | list[str]) -> list[Pattern]:
+def parse_motif(text: str | list[str]) -> list[Pattern]:
     """One pattern, or several that count as one motif (each occurrence of any of them). ValueError in words."""
     texts = [text] if isinstance(text, str) else text
     if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
         raise ValueError("expected a pattern, or a list of patterns")
-    patterns = [Pattern.parse(each) for each in texts]
+    patterns = [Pattern.from_text(each) for each in texts]
     if len({len(pattern.vertices) for pattern in patterns}) > 1:
         raise ValueError("its patterns have different numbers of vertices: make them motifs of their own")
     first: dict[tuple[tuple[str, str, str], ...], str] = {}
@@ -132,29 +133,29 @@ def motif(text: str | list[str]) -> list[Pattern]:
     return patterns
 
 
-def conditions(patterns: Sequence[Pattern]) -> list[str]:
+def list_conditions(patterns: Sequence[Pattern]) -> list[str]:
     """What the edges of some patterns ask of the values, in the words of the setting."""
     relations = dict.fromkeys(edge.relation for pattern in patterns for edge in pattern.edges)
     return [asked for asked in (name.partition(" where ")[2] for name in relations) if asked]
 
 
-def relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+def list_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
     """The relations that some motifs are made of, in order of appearance."""
     names = (edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges)
     return list(dict.fromkeys(names))
 
 
-def kept(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+def extra_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
     """Those of `relations` that are not the edges of the graph, and so are kept in addition to them."""
-    return [name for name in relations(motifs) if name != PLAIN]
+    return [name for name in list_relations(motifs) if name != PLAIN]
 
 
-def rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
+def count_rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
     """The most delta rules that one of the patterns has: one for each of its edges."""
     return max(len(pattern.edges) for patterns in motifs.values() for pattern in patterns)
 
 
-def condition(relation: str) -> str | None:
+def relation_condition(relation: str) -> str | None:
     """What a relation asks of the values, as Spark takes it.
 
     >>> condition("-> where rating > 0"), condition("->")
@@ -163,7 +164,7 @@ def condition(relation: str) -> str | None:
     return spark_sql(relation.partition(" where ")[2]) or None
 
 
-def _no_edge(start: int, piece: str) -> str:
+def _syntax_message(start: int, piece: str) -> str:
     """Where a piece stops to be an edge, and what was expected there."""
     edge = re.match(_EDGE, piece)
     if edge is None:
@@ -175,23 +176,23 @@ def _no_edge(start: int, piece: str) -> str:
     return f"at column {start + good + 1}: {piece.strip()!r} is no edge, expected {what}"
 
 
-def _vertices(edges: list[Edge] | tuple[Edge, ...]) -> list[str]:
+def _list_vertices(edges: list[PatternEdge] | tuple[PatternEdge, ...]) -> list[str]:
     return list(dict.fromkeys(v for edge in edges for v in (edge.a, edge.b)))
 
 
-def _symmetries(edges: list[Edge] | tuple[Edge, ...], vertices: list[str]) -> list[dict[str, str]]:
-    asked = {edge.key() for edge in edges}
+def _find_symmetries(edges: list[PatternEdge] | tuple[PatternEdge, ...], vertices: list[str]) -> list[dict[str, str]]:
+    asked = {edge.edge_key() for edge in edges}
     found = []
     for image in permutations(vertices):
         to = dict(zip(vertices, image, strict=True))
-        if {Edge(edge.relation, to[edge.a], to[edge.b]).key() for edge in edges} == asked:
+        if {PatternEdge(edge.relation, to[edge.a], to[edge.b]).edge_key() for edge in edges} == asked:
             found.append(to)
     return found
 
 
-def _broken(edges: list[Edge], vertices: list[str]) -> tuple[tuple[str, str], ...]:
+def _symmetry_breaking_pairs(edges: list[PatternEdge], vertices: list[str]) -> tuple[tuple[str, str], ...]:
     """Vertex by vertex: it is the least of those that it can be exchanged with while the ones before stay."""
-    left = _symmetries(edges, vertices)
+    left = _find_symmetries(edges, vertices)
     pairs = []
     for vertex in vertices:
         others = {to[vertex] for to in left} - {vertex}

@@ -12,7 +12,7 @@ MOTIF_NAMES = {"joins": "delta query in joins", "delta": "delta query in one tas
 
 
 @dataclass(frozen=True)
-class Choice:
+class TrianglePlanChoice:
     """Which plan counts a change: the wanted one, or with "auto" the one that is estimated to cost less.
 
     `index`, `delta`: edge intervals before and of the change; `proposals`: of the delta query, None until they are
@@ -25,7 +25,7 @@ class Choice:
     proposals: int | None = None
     kept: bool = False
 
-    def seconds(self) -> dict[str, float]:
+    def estimated_seconds(self) -> dict[str, float]:
         """What each plan costs, about: measured on one machine of two cores, so trust the ratio."""
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
@@ -38,19 +38,19 @@ class Choice:
     @property
     def plan(self) -> str:
         """`resume`, `delta` or `bulk`."""
-        estimate = self.seconds()
+        estimate = self.estimated_seconds()
         return self.wanted if self.wanted in estimate else min(estimate, key=lambda name: estimate[name])
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The choice and its reason, for a person."""
-        estimate = self.seconds()
+        estimate = self.estimated_seconds()
         others = ", ".join(f"{NAMES[name]}: {estimate[name]:.1f} s" for name in estimate if name != self.plan)
         why = "as [triangles] plan says" if self.wanted == self.plan else "by cost"
         return f"{NAMES[self.plan]}, {why}: about {estimate[self.plan]:.1f} s ({others})"
 
 
 @dataclass(frozen=True)
-class MotifChoice:
+class MotifPlanChoice:
     """Which plan counts the motifs: the wanted one, or with "auto" the delta query while its rules see less than all.
 
     `stored`, `changed`: intervals of the relations before and of the change; `rules`: how many the largest pattern has,
@@ -73,6 +73,6 @@ class MotifChoice:
         auto = "delta" if self.rules * self.changed < self.stored else "bulk"
         return self.wanted if self.wanted in ("delta", "bulk") else auto
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The choice, for a person."""
         return MOTIF_NAMES[self.plan]

@@ -19,7 +19,7 @@ SHOWN = 20  # wrong edges that are kept
 Prints = dict[str, Fingerprint]  # by collection
 
 
-class Wrong(NamedTuple):
+class UnprovedEdge(NamedTuple):
     """An edge whose trussness k is not proved."""
 
     a: int
@@ -29,7 +29,7 @@ class Wrong(NamedTuple):
 
 
 @dataclass
-class Counts:
+class GraphCounts:
     """Of a graph, or of what changes in it. trusses: k → edges of that trussness."""
 
     edges: int = 0
@@ -39,33 +39,33 @@ class Counts:
     trusses: dict[int, int] = field(default_factory=dict)
 
 
-class State(NamedTuple):
+class ProvedState(NamedTuple):
     """Of a graph as it is."""
 
     prints: Prints
-    counts: Counts
+    counts: GraphCounts
 
     def to_json(self) -> str:
         return json.dumps({"prints": {k: asdict(v) for k, v in self.prints.items()}, "counts": asdict(self.counts)})
 
     @classmethod
-    def from_json(cls, text: str) -> State:
+    def from_json(cls, text: str) -> ProvedState:
         said = json.loads(text)
-        return cls(_prints(said["prints"]), _counts(said["counts"]))
+        return cls(_fingerprints_from_json(said["prints"]), _counts_from_json(said["counts"]))
 
 
 @dataclass
-class Step:
+class ProvedEpoch:
     """What is proved of an epoch: by how much each collection changes, and how many edges were looked at."""
 
     epoch: int
     prints: Prints
-    counts: Counts
+    counts: GraphCounts
     looked_at: int
 
 
 @dataclass
-class Ask:
+class ProofScope:
     """What a proof covers besides what changes: one of so many parts of the vertices, of 0 parts nothing. Which one is
     up to the graph, where it knows which came last; else the `which`-th."""
 
@@ -82,13 +82,13 @@ class Proof:
     """
 
     base: Prints
-    counts: Counts
-    steps: list[Step]
+    counts: GraphCounts
+    steps: list[ProvedEpoch]
     part: Prints
     looked_at: int
     wrong: int
-    shown: list[Wrong]
-    asked: Ask
+    shown: list[UnprovedEdge]
+    asked: ProofScope
     between: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:
@@ -106,34 +106,39 @@ class Proof:
         if "between" not in said:  # of an earlier version, whose parts were of other vertices
             said |= {"asked": {}, "part": {}, "between": (0, 0)}
         steps = [
-            Step(step["epoch"], _prints(step["prints"]), _counts(step["counts"]), step["looked_at"])
+            ProvedEpoch(
+                step["epoch"],
+                _fingerprints_from_json(step["prints"]),
+                _counts_from_json(step["counts"]),
+                step["looked_at"],
+            )
             for step in said["steps"]
         ]
         plain = {name: said[name] for name in ("looked_at", "wrong")}
         return cls(
-            base=_prints(said["base"]),
-            counts=_counts(said["counts"]),
+            base=_fingerprints_from_json(said["base"]),
+            counts=_counts_from_json(said["counts"]),
             steps=steps,
-            part=_prints(said["part"]),
-            shown=[Wrong(*row) for row in said["shown"]],
-            asked=Ask(**said["asked"]),
+            part=_fingerprints_from_json(said["part"]),
+            shown=[UnprovedEdge(*row) for row in said["shown"]],
+            asked=ProofScope(**said["asked"]),
             between=tuple(said["between"]),
             **plain,
         )
 
 
-def added(counts: Counts, change: Counts, times: int = 1) -> Counts:
+def add_counts(counts: GraphCounts, change: GraphCounts, times: int = 1) -> GraphCounts:
     """The counts after a change, or with times = -1 before it."""
     ks = {*counts.trusses, *change.trusses}
     trusses = {k: counts.trusses.get(k, 0) + times * change.trusses.get(k, 0) for k in ks}
     names = ("edges", "vertices", "wedges", "triangles")
     sums: Mapping[str, int] = {name: getattr(counts, name) + times * getattr(change, name) for name in names}
-    return Counts(**sums, trusses={k: n for k, n in sorted(trusses.items()) if n})
+    return GraphCounts(**sums, trusses={k: n for k, n in sorted(trusses.items()) if n})
 
 
-def _prints(said: Mapping[str, Mapping[str, int]]) -> Prints:
+def _fingerprints_from_json(said: Mapping[str, Mapping[str, int]]) -> Prints:
     return {name: Fingerprint(**each) for name, each in said.items()}
 
 
-def _counts(said: Mapping[str, Any]) -> Counts:
-    return Counts(**{**said, "trusses": {int(k): n for k, n in said["trusses"].items()}})
+def _counts_from_json(said: Mapping[str, Any]) -> GraphCounts:
+    return GraphCounts(**{**said, "trusses": {int(k): n for k, n in said["trusses"].items()}})

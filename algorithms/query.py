@@ -70,7 +70,7 @@ class Query:
     columns: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def parse(cls, text: str) -> Query:
+    def from_text(cls, text: str) -> Query:
         """A query from its text; see the head of this file.
 
         >>> query = Query.parse("a<b<c, e(a,b), f(b, c), c != d, e(c,d), d>a")
@@ -83,7 +83,7 @@ class Query:
         Traceback (most recent call last):
         ValueError: 'e(a b)' at column 5: expected , or ), found b
         """
-        return _Reader(text).query()
+        return _Reader(text).read_query()
 
     @property
     def variables(self) -> list[str]:
@@ -95,7 +95,7 @@ class Query:
         """The variables of the result: those of the head, or all."""
         return tuple(self.variables) if self.head is None else self.head
 
-    def place(self, variable: str) -> str:
+    def position_of(self, variable: str) -> str:
         """Where the variable stands, for a message; nothing when the query was not read from text."""
         return f" at column {self.columns[variable]}" if variable in self.columns else ""
 
@@ -129,123 +129,123 @@ class _Reader:
         self.unbound: dict[str, tuple[_Token, str]] = {}  # where a variable is asked for that an atom must have
         self.columns: dict[str, int] = {}
 
-    def query(self) -> Query:
+    def read_query(self) -> Query:
         """item, item, … or head :- item, item, …"""
-        head = self.head() if ":-" in (token.text for token in self.tokens) else None
-        self.item()
-        while self.token.text:
-            self.take(",")
-            self.item()
+        head = self.read_head() if ":-" in (token.text for token in self.tokens) else None
+        self.read_item()
+        while self.current_token.text:
+            self.take_token(",")
+            self.read_item()
         bound = {v for atom in self.atoms for v in atom.variables}
         for name, (token, why) in self.unbound.items():
             if name not in bound:
-                self.refuse(token, f"{name} is {why}, but no atom has it")
+                self.raise_at(token, f"{name} is {why}, but no atom has it")
         return Query(tuple(self.atoms), tuple(self.less_than), tuple(self.different), head, self.columns)
 
-    def head(self) -> tuple[str, ...]:
+    def read_head(self) -> tuple[str, ...]:
         """name(variable, …) :-"""
-        if not self.token.word or self.tokens[self.next + 1].text != "(":
-            self.expected("a head such as ends(a,b)")
-        self.take()
+        if not self.current_token.word or self.tokens[self.next + 1].text != "(":
+            self.raise_expected("a head such as ends(a,b)")
+        self.take_token()
         places: dict[str, _Token] = {}
         while True:
-            self.take("," if places else "(")
-            token = self.token
+            self.take_token("," if places else "(")
+            token = self.current_token
             if token.constant is not None:
-                self.refuse(token, f"{token.text} is no variable: a head has the variables of the result")
-            name = self.variable()
+                self.raise_at(token, f"{token.text} is no variable: a head has the variables of the result")
+            name = self.read_variable()
             if name in places:
-                self.refuse(token, f"{name} is twice in the head")
+                self.raise_at(token, f"{name} is twice in the head")
             places[name] = token
             self.unbound.setdefault(name, (token, "in the head"))
-            if self.token.text == ")":
+            if self.current_token.text == ")":
                 break
-            if self.token.text != ",":
-                self.expected(", or )")
-        self.take(")")
-        self.take(":-")
+            if self.current_token.text != ",":
+                self.raise_expected(", or )")
+        self.take_token(")")
+        self.take_token(":-")
         return tuple(places)
 
-    def item(self) -> None:
+    def read_item(self) -> None:
         """relation(term, …) or a comparison."""
-        if not self.token.word and self.token.constant is None:
-            self.expected("an atom such as e(a,b), or a comparison such as a<b")
-        if self.token.word and self.tokens[self.next + 1].text == "(":
-            self.atom()
+        if not self.current_token.word and self.current_token.constant is None:
+            self.raise_expected("an atom such as e(a,b), or a comparison such as a<b")
+        if self.current_token.word and self.tokens[self.next + 1].text == "(":
+            self.read_atom()
         else:
-            self.comparison()
+            self.read_comparison()
 
-    def atom(self) -> None:
-        begin = self.token
-        relation = self.take().text
-        self.take("(")
-        terms = [self.term()]
-        while self.token.text != ")":
-            self.take(",", ")")
-            terms.append(self.term())
-        self.take(")")
+    def read_atom(self) -> None:
+        begin = self.current_token
+        relation = self.take_token().text
+        self.take_token("(")
+        terms = [self.read_term()]
+        while self.current_token.text != ")":
+            self.take_token(",", ")")
+            terms.append(self.read_term())
+        self.take_token(")")
         atom = Atom(relation, tuple(terms))
         if not atom.variables:
-            self.refuse(begin, f"{atom} has no variable")
+            self.raise_at(begin, f"{atom} has no variable")
         self.atoms.append(atom)
 
-    def comparison(self) -> None:
+    def read_comparison(self) -> None:
         """a < b != c …: each two neighbours are compared."""
-        left = self.term(compared=True)
-        if self.token.text not in _COMPARISONS:
-            self.expected("( or <, > or !=")
-        while self.token.text in _COMPARISONS:
-            sign = self.take().text
-            place = self.token
-            right = self.term(compared=True)
+        left = self.read_term(compared=True)
+        if self.current_token.text not in _COMPARISONS:
+            self.raise_expected("( or <, > or !=")
+        while self.current_token.text in _COMPARISONS:
+            sign = self.take_token().text
+            place = self.current_token
+            right = self.read_term(compared=True)
             if left == right:
-                self.refuse(place, f"{left} is compared with itself")
+                self.raise_at(place, f"{left} is compared with itself")
             if isinstance(left, Constant) and isinstance(right, Constant):
-                self.refuse(place, f"{left} and {right} are both constants")
+                self.raise_at(place, f"{left} and {right} are both constants")
             if sign == "!=":
                 self.different.append((left, right))
             else:
                 self.less_than.append((left, right) if sign == "<" else (right, left))
             left = right
 
-    def term(self, compared: bool = False) -> Term:
-        constant = self.token.constant
+    def read_term(self, compared: bool = False) -> Term:
+        constant = self.current_token.constant
         if constant is None:
-            return self.variable(compared)
+            return self.read_variable(compared)
         if isinstance(constant.value, int) and not -_BEYOND <= constant.value < _BEYOND:
-            self.refuse(self.token, f"{constant} does not fit 64 bits")
-        self.take()
+            self.raise_at(self.current_token, f"{constant} does not fit 64 bits")
+        self.take_token()
         return constant
 
-    def variable(self, compared: bool = False) -> str:
-        token = self.token
+    def read_variable(self, compared: bool = False) -> str:
+        token = self.current_token
         name = token.text
         if not token.word:
-            self.expected("a variable" if token.text != "'" else "a closing quote")
+            self.raise_expected("a variable" if token.text != "'" else "a closing quote")
         if name[0].isdigit():
-            self.refuse(token, f"{name} is no variable and no integer")
+            self.raise_at(token, f"{name} is no variable and no integer")
         if name[0] == "_" or name.lower() == "diff":
-            self.refuse(token, f"{name} is a name of the algebra's own; choose another variable")
+            self.raise_at(token, f"{name} is a name of the algebra's own; choose another variable")
         for other in self.columns:
             if other.lower() == name.lower() and other != name:
-                self.refuse(token, f"{name} and {other} differ by case only; choose another variable")
+                self.raise_at(token, f"{name} and {other} differ by case only; choose another variable")
         self.columns.setdefault(name, token.column)
         if compared:
             self.unbound.setdefault(name, (token, "compared"))
-        return self.take().text
+        return self.take_token().text
 
     @property
-    def token(self) -> _Token:
+    def current_token(self) -> _Token:
         return self.tokens[self.next]
 
-    def take(self, *wanted: str) -> _Token:
-        if wanted and self.token.text not in wanted[:1]:
-            self.expected(" or ".join(wanted))
+    def take_token(self, *wanted: str) -> _Token:
+        if wanted and self.current_token.text not in wanted[:1]:
+            self.raise_expected(" or ".join(wanted))
         self.next += 1
         return self.tokens[self.next - 1]
 
-    def expected(self, what: str) -> NoReturn:
-        self.refuse(self.token, f"expected {what}, found {self.token.text or 'the end'}")
+    def raise_expected(self, what: str) -> NoReturn:
+        self.raise_at(self.current_token, f"expected {what}, found {self.current_token.text or 'the end'}")
 
-    def refuse(self, token: _Token, why: str) -> NoReturn:
+    def raise_at(self, token: _Token, why: str) -> NoReturn:
         raise ValueError(f"{self.text!r} at column {token.column}: {why}")

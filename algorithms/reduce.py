@@ -48,20 +48,20 @@ def reduce(
 
     Aggregates are Spark's: `{"low": F.min("x"), "total": F.sum(F.col("x") * F.col("multiplicity"))}`.
     """
-    _fresh([*key, *aggregates], collection)
-    cells = _cells(collection, _key(key), [c for c in collection.data if c not in key])
+    _require_new_names([*key, *aggregates], collection)
+    cells = _key_cells(collection, _group_columns(key), [c for c in collection.data if c not in key])
     seen = cells.where(F.col(MULTIPLICITY) > 0 if rows == "positive" else F.col(MULTIPLICITY) != 0)
     named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
-    result = seen.groupBy(*_key(key), *collection.time.columns).agg(*named, F.first(WEIGHS).alias(WEIGHS))
-    return _differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _key(key), collection)
+    result = seen.groupBy(*_group_columns(key), *collection.time.columns).agg(*named, F.first(WEIGHS).alias(WEIGHS))
+    return _scatter_differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _group_columns(key), collection)
 
 
 def threshold(collection: Collection, function: Callable[[Column], Column]) -> Collection:
     """Each record with the multiplicity `function(multiplicity)`; `function(0)` must be 0 (on trust)."""
     data = collection.data
-    cells = _cells(collection, _key(data), []).where(F.col(MULTIPLICITY) != 0)
+    cells = _key_cells(collection, _group_columns(data), []).where(F.col(MULTIPLICITY) != 0)
     weighted = cells.withColumn(DIFF, function(F.col(MULTIPLICITY)).cast("bigint"))
-    return _differences(weighted.where(F.col(DIFF) != 0), data, _key(data), collection)
+    return _scatter_differences(weighted.where(F.col(DIFF) != 0), data, _group_columns(data), collection)
 
 
 def distinct(collection: Collection) -> Collection:
@@ -72,14 +72,14 @@ def distinct(collection: Collection) -> Collection:
 def count(collection: Collection, key: Sequence[str], name: str = "count") -> Collection:
     """`(key, count)`: the sum of the multiplicities of the key's records, where it is not zero (it may be
     negative)."""
-    _fresh([*key, name], collection)
+    _require_new_names([*key, name], collection)
     only = replace(collection, df=collection.df.select(*key, *collection.time.columns, DIFF))
-    cells = _cells(only, _key(key), []).where(F.col(MULTIPLICITY) != 0)
+    cells = _key_cells(only, _group_columns(key), []).where(F.col(MULTIPLICITY) != 0)
     named = cells.withColumn(name, F.col(MULTIPLICITY)).withColumn(DIFF, F.lit(1))
-    return _differences(named, [*key, name], _key(key), collection)
+    return _scatter_differences(named, [*key, name], _group_columns(key), collection)
 
 
-def _fresh(names: Sequence[str], collection: Collection) -> None:
+def _require_new_names(names: Sequence[str], collection: Collection) -> None:
     """ValueError when two columns of the output would share a name, and one take the place of the other."""
     all_names = [c.lower() for c in (*names, *collection.time.columns, DIFF)]
     clash = [name for name in names if all_names.count(name.lower()) > 1]
@@ -90,12 +90,12 @@ def _fresh(names: Sequence[str], collection: Collection) -> None:
 # The times of a key, the contents at each (sums), and the diffs of the results (differences)
 
 
-def _key(key: Sequence[str]) -> list[str]:
+def _group_columns(key: Sequence[str]) -> list[str]:
     """No key means one group of everything."""
     return list(key) or ["_all"]
 
 
-def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFrame:
+def _key_cells(collection: Collection, key: list[str], values: list[str]) -> DataFrame:
     """Every record of a key at every time of the key at which it is there: `multiplicity` then, and `_weighs`: the
     times of the output diffs that the key's result at this time is a term of, with its sign there."""
     time, times = collection.time, list(collection.time.columns)
@@ -107,33 +107,33 @@ def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFra
     rows = df.repartition(*key).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
     own = F.sort_array(F.collect_list(F.struct(*times, DIFF))).alias("_own")
     if not values and isinstance(time, Total):
-        return _running(rows, record, time)
+        return _running_cells(rows, record, time)
     if values:
         whole = Window.partitionBy(*key)
         first = F.row_number().over(whole.orderBy(*times)) == 1
         known = F.when(first, F.sort_array(F.collect_set(F.struct(*times)).over(whole)))
         rows = rows.withColumn("_times", known)
-        rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _steps(F.col("_times"), time)))
+        rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _change_steps(F.col("_times"), time)))
         rows = rows.withColumn("_steps", F.first("_steps", ignorenulls=True).over(whole))
         each = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
     else:
         each = rows.groupBy(*record).agg(own)
-        each = each.withColumn("_times", F.transform("_own", lambda o: _time(o, times)))
-        each = each.withColumn("_steps", _steps(F.col("_times"), time))
+        each = each.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
+        each = each.withColumn("_steps", _change_steps(F.col("_times"), time))
 
     def cell(step: Column) -> Column:
         def add(total: Column, o: Column) -> Column:
-            before = time.less_equal_columns(_at(o, times), _at(step, times))
+            before = time.less_equal_columns(_time_fields(o, times), _time_fields(step, times))
             return total + F.when(before, o[DIFF]).otherwise(F.lit(0))
 
         there = F.aggregate("_own", F.lit(0).cast("bigint"), add)
-        return F.struct(*_named(step, times), there.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
+        return F.struct(*_named_time(step, times), there.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
 
     cells = F.filter(F.transform("_steps", cell), lambda c: c[MULTIPLICITY] != 0)
     return each.select(*record, F.inline(cells))
 
 
-def _running(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
+def _running_cells(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
     """`_cells` of records that are their own keys, at times in a total order: one after the other, without arrays."""
     line = Window.partitionBy(*record).orderBy(time.name)
     following = F.struct(F.lead(time.name).over(line).alias(time.name), F.lit(-1).alias("sign"))
@@ -142,16 +142,18 @@ def _running(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
     return rows.withColumns({MULTIPLICITY: F.sum(DIFF).over(line), WEIGHS: weighs}).drop(DIFF)
 
 
-def _steps(times: Column, time: Lattice) -> Column:
+def _change_steps(times: Column, time: Lattice) -> Column:
     """The times at which a key may change, with what the result at each `_weighs` on; from its sorted times."""
     names = list(time.columns)
 
     def chained(t: Column, i: Column) -> Column:
-        return F.coalesce(time.less_equal_columns(_at(t, names), _at(F.get(times, i + 1), names)), F.lit(True))
+        return F.coalesce(
+            time.less_equal_columns(_time_fields(t, names), _time_fields(F.get(times, i + 1), names)), F.lit(True)
+        )
 
     def step(t: Column, i: Column) -> Column:
-        both = F.array(_weight(t, names, 1), _weight(F.get(times, i + 1), names, -1))
-        return F.struct(*_named(t, names), F.filter(both, lambda w: w[names[0]].isNotNull()).alias(WEIGHS))
+        both = F.array(_weigh_time(t, names, 1), _weigh_time(F.get(times, i + 1), names, -1))
+        return F.struct(*_named_time(t, names), F.filter(both, lambda w: w[names[0]].isNotNull()).alias(WEIGHS))
 
     chain = F.transform(times, step)
     if isinstance(time, Total):
@@ -164,18 +166,18 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
     names = list(time.columns)
     closed = times
     for _ in range((len(names) - 1).bit_length()):  # a join of many times is one of as many as there are coordinates
-        closed = _let(closed, lambda known: _with_joins(known, time))
+        closed = _let_value(closed, lambda known: _with_joins(known, time))
 
     def entries(known: Column) -> Column:
         """For each step and corner: the greatest time in the corner, whose result weighs on the step."""
 
         def greatest(inside: Test, s: Column) -> Column:
-            return F.array_max(F.filter(known, lambda u: inside(_at(u, names), _at(s, names))))
+            return F.array_max(F.filter(known, lambda u: inside(_time_fields(u, names), _time_fields(s, names))))
 
         def of(s: Column) -> Column:
             found = [
-                F.struct(greatest(inside, s).alias("_of"), *_named(s, names), F.lit(sign).alias("sign"))
-                for sign, inside in _corners(time)
+                F.struct(greatest(inside, s).alias("_of"), *_named_time(s, names), F.lit(sign).alias("sign"))
+                for sign, inside in _time_corners(time)
             ]
             return F.filter(F.array(*found), lambda e: e["_of"].isNotNull())
 
@@ -184,12 +186,12 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
     def steps(known: Column) -> Column:
         def step(s: Column, pairs: Column) -> Column:
             mine = F.filter(pairs, lambda e: e["_of"] == s)
-            weighs = F.transform(mine, lambda e: F.struct(*_named(e, names), e["sign"].alias("sign")))
-            return F.struct(*_named(s, names), weighs.alias(WEIGHS))
+            weighs = F.transform(mine, lambda e: F.struct(*_named_time(e, names), e["sign"].alias("sign")))
+            return F.struct(*_named_time(s, names), weighs.alias(WEIGHS))
 
-        return _let(entries(known), lambda pairs: F.transform(known, lambda s: step(s, pairs)))
+        return _let_value(entries(known), lambda pairs: F.transform(known, lambda s: step(s, pairs)))
 
-    return _let(closed, steps)
+    return _let_value(closed, steps)
 
 
 def _with_joins(known: Column, time: Lattice) -> Column:
@@ -198,21 +200,23 @@ def _with_joins(known: Column, time: Lattice) -> Column:
     names = list(time.columns)
 
     def of(t: Column) -> Column:
-        others = F.filter(known, lambda u: (t < u) & ~time.less_equal_columns(_at(t, names), _at(u, names)))
-        return F.transform(others, lambda u: _join(t, u, time))
+        others = F.filter(
+            known, lambda u: (t < u) & ~time.less_equal_columns(_time_fields(t, names), _time_fields(u, names))
+        )
+        return F.transform(others, lambda u: _join_times(t, u, time))
 
     return F.sort_array(F.array_distinct(F.concat(known, F.flatten(F.transform(known, of)))))
 
 
-def _join(t: Column, u: Column, time: Lattice) -> Column:
-    later = time.join_columns(_at(t, time.columns), _at(u, time.columns))
+def _join_times(t: Column, u: Column, time: Lattice) -> Column:
+    later = time.join_columns(_time_fields(t, time.columns), _time_fields(u, time.columns))
     return F.struct(*[x.alias(c) for c, x in zip(time.columns, later, strict=True)])
 
 
 Corner = tuple[int, Test]
 
 
-def _corners(time: Lattice) -> list[Corner]:
+def _time_corners(time: Lattice) -> list[Corner]:
     """What is at a time and at none before it, by inclusion and exclusion: (sign, whether u is in the corner below t).
     The first corner is all that is <= t; each has a greatest time when the times are closed under joins."""
     if isinstance(time, Total):
@@ -222,7 +226,7 @@ def _corners(time: Lattice) -> list[Corner]:
         start = 0
         for part in time.parts:
             cut = slice(start, start + len(part.columns))
-            found = [(s * n, _both(a, b, cut)) for s, a in found for n, b in _corners(part)]
+            found = [(s * n, _both_tests(a, b, cut)) for s, a in found for n, b in _time_corners(part)]
             start = cut.stop
         return found
     if isinstance(time, Lexicographic):
@@ -230,7 +234,7 @@ def _corners(time: Lattice) -> list[Corner]:
     raise ValueError(f"reduce knows Total, Product and Lexicographic times, not {time!r}")
 
 
-def _both(a: Test, b: Test, cut: slice) -> Test:
+def _both_tests(a: Test, b: Test, cut: slice) -> Test:
     return lambda u, t: a(u, t) & b(u[cut], t[cut])
 
 
@@ -238,21 +242,21 @@ def _lexicographic_corners(time: Lexicographic) -> list[Corner]:
     """Just below (T, i) is (T, i-1); below (T, 0) are the corners below T."""
 
     def strictly(u: Sequence[Column], t: Sequence[Column]) -> Column:
-        return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(_same(u[:-1], t[:-1]) & (u[-1] == t[-1]))
+        return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(_is_same_time(u[:-1], t[:-1]) & (u[-1] == t[-1]))
 
     def first(inside: Test) -> Test:
         return lambda u, t: inside(u[:-1], t[:-1]) & (t[-1] == 0)
 
-    inner = [(sign, first(inside)) for sign, inside in _corners(time.inner)[1:]]
+    inner = [(sign, first(inside)) for sign, inside in _time_corners(time.inner)[1:]]
     return [(1, time.less_equal_columns), (-1, strictly), *inner]
 
 
-def _differences(df: DataFrame, data: list[str], key: list[str], source: Collection) -> Collection:
+def _scatter_differences(df: DataFrame, data: list[str], key: list[str], source: Collection) -> Collection:
     """The diffs whose sums are the rows of `df` at its cells: each row is scattered to the times it weighs
     on."""
     times = list(source.time.columns)
     terms = F.transform(
-        WEIGHS, lambda w: F.struct(*_named(w, times), (F.col(DIFF) * w["sign"]).cast("bigint").alias(DIFF))
+        WEIGHS, lambda w: F.struct(*_named_time(w, times), (F.col(DIFF) * w["sign"]).cast("bigint").alias(DIFF))
     )
     by = [c for c in key if c not in data]  # `_all`, which keeps the rows where they are
     spread = df.select(*by, *data, F.inline(terms))
@@ -260,26 +264,26 @@ def _differences(df: DataFrame, data: list[str], key: list[str], source: Collect
     return replace(source, df=diffs.select(*data, *times, DIFF))
 
 
-def _at(time: Column, names: Sequence[str]) -> list[Column]:
+def _time_fields(time: Column, names: Sequence[str]) -> list[Column]:
     return [time[c] for c in names]
 
 
-def _named(time: Column, names: Sequence[str]) -> list[Column]:
+def _named_time(time: Column, names: Sequence[str]) -> list[Column]:
     return [time[c].alias(c) for c in names]
 
 
-def _time(row: Column, names: Sequence[str]) -> Column:
-    return F.struct(*_named(row, names))
+def _time_struct(row: Column, names: Sequence[str]) -> Column:
+    return F.struct(*_named_time(row, names))
 
 
-def _weight(time: Column, names: Sequence[str], sign: int) -> Column:
-    return F.struct(*_named(time, names), F.lit(sign).alias("sign"))
+def _weigh_time(time: Column, names: Sequence[str], sign: int) -> Column:
+    return F.struct(*_named_time(time, names), F.lit(sign).alias("sign"))
 
 
-def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+def _let_value(value: Column, body: Callable[[Column], Column]) -> Column:
     """`body` of a value that is computed once, however often the body names it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 
-def _same(a: Sequence[Column], b: Sequence[Column]) -> Column:
+def _is_same_time(a: Sequence[Column], b: Sequence[Column]) -> Column:
     return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

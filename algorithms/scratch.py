@@ -25,28 +25,28 @@ from numpy.typing import NDArray
 DAY = 86_400  # seconds
 
 
-def folder(kind: str, name: str) -> Path | None:
+def graph_folder(kind: str, name: str) -> Path | None:
     """Of one graph; None: Spark has given this executor no local directory."""
     local = os.environ.get("SPARK_LOCAL_DIRS")
     return Path(local.split(",")[0], kind, name) if local else None
 
 
-def forget(kind: str, name: str) -> None:
+def delete_graph(kind: str, name: str) -> None:
     """Delete all of one graph on this executor."""
-    found = folder(kind, name)
+    found = graph_folder(kind, name)
     if found is not None:
         shutil.rmtree(found, ignore_errors=True)
 
 
-def forgetting(kind: str, name: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def delete_graph_batches(kind: str, name: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same for `mapInArrow`, of rows that lie where the arrays do."""
-    forget(kind, name)
+    delete_graph(kind, name)
     for _ in rows:
         pass
     yield from ()
 
 
-def save(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+def save_arrays(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Leave arrays in a graph's folder, under a number."""
     place.mkdir(parents=True, exist_ok=True)
     for other in place.parent.iterdir():
@@ -62,7 +62,7 @@ def save(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         raise
 
 
-def load(place: Path, number: int, names: Iterable[str]) -> list[NDArray[Any]]:
+def load_arrays(place: Path, number: int, names: Iterable[str]) -> list[NDArray[Any]]:
     """They, by name."""
     try:
         # of numpy's own type, and writeable: a kernel is compiled for each other one

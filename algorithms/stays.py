@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.kernels.intervals import longs
+from algorithms.kernels.intervals import to_longs
 
 _TRIPLE = ("vertex", "epoch", "measure", "k", "diff")
 
@@ -27,19 +27,19 @@ def vertex_rows(triples: DataFrame, measures: Sequence[str]) -> DataFrame:
     columns = ["vertex", "epoch", "until", *measures]
     schema = ", ".join(f"`{name}` bigint" for name in columns)
     return inside.selectExpr(*(f"CAST({name} AS bigint) AS {name}" for name in _TRIPLE)).mapInArrow(
-        _task(columns), schema
+        _history_task(columns), schema
     )
 
 
-def _task(columns: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from algorithms.kernels.rows import stays
+def _history_task(columns: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def build_history(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from algorithms.kernels.rows import history_rows
 
         parts = [batch for batch in batches if batch.num_rows]
         if parts:
-            vertex, epoch, measure, k, diff = longs(pa.Table.from_batches(parts), _TRIPLE)
-            who, since, until, values = stays(vertex, epoch, measure, k, diff, len(columns) - 3)
+            vertex, epoch, measure, k, diff = to_longs(pa.Table.from_batches(parts), _TRIPLE)
+            who, since, until, values = history_rows(vertex, epoch, measure, k, diff, len(columns) - 3)
             arrays = [who, since, until, *(values[:, place].copy() for place in range(values.shape[1]))]
             yield from pa.table(dict(zip(columns, arrays, strict=True))).to_batches(max_chunksize=1 << 20)
 
-    return task
+    return build_history

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from algorithms.paths import spark_pattern
 
 
-def reference(spark: Any) -> str:
+def reference_name(spark: Any) -> str:
     """Which one counts here: `GraphFrames` or `GraphX`."""
     try:
         spark._jvm.java.lang.Class.forName(
@@ -35,12 +35,12 @@ def triangle_counts(edges: DataFrame, folder: str) -> DataFrame:
     `folder`: where the exchange with GraphX may lie meanwhile, a path or URI that every executor sees; it is emptied
     before this returns. EXECUTES.
     """
-    if reference(edges.sparkSession) == "GraphFrames":
-        return _graphframes(edges)
-    return _graphx(edges, f"{folder.rstrip('/')}/graphx-{uuid.uuid4().hex}")
+    if reference_name(edges.sparkSession) == "GraphFrames":
+        return _count_with_graphframes(edges)
+    return _count_with_graphx(edges, f"{folder.rstrip('/')}/graphx-{uuid.uuid4().hex}")
 
 
-def _graphframes(edges: DataFrame) -> DataFrame:
+def _count_with_graphframes(edges: DataFrame) -> DataFrame:
     from graphframes import GraphFrame
     from pyspark import StorageLevel
 
@@ -51,7 +51,7 @@ def _graphframes(edges: DataFrame) -> DataFrame:
     return counted.selectExpr("CAST(id AS bigint) AS vertex", "CAST(count AS bigint) AS triangles")
 
 
-def _graphx(edges: DataFrame, folder: str) -> DataFrame:
+def _count_with_graphx(edges: DataFrame, folder: str) -> DataFrame:
     spark: Any = edges.sparkSession
     jvm, context = spark._jvm, spark._jsc.sc()
     path = jvm.org.apache.hadoop.fs.Path(folder)

@@ -185,16 +185,16 @@ class Lexicographic:
 
     def less_equal_columns(self, a: Columns, b: Columns) -> Column:
         inside = self.inner.less_equal_columns(a[:-1], b[:-1])
-        return F.when(_same(a[:-1], b[:-1]), a[-1] <= b[-1]).otherwise(inside)
+        return F.when(_is_same(a[:-1], b[:-1]), a[-1] <= b[-1]).otherwise(inside)
 
     def join_columns(self, a: Columns, b: Columns) -> list[Column]:
         time = self.inner.join_columns(a[:-1], b[:-1])
-        seen = [F.when(_same(x[:-1], time), x[-1]).otherwise(F.lit(0).cast("bigint")) for x in (a, b)]
+        seen = [F.when(_is_same(x[:-1], time), x[-1]).otherwise(F.lit(0).cast("bigint")) for x in (a, b)]
         return [*time, F.greatest(*seen)]
 
     def meet_columns(self, a: Columns, b: Columns) -> list[Column]:
         time = self.inner.meet_columns(a[:-1], b[:-1])
-        seen = [F.when(_same(x[:-1], time), x[-1]).otherwise(F.lit(self.top).cast("bigint")) for x in (a, b)]
+        seen = [F.when(_is_same(x[:-1], time), x[-1]).otherwise(F.lit(self.top).cast("bigint")) for x in (a, b)]
         return [*time, F.least(*seen)]
 
 
@@ -215,11 +215,11 @@ EPOCH_REVISION = Product(EPOCH, REVISION)
 """altneu's time: valid time times publish order."""
 
 
-def indices(time: Lattice) -> list[Lexicographic]:
+def lexicographic_parts(time: Lattice) -> list[Lexicographic]:
     """The lexicographic parts of a lattice, the inner ones first."""
     if isinstance(time, Product):
-        return [index for part in time.parts for index in indices(part)]
-    return [*indices(time.inner), time] if isinstance(time, Lexicographic) else []
+        return [index for part in time.parts for index in lexicographic_parts(part)]
+    return [*lexicographic_parts(time.inner), time] if isinstance(time, Lexicographic) else []
 
 
 def time_columns(lattice: Lattice, source: str | None = None) -> list[Column]:
@@ -228,19 +228,19 @@ def time_columns(lattice: Lattice, source: str | None = None) -> list[Column]:
     return [F.col(f"{prefix}{name}") for name in lattice.columns]
 
 
-def literal(lattice: Lattice, time: Time) -> list[Column]:
+def literal_time(lattice: Lattice, time: Time) -> list[Column]:
     """A constant time as bigint columns."""
     if len(time) != len(lattice.columns):
         raise ValueError(f"a time here has coordinates {lattice.columns}, got {time}")
     return [F.lit(x).cast("bigint") for x in time]
 
 
-def finite(time: Column) -> Column:
+def require_finite(time: Column) -> Column:
     """The time itself; where it is null or `FOREVER`, which an interval cannot hold, the job fails and says so."""
     found = F.coalesce(time.cast("string"), F.lit("null"))
     words = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), found)
     return F.when(time < FOREVER, time).otherwise(F.raise_error(words))
 
 
-def _same(a: Columns, b: Columns) -> Column:
+def _is_same(a: Columns, b: Columns) -> Column:
     return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

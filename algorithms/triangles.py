@@ -34,20 +34,20 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.cells import Columns, in_cells
-from algorithms.edges import on_pair, steps
-from algorithms.kept import INTERVAL, Kept, apart, moved, resuming
+from algorithms.cells import Columns, map_cells
+from algorithms.edges import interval_steps, join_on_pair
+from algorithms.kept import INTERVAL, CachedGraph, resume_task, split_moved, split_rows
 from algorithms.kernels import following
 from algorithms.kernels.graph import Colours
 from algorithms.kernels.history import colours_for, vertex_changes
-from algorithms.kernels.intervals import consolidate, disjoint, longs
-from algorithms.kernels.replay import batches
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.intervals import consolidate, make_disjoint, to_longs
+from algorithms.kernels.replay import epoch_batches
+from algorithms.kernels.warm import PersistentGraph
 
 CHANGE = ["vertex", "epoch", "diff"]
 
 
-def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
+def _index_both_ends(edges: DataFrame, neu: bool) -> DataFrame:
     """The index seen from both ends: x, w, and the interval as e, u, d."""
     from_a = F.explode(F.array(F.lit(True), F.lit(False))).alias("from_a")
     x = F.when(F.col("from_a"), F.col("a")).otherwise(F.col("b")).alias("x")
@@ -56,7 +56,7 @@ def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
     return edges.select("*", from_a).select(x, w, *interval, F.lit(neu).alias("neu"))
 
 
-def _small(frame: DataFrame, broadcast: bool) -> DataFrame:
+def _small_frame(frame: DataFrame, broadcast: bool) -> DataFrame:
     return F.broadcast(frame) if broadcast else frame
 
 
@@ -67,11 +67,11 @@ def count(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFra
     """
     x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_adjacency`
     ends = delta.select(x).distinct()
-    touching = index.select(x).join(_small(ends, broadcast), "x").unionByName(delta.select(x))
+    touching = index.select(x).join(_small_frame(ends, broadcast), "x").unionByName(delta.select(x))
     counts = touching.groupBy("x").agg(F.count("*").alias("n"))
     at_a = counts.select(F.col("x").alias("a"), F.col("n").alias("n_a"))
     at_b = counts.select(F.col("x").alias("b"), F.col("n").alias("n_b"))
-    both = delta.join(_small(at_a, broadcast), "a").join(_small(at_b, broadcast), "b")
+    both = delta.join(_small_frame(at_a, broadcast), "a").join(_small_frame(at_b, broadcast), "b")
     from_a = F.col("n_a") <= F.col("n_b")
     return both.select(
         "a",
@@ -85,12 +85,12 @@ def count(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFra
     )
 
 
-def _rule() -> Column:
+def _rule_of_proposal() -> Column:
     """Which rule a proposal (a, b; w) belongs to: the place of the changed edge among ab, ac, bc of the triangle."""
     return F.when(F.col("w") > F.col("b"), 0).when(F.col("w") > F.col("a"), 1).otherwise(2)
 
 
-def _place(end: str) -> Column:
+def _edge_position(end: str) -> Column:
     """The place, among ab, ac, bc, of the edge between `end` (column x or y, one end of the changed edge) and w."""
     low = F.col(end) == F.col("a")  # the smaller end of the changed edge
     above, between = F.col("w") > F.col("b"), F.col("w") > F.col("a")
@@ -101,12 +101,12 @@ def _place(end: str) -> Column:
     )
 
 
-def _visible(end: str) -> Column:
+def _is_visible(end: str) -> Column:
     """Alt or neu: a rule sees this revision's rows of the relations before it only."""
-    return ~F.col("neu") | (_place(end) < _rule())
+    return ~F.col("neu") | (_edge_position(end) < _rule_of_proposal())
 
 
-def _meet() -> list[Column]:
+def _met_interval() -> list[Column]:
     """Join of the times: the later start, the earlier end; diffs multiplied."""
     return [
         F.greatest("epoch", "e").alias("epoch"),
@@ -117,11 +117,11 @@ def _meet() -> list[Column]:
 
 def propose(index: DataFrame, delta: DataFrame, counted: DataFrame, broadcast: bool = True) -> DataFrame:
     """Propose: the neighbours w of each changed edge's end x. Returns a, b, y, w, epoch, until, diff."""
-    few = _small(counted.drop("proposals"), broadcast)
+    few = _small_frame(counted.drop("proposals"), broadcast)
 
     def side(edges: DataFrame, neu: bool) -> DataFrame:
-        joined = _adjacency(edges, neu).join(few, "x").where(F.col("w") != F.col("y")).where(_visible("x"))
-        return joined.select("a", "b", "y", "w", *_meet()).where("epoch < until")
+        joined = _index_both_ends(edges, neu).join(few, "x").where(F.col("w") != F.col("y")).where(_is_visible("x"))
+        return joined.select("a", "b", "y", "w", *_met_interval()).where("epoch < until")
 
     return side(index, False).unionByName(side(delta, True))
 
@@ -137,9 +137,9 @@ def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, broadcast
         ends = F.col("a").alias("lo"), F.col("b").alias("hi")
         interval = F.col("epoch").alias("e"), F.col("until").alias("u"), F.col("diff").alias("d")
         stored = edges.select(*ends, *interval, F.lit(neu).alias("neu"))
-        joined = on_pair(stored, ("lo", "hi"), few, ("p", "q"), broadcast).where(_visible("y"))
+        joined = join_on_pair(stored, ("lo", "hi"), few, ("p", "q"), broadcast).where(_is_visible("y"))
         corners = F.array_sort(F.array("a", "b", "w"))
-        return joined.select(corners.alias("t"), *_meet()).where("epoch < until")
+        return joined.select(corners.alias("t"), *_met_interval()).where("epoch < until")
 
     both = side(index, False).unionByName(side(delta, True))
     return both.select(
@@ -158,7 +158,7 @@ def triangle_changes(index: DataFrame, delta: DataFrame, broadcast: bool = True)
 
 def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
     """Triangle intervals → diff triples `vertex, epoch, diff` of the number of triangles at each vertex."""
-    corners = steps(triangles, ["a", "b", "c"]).select(
+    corners = interval_steps(triangles, ["a", "b", "c"]).select(
         F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff"
     )
     return corners.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
@@ -176,7 +176,7 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     if colours == 1:
         new = rows.coalesce(1).mapInArrow(_count_all, ", ".join(f"{name} bigint" for name in CHANGE))
     else:
-        new = in_cells(rows, dict.fromkeys(INTERVAL, np.int64), colours, _changes, CHANGE)
+        new = map_cells(rows, dict.fromkeys(INTERVAL, np.int64), colours, _count_task, CHANGE)
     if stored is None and colours == 1:
         return new
     if stored is not None:
@@ -184,7 +184,7 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     return new.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, first: int, last: int) -> DataFrame:
+def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGraph, first: int, last: int) -> DataFrame:
     """The same from a kept graph, with a `note`: see `kept.absent`. Intervals that end after `last` must be open.
 
     `edges`: the intervals that begin or end within `first`..max(`kept.at`, `last`), others do no harm, and `fresh`:
@@ -196,10 +196,10 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, firs
     none, mark = [zero.alias(name) for name in ("a", "b", "until")], F.lit(1).cast("bigint").alias("mark")
     both = rows.unionByName(there.select("*", *none, F.lit(False).alias("fresh"), mark))
 
-    def changes(graph: Warm, table: pa.Table) -> pa.Table:
-        moves, there = apart(table, "mark")
-        new = following.vertex_changes(graph, batches(graph, kept.at, *moved(moves), first, last), first)
-        vertex, epoch, diff = longs(there, ["vertex", "epoch", "diff"])
+    def changes(graph: PersistentGraph, table: pa.Table) -> pa.Table:
+        moves, there = split_rows(table, "mark")
+        new = following.vertex_changes(graph, epoch_batches(graph, kept.at, *split_moved(moves), first, last), first)
+        vertex, epoch, diff = to_longs(there, ["vertex", "epoch", "diff"])
         vertex, epoch, diff = consolidate(
             [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])
         )
@@ -207,15 +207,15 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, firs
         return pa.table({"vertex": vertex, "epoch": epoch, "diff": diff, "note": note})
 
     schema = "vertex bigint, epoch bigint, diff bigint, note string"
-    return both.coalesce(1).mapInArrow(resuming(kept, ("vertex", "epoch", "diff"), changes), schema)
+    return both.coalesce(1).mapInArrow(resume_task(kept, ("vertex", "epoch", "diff"), changes), schema)
 
 
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parts = list(batches)
     if parts:
-        found = _changes(longs(pa.Table.from_batches(parts), INTERVAL), None)
+        found = _count_task(to_longs(pa.Table.from_batches(parts), INTERVAL), None)
         yield from pa.table([*found], CHANGE).to_batches(max_chunksize=1 << 20)
 
 
-def _changes(rows: Columns, colours: Colours | None) -> Columns:
-    return vertex_changes(*disjoint(*rows), colours)
+def _count_task(rows: Columns, colours: Colours | None) -> Columns:
+    return vertex_changes(*make_disjoint(*rows), colours)

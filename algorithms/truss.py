@@ -35,17 +35,30 @@ from pyspark.sql import functions as F
 
 from algorithms import truss_parts
 from algorithms.fingerprint import Fingerprint
-from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, none, of_kind, resuming, taken
-from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
-from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
-from algorithms.kernels.warm import Certificate, Mismatch, Warm
-from algorithms.parts import Rounds
-from algorithms.proof import Ask, State
+from algorithms.kept import (
+    CHUNK,
+    INTERVAL,
+    CachedGraph,
+    GraphCacheLocation,
+    Task,
+    absent_result,
+    consume_columns,
+    resume_task,
+    run_in_one_task,
+    split_moved,
+    split_rows,
+    tag_rows,
+)
+from algorithms.kernels.intervals import Longs, consolidate, make_disjoint, to_longs
+from algorithms.kernels.replay import ReplayResult, TrussnessChanges, prepare_replay, resume_replay
+from algorithms.kernels.warm import PersistentGraph, StateMismatch, TrussCertificate
+from algorithms.parts import RoundStore
+from algorithms.proof import ProofScope, ProvedState
 from algorithms.times import FOREVER
 
 PROOF, LEFT = 1, -1  # no edge has this trussness
 GIVEN = ["mark", *"abcdefg"]  # what a task is given that goes on from a state: three kinds of rows in the same columns
-TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], [*Certificate._fields[1:]]
+TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], [*TrussCertificate._fields[1:]]
 SCHEMA = ", ".join([*(f"{name} bigint" for name in (*TRIPLE, *CERTIFICATE)), "note string"])
 
 
@@ -56,9 +69,9 @@ def trussness_changes(
     last: int,
     limit_edges: int | None = None,
     say: truss_parts.Say = lambda epoch, text: None,
-    keep: tuple[Files, str] | None = None,
-    ask: Ask | None = None,
-    rounds: Rounds | None = None,
+    keep: tuple[GraphCacheLocation, str] | None = None,
+    ask: ProofScope | None = None,
+    rounds: RoundStore | None = None,
     part_edges: int | None = None,
     leave: int | None = None,
 ) -> DataFrame:
@@ -82,11 +95,11 @@ def trussness_changes(
         return truss_parts.trussness_changes(alive, stored, first, last, part_edges or limit_edges, say, rounds)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
-    return both.coalesce(1).mapInArrow(_replay(first, last, keep, ask, leave), SCHEMA)
+    return both.coalesce(1).mapInArrow(_replay_task(first, last, keep, ask, leave), SCHEMA)
 
 
 @dataclass(frozen=True)
-class Left:
+class SavedCheckpointRows:
     """What a task has left of the graph after the last epoch. rows: a, b, level (kappa), label, own, backing, diff:
     every edge with its certificate where that was made `anew`, else by how much it changes; ends: the labels at which
     what comes next to the front and to the back is put."""
@@ -96,22 +109,28 @@ class Left:
     anew: bool
 
 
-def triples(changes: DataFrame) -> DataFrame:
+def result_triples(changes: DataFrame) -> DataFrame:
     """A result's triples and notes, without what is left besides."""
     if "label" not in changes.columns:  # of parts, or of a region
         return changes
     return changes.where("label IS NULL").drop(*CERTIFICATE)
 
 
-def left(changes: DataFrame, note: str) -> Left:
+def checkpoint_rows(changes: DataFrame, note: str) -> SavedCheckpointRows:
     """What is left besides, by the note of the row whose k is `LEFT`."""
     rows = changes.where("label IS NOT NULL").select("a", "b", (F.col("k") - 2).alias("level"), *CERTIFICATE, "diff")
     front, back, anew = json.loads(note)
-    return Left(rows, (front, back), anew)
+    return SavedCheckpointRows(rows, (front, back), anew)
 
 
 def resumed_changes(
-    edges: DataFrame, trussness: DataFrame, kept: Kept, first: int, last: int, keep: str, ask: Ask | None = None
+    edges: DataFrame,
+    trussness: DataFrame,
+    kept: CachedGraph,
+    first: int,
+    last: int,
+    keep: str,
+    ask: ProofScope | None = None,
 ) -> DataFrame:
     """The same from a graph that is kept, to be kept under `keep`.
 
@@ -123,7 +142,7 @@ def resumed_changes(
     stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
     both = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("k"))
     both = both.unionByName(stored.select("*", zero.alias("until"), F.lit(False).alias("fresh")))
-    return both.coalesce(1).mapInArrow(_resume(kept, first, last, keep, ask), SCHEMA)
+    return both.coalesce(1).mapInArrow(_resume_task(kept, first, last, keep, ask), SCHEMA)
 
 
 def restored_changes(
@@ -131,12 +150,12 @@ def restored_changes(
     trussness: DataFrame,
     state: DataFrame,
     ends: tuple[int, int],
-    counted: State,
+    counted: ProvedState,
     at: int,
     first: int,
     last: int,
-    keep: tuple[Files, str] | None = None,
-    ask: Ask | None = None,
+    keep: tuple[GraphCacheLocation, str] | None = None,
+    ask: ProofScope | None = None,
 ) -> DataFrame:
     """The same from the state that an earlier task has left (`Left`) of the graph at epoch `at`.
 
@@ -145,41 +164,45 @@ def restored_changes(
     `resumed_changes`. What the task leaves in turn, where it does not see the place of `keep`, is the change.
     """
     stored = trussness.where(F.col("epoch").between(first, last))
-    rows = of_kind(edges, GIVEN, 0, *INTERVAL, "fresh").unionByName(of_kind(stored, GIVEN, 1, *TRIPLE))
-    rows = rows.unionByName(of_kind(state, GIVEN, 2, "a", "b", "level", *CERTIFICATE, "diff"))
-    return rows.coalesce(1).mapInArrow(_restore(ends, counted, at, first, last, keep, ask), SCHEMA)
+    rows = tag_rows(edges, GIVEN, 0, *INTERVAL, "fresh").unionByName(tag_rows(stored, GIVEN, 1, *TRIPLE))
+    rows = rows.unionByName(tag_rows(state, GIVEN, 2, "a", "b", "level", *CERTIFICATE, "diff"))
+    return rows.coalesce(1).mapInArrow(_restore_task(ends, counted, at, first, last, keep, ask), SCHEMA)
 
 
-def _replay(
-    first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None, leave: int | None = None
+def _replay_task(
+    first: int,
+    last: int,
+    keep: tuple[GraphCacheLocation, str] | None = None,
+    ask: ProofScope | None = None,
+    leave: int | None = None,
 ) -> Task:
-    def changes(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
-        kept = keep is not None and keep[0].there()
+    def run_replay(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+        kept = keep is not None and keep[0].is_here()
         # Statement by statement the graph takes the place of the rows: at no time is all of both there.
-        a, b, epoch, until, diff, k = taken(parts, [*INTERVAL, "k"])
+        a, b, epoch, until, diff, k = consume_columns(parts, [*INTERVAL, "k"])
         edge = k == 0
         intervals, stored = [x[edge] for x in (a, b, epoch, until, diff)], [x[~edge] for x in (a, b, k, epoch, diff)]
         del a, b, k, epoch, until, diff, edge
-        before, later = _before(stored, first)
+        before, later = _split_before(stored, first)
         del stored
-        alive = disjoint(*intervals)
+        alive = make_disjoint(*intervals)
         del intervals
-        start = prepared(*alive, *before, first, last, kept)
+        start = prepare_replay(*alive, *before, first, last, kept)
         del alive, before
-        result = replayed(start, ask=ask)
+        result = run_replay(start, ask=ask)
         del start
         if kept and keep is not None:
-            _save(result, *keep, last)
+            _save_graph(result, *keep, last)
         elif leave is not None:
-            yield from _left(result, least=leave)
-        change, notes = result.changes, _notes(result)
+            yield from _checkpoint_changes(result, least=leave)
+        change, notes = result.changes, _result_notes(result)
         del result
-        yield _triples(change, notes, later)
+        yield _change_triples(change, notes, later)
 
-    return in_task(changes)
+    return run_in_one_task(run_replay)
 
 
-def _before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs], list[Longs]]:
+def _split_before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs], list[Longs]]:
     """The edges and their trussness just before an epoch; the triples from it on."""
     *triples, epoch, diff = stored
     earlier = epoch < first
@@ -188,102 +211,104 @@ def _before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs]
     return (a, b, k), [column[~earlier] for column in stored]
 
 
-def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Task:
-    def changes(graph: Warm, rows: pa.Table) -> pa.Table:
-        edges, stored = apart(rows, "k")
-        result = resume(graph, kept.at, *moved(edges), first, last, ask)
-        _save(result, kept.files, keep, last)
-        return _triples(result.changes, _notes(result), longs(stored, TRIPLE))
+def _resume_task(kept: CachedGraph, first: int, last: int, keep: str, ask: ProofScope | None) -> Task:
+    def resume_graph(graph: PersistentGraph, rows: pa.Table) -> pa.Table:
+        edges, stored = split_rows(rows, "k")
+        result = resume_replay(graph, kept.at, *split_moved(edges), first, last, ask)
+        _save_graph(result, kept.files, keep, last)
+        return _change_triples(result.changes, _result_notes(result), to_longs(stored, TRIPLE))
 
-    return resuming(kept, [*TRIPLE, *CERTIFICATE], changes)
+    return resume_task(kept, [*TRIPLE, *CERTIFICATE], resume_graph)
 
 
-def _save(result: Result, files: Files, key: str, at: int) -> None:
+def _save_graph(result: ReplayResult, files: GraphCacheLocation, key: str, at: int) -> None:
     """Keep the graph, unless it was proved wrong; without a place for it (a full disk) the next run begins from the
     tables."""
     if result.proof is not None and result.proof.wrong:
         return
     with contextlib.suppress(OSError):
-        result.graph.save(files.folder, key, at=at)
+        result.graph.save_graph(files.folder, key, at=at)
 
 
-def _restore(
+def _restore_task(
     ends: tuple[int, int],
-    counted: State,
+    counted: ProvedState,
     at: int,
     first: int,
     last: int,
-    keep: tuple[Files, str] | None,
-    ask: Ask | None,
+    keep: tuple[GraphCacheLocation, str] | None,
+    ask: ProofScope | None,
 ) -> Task:
-    def changes(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
-        mark, *columns = taken(parts, GIVEN)
+    def restore_graph(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+        mark, *columns = consume_columns(parts, GIVEN)
         intervals, stored, rows = ([column[mark == kind] for column in columns] for kind in range(3))
         del mark, columns
         a, b, epoch, until, diff, fresh, _ = intervals
         try:
-            graph = _restored(rows, ends, counted)
+            graph = _graph_from_checkpoint(rows, ends, counted)
             rows.clear()
-            before = graph.certificate()
-            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
+            before = graph.copy_certificate()
+            result = resume_replay(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
             if result.proof is not None and result.proof.wrong:
-                raise Mismatch(f"by its proof {result.proof.wrong:,} edges are wrong")
-        except Mismatch as error:
-            yield none([*TRIPLE, *CERTIFICATE], f"what the run before has left does not fit: {error}")
+                raise StateMismatch(f"by its proof {result.proof.wrong:,} edges are wrong")
+        except StateMismatch as error:
+            yield absent_result([*TRIPLE, *CERTIFICATE], f"what the run before has left does not fit: {error}")
             return
-        if keep is not None and keep[0].there():
-            _save(result, *keep, last)
+        if keep is not None and keep[0].is_here():
+            _save_graph(result, *keep, last)
         else:
-            yield from _left(result, before)
-        yield _triples(result.changes, _notes(result), stored[: len(TRIPLE)])
+            yield from _checkpoint_changes(result, before)
+        yield _change_triples(result.changes, _result_notes(result), stored[: len(TRIPLE)])
 
-    return in_task(changes)
+    return run_in_one_task(restore_graph)
 
 
-def _restored(rows: list[Longs], ends: tuple[int, int], counted: State) -> Warm:
+def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: ProvedState) -> PersistentGraph:
     *columns, diff = consolidate(rows[:-1], rows[-1])
     a, b, level, label, own, backing = columns
-    if (diff != 1).any() or Fingerprint.of_rows([a, b, level + 2]) != counted.prints["trussness"]:
-        raise Mismatch("it is not that of the stored trussness")
+    if (diff != 1).any() or Fingerprint.from_rows([a, b, level + 2]) != counted.prints["trussness"]:
+        raise StateMismatch("it is not that of the stored trussness")
     if own.sum() != counted.counts.triangles:  # each triangle is one edge's own
-        raise Mismatch("its triangles are not those that were counted")
+        raise StateMismatch("its triangles are not those that were counted")
     short = (column.astype(np.int32) for column in (level, own, backing))
     values = dict(zip(("level", "own", "backing"), short, strict=True))
-    return Warm.restored(a, b, Certificate(label=label, **values), ends, counted)
+    return PersistentGraph.from_checkpoint(a, b, TrussCertificate(label=label, **values), ends, counted)
 
 
-def _left(result: Result, before: Certificate | None = None, least: int = 0) -> Iterator[pa.Table]:
+def _checkpoint_changes(
+    result: ReplayResult, before: TrussCertificate | None = None, least: int = 0
+) -> Iterator[pa.Table]:
     """What `left` takes: by how much the certificates have changed; if most have, or none were there before, all of
     them, if they are so many. Nothing where the graph was proved wrong, or nobody has counted what they say."""
     graph = result.graph
     if graph.counted is None or result.proof is None or result.proof.wrong:
         return
-    now = graph.certificate()
+    now = graph.copy_certificate()
     there = now.level >= 0
     pieces = [(there, now, 1)]
     if before is None and there.sum() < least:
         return
-    if before is not None and 2 * (moved := now.differs(before)).sum() <= there.sum():
+    if before is not None and 2 * (moved := now.differs_from(before)).sum() <= there.sum():
         pieces = [(moved[: before.level.size] & (before.level >= 0), before, -1), (moved & there, now, 1)]
     for chosen, values, diff in pieces:
         edges = np.flatnonzero(chosen).astype(np.int32)
         for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
-            a, b = graph.ends(some)
-            level, *others = (column.astype(np.int64) for column in (*values.at(some),))
+            a, b = graph.edge_ends(some)
+            level, *others = (column.astype(np.int64) for column in (*values.for_edges(some),))
             named = dict(zip(CERTIFICATE, others, strict=True))
-            yield _table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
-    yield _noted([(LEFT, 0, json.dumps([*graph.ends_of_labels, len(pieces) == 1]))])
+            yield _result_table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
+    yield _note_table([(LEFT, 0, json.dumps([*graph.label_bounds, len(pieces) == 1]))])
 
 
-def _noted(notes: list[tuple[int, int, str]]) -> pa.Table:
+def _note_table(notes: list[tuple[int, int, str]]) -> pa.Table:
     """k, epoch, note."""
     zero = np.zeros(len(notes), np.int64)
     numbers = (np.array([note[place] for note in notes], np.int64) for place in (0, 1))
     named = dict(zip(("k", "epoch"), numbers, strict=True))
-    return _table(a=zero, b=zero, diff=zero, **named, note=[note for *_, note in notes])
+    return _result_table(a=zero, b=zero, diff=zero, **named, note=[note for *_, note in notes])
 
 
-def _table(**columns: Longs | list[str]) -> pa.Table:
+def _result_table(**columns: Longs | list[str]) -> pa.Table:
     """Rows of `SCHEMA`; the columns that are not named are null."""
     size = len(next(iter(columns.values())))
     nulls = {name: pa.nulls(size, pa.int64()) for name in (*TRIPLE, *CERTIFICATE)} | {
@@ -292,13 +317,13 @@ def _table(**columns: Longs | list[str]) -> pa.Table:
     return pa.table({name: columns.get(name, null) for name, null in nulls.items()})
 
 
-def _notes(result: Result) -> list[tuple[int, int, str]]:
+def _result_notes(result: ReplayResult) -> list[tuple[int, int, str]]:
     """k, epoch, note."""
     notes = [(0, step.epoch, json.dumps(step._asdict())) for step in result.steps]
     return notes if result.proof is None else [*notes, (PROOF, 0, result.proof.to_json())]
 
 
-def _triples(change: Changes, notes: list[tuple[int, int, str]], stored: list[Longs]) -> pa.Table:
+def _change_triples(change: TrussnessChanges, notes: list[tuple[int, int, str]], stored: list[Longs]) -> pa.Table:
     """The changes as triples less the stored ones of the same epochs, and the notes."""
     sa, sb, sk, se, sd = stored
     gone, come = change.before > 0, change.after > 0
@@ -313,11 +338,11 @@ def _triples(change: Changes, notes: list[tuple[int, int, str]], stored: list[Lo
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
     found = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
-    return pa.concat_tables([_table(**found), _noted(notes)])
+    return pa.concat_tables([_result_table(**found), _note_table(notes)])
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReplaySummary:
     """What the replayed epochs' notes say together.
 
     `methods`: how often each was chosen; `inserted`, `deleted`: edges; `looked_at`: how often an edge's triangles were,
@@ -332,18 +357,18 @@ class Summary:
     seconds: float
 
 
-def summary(notes: Iterable[str]) -> Summary:
+def summarize_notes(notes: Iterable[str]) -> ReplaySummary:
     """Of the notes that a replay returned, one of each epoch."""
     read = [json.loads(note) for note in notes]
 
-    def total(name: str) -> int:
+    def sum_notes(name: str) -> int:
         return sum(note.get(name, 0) for note in read)
 
-    return Summary(
+    return ReplaySummary(
         methods=Counter(note["method"] for note in read),
-        inserted=total("inserted"),
-        deleted=total("deleted"),
-        looked_at=total("evaluations"),
-        rounds=total("rounds"),
-        seconds=round(float(total("seconds")), 4),
+        inserted=sum_notes("inserted"),
+        deleted=sum_notes("deleted"),
+        looked_at=sum_notes("evaluations"),
+        rounds=sum_notes("rounds"),
+        seconds=round(float(sum_notes("seconds")), 4),
     )

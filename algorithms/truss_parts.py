@@ -29,8 +29,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs, parts
-from algorithms.cells import Columns, over_cells
-from algorithms.edges import steps
+from algorithms.cells import Columns, fold_over_cells
+from algorithms.edges import interval_steps
 from algorithms.kernels import facts as local
 from algorithms.kernels import graph
 from algorithms.kernels import parts as kernel
@@ -38,7 +38,7 @@ from algorithms.kernels.graph import Colours, Ints, Shorts
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import LABEL_GAP
 from algorithms.packs import UNPACKED
-from algorithms.parts import EDGE, ENDS, Held, Layout, OnExecutors, Rounds
+from algorithms.parts import EDGE, ENDS, ExecutorRoundStore, PartitionedGraph, PartitionLayout, RoundStore
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
@@ -57,7 +57,7 @@ def trussness_changes(
     last: int,
     size: int,
     say: Say = lambda epoch, text: None,
-    rounds: Rounds | None = None,
+    rounds: RoundStore | None = None,
 ) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
@@ -65,26 +65,26 @@ def trussness_changes(
     stored triples up to `last`. `size`: as many edges as a task has memory for. Returns a, b, k, epoch, diff, note, to
     be read while the rounds are kept. `say` hears of each round: the epoch, and a text.
     """
-    rounds = rounds or OnExecutors()
-    rows, epochs = _opening(intervals, trussness, first, rounds)
+    rounds = rounds or ExecutorRoundStore()
+    rows, epochs = _opening_rows(intervals, trussness, first, rounds)
     later = trussness.where(F.col("epoch") >= first)
     triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
     notes: list[tuple[int, str]] = []
     if epochs:
-        with parts.held(rows, size, rounds) as held:
+        with parts.partitioned_graph(rows, size, rounds) as held:
             say(epochs[0][0], f"{len(held.parts):,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
             before: DataFrame | None = None
             unread: list[DataFrame] = []  # kept rows that `triples` are still made of
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
                 began = perf_counter()
                 say(epoch, f"({place} of {len(epochs)}) {inserted:,} edges come, {deleted:,} go")
-                settled, told = _settled(held, rounds, epoch, inserted, before, partial(say, epoch))
-                triples.append(_triples(settled, epoch))
+                settled, told = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
+                triples.append(_epoch_triples(settled, epoch))
                 before = settled
                 if len(triples) > MANY:
-                    triples = [rounds.keep(net(triples))]
+                    triples = [rounds.persist_rows(sum_triples(triples))]
                     for frame in unread:
-                        rounds.forget(frame)
+                        rounds.drop_rows(frame)
                     unread = [*triples]
                 unread.append(settled)
                 note = {
@@ -99,44 +99,46 @@ def trussness_changes(
                     "seconds": round(perf_counter() - began, 6),
                 }
                 notes.append((epoch, json.dumps(note)))
-    rounds.forget(rows)
+    rounds.drop_rows(rows)
     log = intervals.sparkSession.createDataFrame(notes, "epoch bigint, note string")
-    zeros = [_long(0, name) for name in (*EDGE, "k", "diff")]
-    changed = net(triples).withColumn("note", F.lit(None).cast("string"))
+    zeros = [_long_literal(0, name) for name in (*EDGE, "k", "diff")]
+    changed = sum_triples(triples).withColumn("note", F.lit(None).cast("string"))
     return changed.unionByName(log.select(*zeros, "epoch", "note")).select(*EDGE, "k", "epoch", "diff", "note")
 
 
-def places(
+def elimination_order(
     edges: DataFrame,
     size: int,
-    rounds: Rounds | None = None,
+    rounds: RoundStore | None = None,
     say: Callable[[str], None] = lambda text: None,
-    layout: Layout | None = None,
+    layout: PartitionLayout | None = None,
 ) -> DataFrame:
     """A place for every edge, which proves that no trussness is too low, if none is: see `kernels/parts`.
 
     edges: a, b, k (the trussness, >= 2). layout: of parts that hold them. Returns a, b, label: of those edges that
     found one. EXECUTES.
     """
-    rounds = rounds or OnExecutors()
-    rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
-    with parts.held(rows, size, rounds, layout) as held:
-        tasks = partial(_place, held.name), partial(_place_on, held.name)
-        told = parts.exchange(held, rounds, tasks, None, None, say)
-    return parts.own(told.said).withColumnRenamed("value", "label").hint(UNPACKED)
+    rounds = rounds or ExecutorRoundStore()
+    rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long_literal(0, "epoch"), _long_literal(0, "diff"))
+    with parts.partitioned_graph(rows, size, rounds, layout) as held:
+        tasks = partial(_place_task, held.name), partial(_place_from_cache, held.name)
+        told = parts.exchange_rounds(held, rounds, tasks, None, None, say)
+    return parts.own_values(told.said).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
-def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
+def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
     """What proves a trussness, or shows that it is wrong, counted in cells: a, b, k, label (null of an edge without a
     place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
     last = edges.fillna({"label": LAST})
     types = ENDS | {"k": np.int32, "label": np.int64}
-    counted = over_cells(last, types, parts.colours(count, size), _facts, FACTS, np.add, count, size)
+    counted = fold_over_cells(
+        last, types, parts.count_colours(count, size), _certificate_task, FACTS, np.add, count, size
+    )
     return edges.join(counted, EDGE, "left").fillna(0, FACTS)
 
 
-def certificate(
-    edges: DataFrame, count: int, size: int, rounds: Rounds, say: Callable[[str], None] = lambda text: None
+def build_checkpoint(
+    edges: DataFrame, count: int, size: int, rounds: RoundStore, say: Callable[[str], None] = lambda text: None
 ) -> DataFrame:
     """The state of `truss_region` for a graph of so many edges: its trussness and what proves it. EXECUTES.
 
@@ -144,8 +146,8 @@ def certificate(
     trussness is wrong, or its order has more places than labels have room for. In the parts of which `rounds` has the
     layout: rounds of a trussness of these edges, and perhaps of others.
     """
-    placed = places(edges, size, rounds, say, rounds.layout)
-    judged = rounds.keep(facts(edges.join(placed, EDGE, "left"), count, size))
+    placed = elimination_order(edges, size, rounds, say, rounds.layout)
+    judged = rounds.persist_rows(certificate_counts(edges.join(placed, EDGE, "left"), count, size))
     unfit = f"(label >> {kernel.TURN}) >= {MOST_ROUNDS} OR (label & {2**kernel.TURN - 1}) >= {MOST_TURNS}"
     row = judged.where(" OR ".join((TOO_LOW, TOO_HIGH, unfit))).orderBy(*EDGE).first()
     if row:
@@ -155,56 +157,61 @@ def certificate(
     return judged.select(*EDGE, *values)
 
 
-def _settled(
-    held: Held, rounds: Rounds, epoch: int, inserted: int, before: DataFrame | None, say: Callable[[str], None]
-) -> tuple[DataFrame, parts.Told]:
+def _settle_epoch(
+    held: PartitionedGraph,
+    rounds: RoundStore,
+    epoch: int,
+    inserted: int,
+    before: DataFrame | None,
+    say: Callable[[str], None],
+) -> tuple[DataFrame, parts.ExchangeResult]:
     """What the parts know after an epoch (`CLOSED`), from what they knew before it; and how that came about."""
     active = None if inserted else held.moves.get(epoch, set())
-    known = None if before is None else parts.remembered(before.where("value >= 0"))
-    tasks = partial(_settle, held.name, epoch, inserted), partial(_settle_on, held.name, epoch)
-    told = parts.exchange(held, rounds, tasks, active, known, say)
+    known = None if before is None else parts.initial_messages(before.where("value >= 0"))
+    tasks = partial(_settle_task, held.name, epoch, inserted), partial(_settle_from_cache, held.name, epoch)
+    told = parts.exchange_rounds(held, rounds, tasks, active, known, say)
     heard = [told.said] if known is None else [known, told.said]
     touched = None if inserted else told.active
-    closed = parts.together(held.rows, heard, touched, partial(_close, epoch, inserted), CLOSED)
+    closed = parts.cogroup_step(held.rows, heard, touched, partial(_close_task, epoch, inserted), CLOSED)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
-    settled = rounds.keep(closed)
-    rounds.forget(told.said)
+    settled = rounds.persist_rows(closed)
+    rounds.drop_rows(told.said)
     return settled, told
 
 
-def _triples(settled: DataFrame, epoch: int) -> DataFrame:
+def _epoch_triples(settled: DataFrame, epoch: int) -> DataFrame:
     """What an epoch changes: diff triples of the trussness."""
     signed = (("before", -1), ("value", 1))
-    both = F.array(*(F.struct(F.col(c).alias("k"), _long(sign, "diff")) for c, sign in signed))
+    both = F.array(*(F.struct(F.col(c).alias("k"), _long_literal(sign, "diff")) for c, sign in signed))
     moved = settled.where("own AND before <> value").select(*EDGE, F.inline(both)).where("k >= 0")
-    return moved.select(*EDGE, F.expr("k + 2 AS k"), _long(epoch, "epoch"), "diff")
+    return moved.select(*EDGE, F.expr("k + 2 AS k"), _long_literal(epoch, "epoch"), "diff")
 
 
-def net(triples: list[DataFrame]) -> DataFrame:
+def sum_triples(triples: list[DataFrame]) -> DataFrame:
     """Triples a, b, k, epoch, diff, summed up."""
     whole = reduce(DataFrame.unionByName, triples)
     return whole.groupBy(*EDGE, "k", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def _opening(
-    intervals: DataFrame, trussness: DataFrame, first: int, rounds: Rounds
+def _opening_rows(
+    intervals: DataFrame, trussness: DataFrame, first: int, rounds: RoundStore
 ) -> tuple[DataFrame, list[tuple[int, int, int]]]:
     """The rows of `parts.held`, kept: the levels just before `first`, and the events; (epoch, inserted, deleted) of
     each epoch with events."""
     was = F.col("epoch") < first
     now = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
-    moved = steps(intervals, EDGE).select(*EDGE, now, "diff", _long(0, "known"), _long(0, "k"))
+    moved = interval_steps(intervals, EDGE).select(*EDGE, now, "diff", _long_literal(0, "known"), _long_literal(0, "k"))
     known = F.col("diff").alias("known"), (F.col("k") * F.col("diff")).alias("k")
-    stored = trussness.where(was).select(*EDGE, _long(first - 1, "epoch"), _long(0, "diff"), *known)
+    stored = trussness.where(was).select(*EDGE, _long_literal(first - 1, "epoch"), _long_literal(0, "diff"), *known)
     both = moved.unionByName(stored).repartition(*EDGE)  # all that follows is by edge
     sums = (F.sum(name).alias(name) for name in ("diff", "known", "k"))
     net = both.groupBy(*EDGE, "epoch").agg(*sums).where("diff <> 0 OR known <> 0")
     times = F.sum("diff").over(Window.partitionBy(*EDGE).orderBy("epoch")).alias("times")
     level = F.when(was, F.col("k") - 2).otherwise(-1).alias("level")
     diff = F.when(was, 0).otherwise(F.col("diff")).alias("diff")
-    rows = rounds.keep(net.select(*EDGE, level, "epoch", diff, times, "known"))
+    rows = rounds.persist_rows(net.select(*EDGE, level, "epoch", diff, times, "known"))
     wrong = F.expr(f"if(epoch < {first}, times <> 1 OR known <> 1, times NOT IN (0, 1))")
     counted = rows.groupBy("epoch").agg(
         F.count_if(F.col("diff") > 0),
@@ -219,14 +226,14 @@ def _opening(
     return rows, [(epoch, inserted, deleted) for epoch, inserted, deleted, _ in epochs if epoch >= first]
 
 
-def _long(value: int, name: str) -> Column:
+def _long_literal(value: int, name: str) -> Column:
     return F.lit(value).cast("bigint").alias(name)
 
 
 # -- what a task of one part does ------------------------------------------------------------------------------------
 
 
-class _Holding(NamedTuple):
+class _PartitionRows(NamedTuple):
     """The edges that a part holds, in order, and its rows, each with the place of its edge."""
 
     a: Longs
@@ -239,9 +246,9 @@ class _Holding(NamedTuple):
     diff: NDArray[np.int8]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> _Holding:
+    def from_rows(cls, rows: pa.Table) -> _PartitionRows:
         """rows: `parts.PACKED`, in any order."""
-        a, b, owner, level, cap, epoch, diff = packs.columns(rows.sort_by("place").to_batches(), parts.HELD)
+        a, b, owner, level, cap, epoch, diff = packs.unpack_columns(rows.sort_by("place").to_batches(), parts.HELD)
         new = np.ones(a.size, bool)
         new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
         place = np.cumsum(new, dtype=np.int32) - np.int32(1)
@@ -251,18 +258,18 @@ class _Holding(NamedTuple):
             a, b, owner, cap = (column[first] for column in (a, b, owner, cap))
         return cls(a, b, owner, level, cap, place, epoch, diff)
 
-    def there(self, epoch: int) -> NDArray[np.bool_]:
+    def alive_at(self, epoch: int) -> NDArray[np.bool_]:
         """Which of the edges are there, at an epoch of the window or just before it."""
         times = (self.level >= 0).astype(np.int8)
         so_far = self.epoch <= epoch
         np.add.at(times, self.place[so_far], self.diff[so_far])
         return times > 0
 
-    def left(self, name: str, number: int) -> lists.Left:
-        return lists.part(name, number, self.a, self.b, self.level, self.owner)
+    def cached_partition(self, name: str, number: int) -> lists.CachedPartition:
+        return lists.cache_partition(name, number, self.a, self.b, self.level, self.owner)
 
 
-class _Before(NamedTuple):
+class _EpochBounds(NamedTuple):
     """Bounds before an epoch; those that it begins with; which of the edges go at it."""
 
     bounds: Shorts
@@ -270,10 +277,10 @@ class _Before(NamedTuple):
     gone: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, holding: _Holding, heard: pa.Table, epoch: int, inserted: int) -> _Before:
-        was, now, before = holding.there(epoch - 1), holding.there(epoch), holding.level.copy()
+    def from_rows(cls, holding: _PartitionRows, heard: pa.Table, epoch: int, inserted: int) -> _EpochBounds:
+        was, now, before = holding.alive_at(epoch - 1), holding.alive_at(epoch), holding.level.copy()
         said = heard.filter(pc.field("round") == parts.BEFORE)
-        for place, value, *_ in _told(holding.a, holding.b, said):
+        for place, value, *_ in _received_messages(holding.a, holding.b, said):
             before[place] = value
         before[~was] = -1
         first = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
@@ -281,20 +288,20 @@ class _Before(NamedTuple):
         return cls(before, first, was & ~now)
 
 
-def _told(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
+def _received_messages(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
     """What a part that holds edges a, b has been told (`parts.SAID`), pack by pack, in the order of the rounds: the
     places of edges, each once, and their values; by whom, and in which round."""
     heard = heard.sort_by("round")
     for at in range(heard.num_rows):
-        said_a, said_b, value = packs.columns(heard.slice(at, 1).to_batches(), parts.MESSAGE)
+        said_a, said_b, value = packs.unpack_columns(heard.slice(at, 1).to_batches(), parts.MESSAGE)
         by = heard["sender"][at].as_py(), heard["round"][at].as_py()
-        yield (graph.places(a, b, said_a, said_b), value, *by)
+        yield (graph.positions_of(a, b, said_a, said_b), value, *by)
 
 
-def _lowered(a: Longs, b: Longs, heard: pa.Table, bound: Shorts, part: int, newest: int) -> NDArray[np.bool_]:
+def _lower_bounds(a: Longs, b: Longs, heard: pa.Table, bound: Shorts, part: int, newest: int) -> NDArray[np.bool_]:
     """Lower bounds, in place, by what has been said in rounds; which have fallen by what others said in the newest."""
     fell = np.zeros(bound.size, bool)
-    for place, value, sender, round_ in _told(a, b, heard.filter(pc.field("round") > parts.BEFORE)):
+    for place, value, sender, round_ in _received_messages(a, b, heard.filter(pc.field("round") > parts.BEFORE)):
         lower = place[value < bound[place]]
         bound[place] = np.minimum(bound[place], value)
         if round_ == newest and sender != part:
@@ -302,28 +309,28 @@ def _lowered(a: Longs, b: Longs, heard: pa.Table, bound: Shorts, part: int, newe
     return fell
 
 
-def _facts(rows: Columns, colours: Colours | None) -> Columns:
+def _certificate_task(rows: Columns, colours: Colours | None) -> Columns:
     a, b, k, label = rows
-    return [a, b, *local.facts(a, b, k - 2, label, colours)]
+    return [a, b, *local.count_certificate(a, b, k - 2, label, colours)]
 
 
-def _settle(
+def _settle_task(
     name: str, epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
 ) -> pa.Table:
     """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
-    part, holding = key[0].as_py(), _Holding.of(rows)
-    before = _Before.of(holding, heard, epoch, inserted)
+    part, holding = key[0].as_py(), _PartitionRows.from_rows(rows)
+    before = _EpochBounds.from_rows(holding, heard, epoch, inserted)
     bound = before.first
-    fell = _lowered(holding.a, holding.b, heard, bound, part, number - 1)
+    fell = _lower_bounds(holding.a, holding.b, heard, bound, part, number - 1)
     if number == 0:
         fell |= before.gone
-    here = holding.left(name, part)
+    here = holding.cached_partition(name, part)
     everyone = number == 0 and inserted > 0
-    queued = here.part.own & (bound >= 0) if everyone else kernel.shaken(here.part, bound, fell)
-    return _settled_down(name, epoch, number, here, bound, queued)
+    queued = here.part.own & (bound >= 0) if everyone else kernel.shaken_edges(here.part, bound, fell)
+    return _settle_answer(name, epoch, number, here, bound, queued)
 
 
-def _settle_on(
+def _settle_from_cache(
     name: str,
     epoch: int,
     number: int,
@@ -333,53 +340,53 @@ def _settle_on(
     heard: pa.Table,
 ) -> pa.Table:
     part = key[0].as_py()
-    here, bound = lists.again(name, part), lists.left(name, part, f"epoch{epoch}", since[part])
+    here, bound = lists.load_partition(name, part), lists.load_values(name, part, f"epoch{epoch}", since[part])
     if here is None or bound is None:
-        return parts.absent(part, number)
-    fell = _lowered(here.a, here.b, heard, bound, part, number - 1)
-    return _settled_down(name, epoch, number, here, bound, kernel.shaken(here.part, bound, fell))
+        return parts.absent_answer(part, number)
+    fell = _lower_bounds(here.a, here.b, heard, bound, part, number - 1)
+    return _settle_answer(name, epoch, number, here, bound, kernel.shaken_edges(here.part, bound, fell))
 
 
-def _settled_down(
-    name: str, epoch: int, number: int, here: lists.Left, bound: Shorts, queued: NDArray[np.bool_]
+def _settle_answer(
+    name: str, epoch: int, number: int, here: lists.CachedPartition, bound: Shorts, queued: NDArray[np.bool_]
 ) -> pa.Table:
     start = bound.copy()
-    looked = kernel.settle(here.part, bound, queued)
+    looked = kernel.settle_bounds(here.part, bound, queued)
     moved = np.flatnonzero(bound != start)
-    lists.leave(name, here.part.number, f"epoch{epoch}", number, bound)
-    return _said(number, here, moved, kernel.listeners(here.part, bound, moved), bound, looked)
+    lists.save_values(name, here.part.number, f"epoch{epoch}", number, bound)
+    return _answer_table(number, here, moved, kernel.partitions_to_notify(here.part, bound, moved), bound, looked)
 
 
-def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
-    holding = _Holding.of(rows)
+def _place_task(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
+    holding = _PartitionRows.from_rows(rows)
     label = np.full(holding.a.size, kernel.NOWHERE, np.int64)
-    return _placed(name, number, holding.left(name, key[0].as_py()), label, heard)
+    return _place_answer(name, number, holding.cached_partition(name, key[0].as_py()), label, heard)
 
 
-def _place_on(
+def _place_from_cache(
     name: str, number: int, since: Mapping[int, int], key: tuple[pa.Scalar, ...], _: pa.Table, heard: pa.Table
 ) -> pa.Table:
     part = key[0].as_py()
-    here, label = lists.again(name, part), lists.left(name, part, "places", since[part])
+    here, label = lists.load_partition(name, part), lists.load_values(name, part, "places", since[part])
     if here is None or label is None:
-        return parts.absent(part, number)
-    return _placed(name, number, here, label, heard)
+        return parts.absent_answer(part, number)
+    return _place_answer(name, number, here, label, heard)
 
 
-def _placed(name: str, number: int, here: lists.Left, label: Longs, heard: pa.Table) -> pa.Table:
-    for place, value, *_ in _told(here.a, here.b, heard):
+def _place_answer(name: str, number: int, here: lists.CachedPartition, label: Longs, heard: pa.Table) -> pa.Table:
+    for place, value, *_ in _received_messages(here.a, here.b, heard):
         label[place] = value
-    moved = kernel.place(here.part, here.level, label, number)
-    lists.leave(name, here.part.number, "places", number, label)
-    told = kernel.peers(here.part, here.level, label, moved)
-    return _said(number, here, moved, told, label, moved.size)
+    moved = kernel.place_edges(here.part, here.level, label, number)
+    lists.save_values(name, here.part.number, "places", number, label)
+    told = kernel.partitions_to_notify_of_place(here.part, here.level, label, moved)
+    return _answer_table(number, here, moved, told, label, moved.size)
 
 
-def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
-    part, holding = key[0].as_py(), _Holding.of(rows)
-    before = _Before.of(holding, heard, epoch, inserted)
+def _close_task(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
+    part, holding = key[0].as_py(), _PartitionRows.from_rows(rows)
+    before = _EpochBounds.from_rows(holding, heard, epoch, inserted)
     bound = before.first
-    _lowered(holding.a, holding.b, heard, bound, part, parts.BEFORE)
+    _lower_bounds(holding.a, holding.b, heard, bound, part, parts.BEFORE)
     own = holding.owner == part
     shown = np.flatnonzero((bound != holding.level) | (before.bounds != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
@@ -393,11 +400,16 @@ def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table
     )
 
 
-def _said(
-    number: int, here: lists.Left, moved: Ints, told: tuple[Shorts, Ints], value: NDArray[np.integer], looked: int
+def _answer_table(
+    number: int,
+    here: lists.CachedPartition,
+    moved: Ints,
+    told: tuple[Shorts, Ints],
+    value: NDArray[np.integer],
+    looked: int,
 ) -> pa.Table:
     """What a part remembers of its own edges, and tells others, in a round."""
     part, edges = here.part.number, np.concatenate([moved, told[1]])
     to = np.concatenate([np.full(moved.size, part), told[0]])
     rows = {"a": here.a[edges], "b": here.b[edges], "value": value[edges].astype(np.int64)}
-    return parts.said(part, number, to, looked, rows)
+    return parts.round_messages(part, number, to, looked, rows)

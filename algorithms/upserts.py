@@ -25,23 +25,25 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, finite
+from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, require_finite
 
 UPSERT, DELETE = "upsert", "delete"
 
 
-def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)) -> DataFrame:
+def winning_upserts(
+    rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)
+) -> DataFrame:
     """One row per key and `at`: the upsert in force there, with all its columns.
 
     `at` may hold further grouping columns before the epoch, such as a tag for the old and the new version of
     a batch. Rows that agree in everything the law compares are distinguished by their remaining columns of
     simple type, so that a retry keeps the same row.
     """
-    _require(rows, [*key, *value, *at, "op", "seq"])
+    _require_columns(rows, [*key, *value, *at, "op", "seq"])
     nested = ("map", "variant", "struct", "array")
     simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
-    rows = checked(rows)
+    rows = require_valid_rows(rows)
     order = [
         *[F.asc(c) for c in at],
         F.desc("seq"),
@@ -54,7 +56,7 @@ def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Seque
     return first.drop("_before")
 
 
-def lives(
+def upsert_lives(
     rows: DataFrame,
     key: Sequence[str],
     value: Sequence[str],
@@ -70,14 +72,16 @@ def lives(
     """
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
     present = has_value(where)
-    until = F.least(F.lead("epoch").over(steps), expiry(live_for))  # of a last row, which has no next one, the latter
-    won = winners(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
+    until = F.least(
+        F.lead("epoch").over(steps), expiry_epoch(live_for)
+    )  # of a last row, which has no next one, the latter
+    won = winning_upserts(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
     return won.where("_present").select(*key, *value, *by, "epoch", "until")
 
 
-def checked(rows: DataFrame) -> DataFrame:
+def require_valid_rows(rows: DataFrame) -> DataFrame:
     """Rows that fail the job where their `op` is none or no interval can begin at their `epoch`."""
-    return rows.withColumns({"op": _known(F.col("op")), "epoch": finite(F.col("epoch"))})
+    return rows.withColumns({"op": _known_operation(F.col("op")), "epoch": require_finite(F.col("epoch"))})
 
 
 def has_value(where: Column | str | None = None) -> Column:
@@ -89,7 +93,7 @@ def has_value(where: Column | str | None = None) -> Column:
     return F.coalesce(F.when(present, F.expr(where) if isinstance(where, str) else where), F.lit(False))
 
 
-def expiry(live_for: int | None) -> Column:
+def expiry_epoch(live_for: int | None) -> Column:
     """When the value of an upsert ends at the latest."""
     if live_for is None:
         return F.lit(FOREVER)
@@ -99,7 +103,7 @@ def expiry(live_for: int | None) -> Column:
     return F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER)
 
 
-def timelines(
+def to_timelines(
     rows: DataFrame,
     key: Sequence[str],
     value: Sequence[str],
@@ -111,7 +115,7 @@ def timelines(
     value: its `lives`, a repetition of the value in force being the same life, extended.
     """
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
-    spans = lives(rows, key, value, live_for, where, by)
+    spans = upsert_lives(rows, key, value, live_for, where, by)
     follows = F.lag("until").over(steps) == F.col("epoch")
     same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
     starts = (~F.coalesce(functools.reduce(Column.__and__, same, follows), F.lit(False))).cast("bigint")
@@ -127,8 +131,8 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     versions, take their `timelines(…, by=[tag])`, turn the tag into a sign: then this is their difference, in
     one shuffle.
     """
-    _require(intervals, [*key, "epoch", "until", "diff"])
-    return _levels(intervals, key, [F.col("diff").cast("bigint")], lambda total: total)
+    _require_columns(intervals, [*key, "epoch", "until", "diff"])
+    return _level_intervals(intervals, key, [F.col("diff").cast("bigint")], lambda total: total)
 
 
 def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -137,12 +141,14 @@ def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     The interval form of the delta of `distinct`. Intervals of one `version` may overlap; where version 1 alone
     covers an epoch the diff is +1, where version -1 alone does it is -1. Disjoint and maximal.
     """
-    _require(intervals, [*key, "epoch", "until", "version"])
+    _require_columns(intervals, [*key, "epoch", "until", "version"])
     counts = [(F.col("version") == version).cast("bigint") for version in (1, -1)]
-    return _levels(intervals, key, counts, lambda now, was: (now > 0).cast("bigint") - (was > 0).cast("bigint"))
+    return _level_intervals(
+        intervals, key, counts, lambda now, was: (now > 0).cast("bigint") - (was > 0).cast("bigint")
+    )
 
 
-def _levels(
+def _level_intervals(
     intervals: DataFrame, key: Sequence[str], amounts: Sequence[Column], level: Callable[..., Column]
 ) -> DataFrame:
     """The maximal intervals on which `level`, of the running sums of the amounts, is one number and not zero."""
@@ -178,7 +184,7 @@ def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_f
 
     A retraction of the value before and an insertion of the next one at every change; silence at a no-op.
     """
-    spans = timelines(rows, key, value, live_for).withColumn("diff", F.lit(1).cast("bigint"))
+    spans = to_timelines(rows, key, value, live_for).withColumn("diff", F.lit(1).cast("bigint"))
     return Collection.from_intervals(spans, EPOCH)
 
 
@@ -197,7 +203,7 @@ def replacement(
     """
     columns = [*key, *value, "op", "seq", "epoch"]
     tagged = [rows.select(*columns, F.lit(sign).alias("_sign")) for rows, sign in ((new, 1), (old, -1))]
-    lines = timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
+    lines = to_timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
     spans = net_intervals(lines.withColumnRenamed("_sign", "diff"), [*key, *value])
     return Collection.from_intervals(spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION)
 
@@ -271,13 +277,13 @@ def state_machine(
     line = Window.partitionBy(*key).orderBy("epoch")
     held = logs.select(*key, F.inline("log")).withColumn("_was", F.lag("held").over(line))
     was = F.coalesce("_was", F.expr(f"cast(array() as {kind})"))
-    gone = F.transform(F.array_except(was, "held"), lambda v: _signed(v, value, -1))
-    came = F.transform(F.array_except("held", was), lambda v: _signed(v, value, 1))
+    gone = F.transform(F.array_except(was, "held"), lambda v: _signed_value(v, value, -1))
+    came = F.transform(F.array_except("held", was), lambda v: _signed_value(v, value, 1))
     triples = held.select(*key, "epoch", F.inline(F.concat(gone, came)))
     return Collection(triples.select(*key, value, "epoch", "diff"), EPOCH)
 
 
-def _signed(v: Column, value: str, diff: int) -> Column:
+def _signed_value(v: Column, value: str, diff: int) -> Column:
     return F.struct(v.alias(value), F.lit(diff).cast("bigint").alias("diff"))
 
 
@@ -285,13 +291,13 @@ def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column
     return frame.select(emit(start).alias("x")).schema["x"].dataType.simpleString()
 
 
-def _known(op: Column) -> Column:
+def _known_operation(op: Column) -> Column:
     """The word itself; any other fails the job, for it would count as neither or as the wrong one."""
     words = F.concat(F.lit(f"op is '{UPSERT}' or '{DELETE}', got "), F.coalesce(op, F.lit("null")))
     return F.when(op.isin(UPSERT, DELETE), op).otherwise(F.raise_error(words))
 
 
-def _require(frame: DataFrame, columns: Sequence[str]) -> None:
+def _require_columns(frame: DataFrame, columns: Sequence[str]) -> None:
     if not hasattr(frame, "_jdf"):
         return  # through Spark Connect a look at the columns costs as much as a small query; the query itself will say
     missing = [c for c in columns if c not in frame.columns]

@@ -13,11 +13,11 @@ from html import escape
 from typing import Any
 
 from . import incremental_versus_full
-from .engine import Judge
+from .engine import ExpectationRunner
 from .suite import EXPECTATIONS
 
 
-def pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
+def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
     """Suite → page. `checks`: with suite, name, passed, observed and rows, as the ledger keeps them; one whose rule is
     no more is left out. `at`: when they were made, in ISO format."""
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
@@ -25,12 +25,12 @@ def pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str)
     from great_expectations.render.view.view import DefaultJinjaPageView
 
     rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
-    judge = Judge()
+    judge = ExpectationRunner()
     found: dict[str, list[Any]] = {}
     for check in checks:
         if (check["suite"], check["name"]) not in rules:
             continue
-        rule = judge.rule(rules[check["suite"], check["name"]])
+        rule = judge.to_gx_rule(rules[check["suite"], check["name"]])
         rows = [", ".join(f"{name} {value}" for name, value in row.items() if name != "why") for row in check["rows"]]
         counted = re.match(r"([\d,]+) of ([\d,]+) row", check["observed"])
         wrong, total = (int(n.replace(",", "")) for n in counted.groups()) if counted else (len(rows), len(rows))

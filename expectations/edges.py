@@ -8,7 +8,7 @@ SUITE = "edges"
 _BUG = "altneu audit {epoch}; nothing of this run is published: run it again, and report it if it fails again"
 
 
-def _there(column: str) -> Expectation:
+def _column_exists(column: str) -> Expectation:
     return Expectation(
         SUITE,
         f"{column} of a changed interval is there",
@@ -32,7 +32,7 @@ EXPECTATIONS = [
         kind="ExpectColumnPairValuesToBeEqual",
         args={"column_A": "type", "column_B": "declared", "ignore_row_if": "neither"},
     ),
-    *map(_there, ("a", "b", "epoch", "until", "diff")),
+    *map(_column_exists, ("a", "b", "epoch", "until", "diff")),
     Expectation(
         SUITE,
         "a is less than b in every changed interval",

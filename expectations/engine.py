@@ -37,7 +37,7 @@ class CheckCrashed(Exception):
     """A rule could not be evaluated: says nothing about the data."""
 
 
-class Judge:
+class ExpectationRunner:
     """Judges frames; `small` as in the header. The first one of a process imports Great Expectations, 6 to 8 s, unless
     `prepare` was called in time."""
 
@@ -45,7 +45,7 @@ class Judge:
         self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
 
-    def fetch(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
+    def fetch_small(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
         """A small Spark frame in pandas, by one job; a larger one, and one that is of pandas, as it is."""
         import pandas as pd
 
@@ -54,7 +54,7 @@ class Judge:
         start = to_pandas(frame.limit(self._small + 1))  # bounded also when the frame is not small
         return start if len(start) <= self._small else frame
 
-    def judge(
+    def judge_frame(
         self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation], scan: bool = False
     ) -> list[Verdict]:
         """Judge a frame, as `fetch` left it, by its expectations. One of Spark's is persisted meanwhile, since it is
@@ -62,36 +62,38 @@ class Judge:
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
-            return self._judge("pandas", name, frame, len(frame), expectations)
+            return self._run_expectations("pandas", name, frame, len(frame), expectations)
         if scan or frame.is_cached:
-            return self._judge("spark", name, frame, frame.count(), expectations)
+            return self._run_expectations("spark", name, frame, frame.count(), expectations)
         held = frame.persist()
         try:
-            return self._judge("spark", name, held, held.count(), expectations)
+            return self._run_expectations("spark", name, held, held.count(), expectations)
         finally:
             held.unpersist()
 
-    def _judge(
+    def _run_expectations(
         self, engine: str, name: str, frame: Any, total: int, expectations: Sequence[Expectation]
     ) -> list[Verdict]:
         """First whether each holds, and then the rows of those that do not: they take several times the metrics."""
-        batch = self._batch(engine, frame)
-        quick = self._validate(batch, name, expectations, {"result_format": "BOOLEAN_ONLY"})
+        batch = self._make_batch(engine, frame)
+        quick = self._validate_batch(batch, name, expectations, {"result_format": "BOOLEAN_ONLY"})
         failed = [e for e, result in zip(expectations, quick, strict=True) if not result.success]
         bounded = {"result_format": "SUMMARY", "include_unexpected_rows": True, "partial_unexpected_count": ROWS}
-        again = iter(self._validate(batch, f"{name} failed", failed, bounded) if failed else [])
+        again = iter(self._validate_batch(batch, f"{name} failed", failed, bounded) if failed else [])
         verdicts = []
         for expectation, result in zip(expectations, quick, strict=True):
             if result.success:
-                judged = engine == "spark" or not expectation.unjudged or _something(frame, expectation)
-                verdicts.append(_verdict(expectation, result, total, [], judged))
+                judged = engine == "spark" or not expectation.unjudged or _has_values(frame, expectation)
+                verdicts.append(_make_verdict(expectation, result, total, [], judged))
                 continue
             result = next(again)
             cap = None if expectation.per_epoch and engine == "pandas" else ROWS
-            verdicts.append(_verdict(expectation, result, total, _rows(result.result.get("unexpected_rows"), cap)))
+            verdicts.append(
+                _make_verdict(expectation, result, total, _offending_rows(result.result.get("unexpected_rows"), cap))
+            )
         return verdicts
 
-    def _batch(self, engine: str, frame: Any) -> Any:
+    def _make_batch(self, engine: str, frame: Any) -> Any:
         """A frame as a batch; all frames share one asset per engine, because every new one costs tenths of a second."""
         if engine not in self._definitions:
             new = self._context.data_sources
@@ -99,29 +101,29 @@ class Judge:
             self._definitions[engine] = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
         return self._definitions[engine].get_batch({"dataframe": frame})
 
-    def _validate(
+    def _validate_batch(
         self, batch: Any, name: str, expectations: Sequence[Expectation], result_format: dict[str, Any]
     ) -> list[Any]:
         """The results, in the order of the expectations."""
-        rules = [self.rule(expectation) for expectation in expectations]
+        rules = [self.to_gx_rule(expectation) for expectation in expectations]
         suite = self._gx.ExpectationSuite(name=name, expectations=rules)
         results = batch.validate(suite, result_format=result_format).results
         by_name = {result.expectation_config.meta["name"]: result for result in results}
         ordered = [by_name[f"{e.suite}: {e.name}"] for e in expectations]
         for expectation, result in zip(expectations, ordered, strict=True):
-            trouble = _trouble(result.exception_info)
+            trouble = _caught_message(result.exception_info)
             if trouble:
                 raise CheckCrashed(f"{expectation.suite}: the check {expectation.name!r} could not run: {trouble}")
         return ordered
 
-    def rule(self, expectation: Expectation) -> Any:
+    def to_gx_rule(self, expectation: Expectation) -> Any:
         """An expectation as Great Expectations has it."""
         meta = {"name": f"{expectation.suite}: {expectation.name}", "remedy": expectation.remedy}
         class_ = rule_class(expectation.kind)
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)
 
 
-def prepare() -> None:
+def import_in_background() -> None:
     """Import Great Expectations while other work goes on, so that the first `Judge` need not wait for it."""
     # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this one half imported
     import sqlalchemy.orm  # noqa: F401
@@ -138,11 +140,11 @@ def _great_expectations() -> tuple[Any, Any, dict[str, Any]]:
     One per process, because every context leaves a folder in the temporary directory.
     """
     with _making:
-        return _made()
+        return _make_context()
 
 
 @lru_cache(maxsize=1)
-def _made() -> tuple[Any, Any, dict[str, Any]]:
+def _make_context() -> tuple[Any, Any, dict[str, Any]]:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
 
@@ -167,12 +169,12 @@ def arrow_to_pandas(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _something(frame: pd.DataFrame, expectation: Expectation) -> bool:
+def _has_values(frame: pd.DataFrame, expectation: Expectation) -> bool:
     """Does the rule's column hold anything to judge?"""
     return bool(frame[expectation.args["column"]].notna().any())
 
 
-def _rows(found: Any, most: int | None) -> list[dict[str, Any]]:
+def _offending_rows(found: Any, most: int | None) -> list[dict[str, Any]]:
     """The first offending rows, as either engine has them."""
     if found is None or isinstance(found, list):
         return (found or [])[:most]
@@ -180,7 +182,7 @@ def _rows(found: Any, most: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdict(
+def _make_verdict(
     expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]], judged: bool = True
 ) -> Verdict:
     wrong = 0 if result.success else int(result.result.get("unexpected_count", 1))
@@ -192,10 +194,10 @@ def _verdict(
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as JSON has it."""
-    return {column: _plain(value) for column, value in row.items()}
+    return {column: _json_value(value) for column, value in row.items()}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A cell as JSON has it; NaN and infinity, which JSON lacks, as text."""
     import pandas as pd
 
@@ -208,7 +210,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _trouble(info: Any) -> str:
+def _caught_message(info: Any) -> str:
     """The message of an exception that Great Expectations has caught, if any."""
     if not info:
         return ""

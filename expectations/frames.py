@@ -31,7 +31,7 @@ _TIME = {"epoch": "bigint", "revision": "bigint", "diff": "bigint"}
 FETCHED = ("upserts", "upserts_net", "quarantine", "edge_delta", "edge_set", "vertices")
 
 
-class Workshop:
+class FrameBuilder:
     """Builds the frames of one call, each at most once; `close` unpersists what it has persisted. `few`: all of them
     are small. `alone`: as in `suite.check_tables`."""
 
@@ -41,53 +41,54 @@ class Workshop:
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
         self.given: dict[str, Any] = {
-            name: self._hold(frame) if name == "upserts_net" and not alone else frame for name, frame in given.items()
+            name: self._persist_frame(frame) if name == "upserts_net" and not alone else frame
+            for name, frame in given.items()
         }
 
-    def fetch(self) -> None:
+    def fetch_small_frames(self) -> None:
         """Small frames into pandas, by one query."""
         if not self._few:
             return
-        frames = {name: frame for name in FETCHED if (frame := self.frame(name)) is not None}
+        frames = {name: frame for name in FETCHED if (frame := self.get_frame(name)) is not None}
         if frames:
-            self._built |= together(frames)
+            self._built |= collect_frames(frames)
 
-    def scans(self, name: str) -> bool:
+    def is_scanned(self, name: str) -> bool:
         """Is a frame read as its table is stored, column by column?"""
         return self.alone and name in ("upserts", "upserts_net")
 
-    def _hold(self, frame: Any) -> Any:
+    def _persist_frame(self, frame: Any) -> Any:
         if self._few:
             return frame
         held = frame.persist()
         self._held.append(held)
         return held
 
-    def close(self) -> None:
+    def release_frames(self) -> None:
         for frame in self._held:
             frame.unpersist()
 
-    def frame(self, name: str) -> Any:
+    def get_frame(self, name: str) -> Any:
         """A frame by name, of pandas or Spark; None: what it is made of was not given."""
         if name not in self._built:
             made = _BUILDERS[name](self)
             # of many upserts come many changed edges: a look whether they are few would make them once more
             held = ("edge_set", "vertices", *(("edge_delta",) if self.alone else ()))
-            self._built[name] = self._hold(made) if name in held and made is not None else made
+            self._built[name] = self._persist_frame(made) if name in held and made is not None else made
         return self._built[name]
 
-    def table(self, name: str) -> DataFrame:
+    def get_table(self, name: str) -> DataFrame:
         """A frame of Spark that was given."""
         frame: DataFrame = self.given[name]
         return frame
 
-    def epochs(self) -> list[int] | None:
+    def run_epochs(self) -> list[int] | None:
         """The epochs of the run."""
         volumes = self.given.get("volumes")
         return None if volumes is None else [int(row["epoch"]) for row in volumes]
 
 
-def together(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
+def collect_frames(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
     """Small Spark frames in pandas, by one query."""
     import pyarrow.compute as pc
     from pyspark.sql import functions as F
@@ -103,7 +104,7 @@ def together(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _columns(shop: Workshop, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
+def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
     """Column by column: its type, and the one it should have."""
     import pandas as pd
 
@@ -115,33 +116,33 @@ def _columns(shop: Workshop, table: str, declared: dict[str, str]) -> pd.DataFra
     return pd.DataFrame(rows, columns=["column", "type", "declared"])
 
 
-def _upserts_columns(shop: Workshop) -> pd.DataFrame | None:
+def _upserts_columns(shop: FrameBuilder) -> pd.DataFrame | None:
     values = {name: _SQL_TYPES[type_] for name, type_ in shop.context["value_types"].items()}
     own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint"}
-    return _columns(shop, "upserts", {"src": "bigint", "dst": "bigint"} | values | own | _TIME)
+    return _declared_columns(shop, "upserts", {"src": "bigint", "dst": "bigint"} | values | own | _TIME)
 
 
-def _edge_delta_columns(shop: Workshop) -> pd.DataFrame | None:
-    return _columns(shop, "edge_delta", {"a": "bigint", "b": "bigint", "until": "bigint"} | _TIME)
+def _edge_delta_columns(shop: FrameBuilder) -> pd.DataFrame | None:
+    return _declared_columns(shop, "edge_delta", {"a": "bigint", "b": "bigint", "until": "bigint"} | _TIME)
 
 
-def _sound(shop: Workshop, table: str) -> bool:
+def _has_columns(shop: FrameBuilder, table: str) -> bool:
     """Whether a table was given and has the columns that helper columns are made of."""
-    columns = shop.frame(f"{table}_columns")
+    columns = shop.get_frame(f"{table}_columns")
     return columns is not None and bool((columns["type"] == columns["declared"]).all())
 
 
-def _words(bad: Column, text: Column) -> Column:
+def _bad_words(bad: Column, text: Column) -> Column:
     from pyspark.sql import functions as F
 
     return F.when(bad, text)
 
 
-def _upserts(shop: Workshop) -> DataFrame | None:
+def _build_upserts(shop: FrameBuilder) -> DataFrame | None:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    if not _sound(shop, "upserts"):
+    if not _has_columns(shop, "upserts"):
         return None
     types: dict[str, str] = shop.context["value_types"]
     contents = F.struct("op", *types)
@@ -149,43 +150,43 @@ def _upserts(shop: Workshop) -> DataFrame | None:
     doubles = [name for name, type_ in types.items() if type_ == "double"]
     strange = [F.when(F.isnan(name) | (F.abs(name) == math.inf), F.lit(name)) for name in doubles]
     empty = [F.when(F.col(name).isNull(), F.lit(name)) for name in types]
-    epochs = shop.epochs()
+    epochs = shop.run_epochs()
     known = F.col("epoch").isin(epochs) if epochs is not None else F.lit(True)
     differ = F.lit(False) if shop.alone else F.min(contents).over(tie) != F.max(contents).over(tie)
-    return shop.table("upserts").select(
+    return shop.get_table("upserts").select(
         "*",
-        _words(~known, F.lit("not an epoch of this run")).alias("foreign"),
-        _words(differ, F.lit("same key, same seq, other contents")).alias("rivals"),
+        _bad_words(~known, F.lit("not an epoch of this run")).alias("foreign"),
+        _bad_words(differ, F.lit("same key, same seq, other contents")).alias("rivals"),
         F.coalesce(*strange, F.lit(None).cast("string")).alias("not_finite"),
-        _words(F.col("op") == "upsert", F.coalesce(*empty, F.lit(None).cast("string"))).alias("no_value"),
-        _words(F.col("src") == F.col("dst"), F.lit("src = dst")).alias("self_loop"),
+        _bad_words(F.col("op") == "upsert", F.coalesce(*empty, F.lit(None).cast("string"))).alias("no_value"),
+        _bad_words(F.col("src") == F.col("dst"), F.lit("src = dst")).alias("self_loop"),
     )
 
 
-def _upserts_net(shop: Workshop) -> DataFrame | None:
-    return shop.table("upserts_net") if "upserts_net" in shop.given else None
+def _build_upserts_net(shop: FrameBuilder) -> DataFrame | None:
+    return shop.get_table("upserts_net") if "upserts_net" in shop.given else None
 
 
-def _quarantine(shop: Workshop) -> DataFrame | None:
+def _build_quarantine(shop: FrameBuilder) -> DataFrame | None:
     from pyspark.sql import functions as F
 
     if "quarantine" not in shop.given:
         return None
-    return shop.table("quarantine").withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
+    return shop.get_table("quarantine").withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
 
 
-def _edge_delta(shop: Workshop) -> DataFrame | None:
+def _build_edge_delta(shop: FrameBuilder) -> DataFrame | None:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    if not _sound(shop, "edge_delta"):
+    if not _has_columns(shop, "edge_delta"):
         return None
     # by the same columns for the window and the join: one exchange of the changed edges
     pair = [F.least("a", "b").alias("_low"), F.greatest("a", "b").alias("_high")]
     line = Window.partitionBy("_low", "_high").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
-    frame = shop.table("edge_delta").select("*", *pair).withColumn("_earlier", F.max("until").over(line))
+    frame = shop.get_table("edge_delta").select("*", *pair).withColumn("_earlier", F.max("until").over(line))
     said = F.concat(F.lit("an earlier row lasts until "), F.col("_earlier").cast("string"))
-    frame = frame.withColumn("overlaps", _words(F.col("epoch") < F.col("_earlier"), said)).drop("_earlier")
+    frame = frame.withColumn("overlaps", _bad_words(F.col("epoch") < F.col("_earlier"), said)).drop("_earlier")
     if "upserts_net" not in shop.given:
         return frame.drop("_low", "_high")
     ends = [F.least("src", "dst").alias("_low"), F.greatest("src", "dst").alias("_high")]
@@ -195,11 +196,11 @@ def _edge_delta(shop: Workshop) -> DataFrame | None:
     why = F.when(first.isNull(), F.lit("no upsert of this edge in the run's batches")).when(
         first > F.col("epoch"), F.concat(F.lit("its first upsert is at epoch "), first.cast("string"))
     )
-    explained = frame.join(batches, ["_low", "_high"], "left").withColumn("unexplained", _words(whole, why))
+    explained = frame.join(batches, ["_low", "_high"], "left").withColumn("unexplained", _bad_words(whole, why))
     return explained.drop("_low", "_high", "_first")
 
 
-def _edge_set(shop: Workshop) -> DataFrame | None:
+def _build_edge_set(shop: FrameBuilder) -> DataFrame | None:
     """One row per pair that is an edge or has a trussness; the columns of the side that lacks it are null."""
     from pyspark.sql import functions as F
 
@@ -215,7 +216,7 @@ def _edge_set(shop: Workshop) -> DataFrame | None:
     # copies that are not all 1: show one that is not
     worst = F.when(F.max("k_copies") != 1, F.max("k_copies")).otherwise(F.min("k_copies"))
     return (
-        _union(parts)
+        _union_frames(parts)
         .groupBy("a", "b")
         .agg(
             _null_if_zero(F.count("copies")).alias("edge_rows"),
@@ -228,7 +229,7 @@ def _edge_set(shop: Workshop) -> DataFrame | None:
     )
 
 
-def _vertices(shop: Workshop) -> DataFrame | None:
+def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
     """One row per vertex with an edge, a degree or triangles: what is listed for it, and its edges counted afresh."""
     from pyspark.sql import functions as F
 
@@ -242,12 +243,12 @@ def _vertices(shop: Workshop) -> DataFrame | None:
     if not parts:
         return None
     if "edges_at" in shop.given:
-        listed = shop.frame("edge_set").where("copies IS NOT NULL")
+        listed = shop.get_frame("edge_set").where("copies IS NOT NULL")
         ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
         found = F.col("copies").alias("ends")
         parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
     frame = (
-        _union(parts)
+        _union_frames(parts)
         .groupBy("vertex")
         .agg(
             _null_if_zero(F.count("degree")).alias("degree_rows"),
@@ -263,8 +264,8 @@ def _vertices(shop: Workshop) -> DataFrame | None:
     wrong = F.concat(F.lit("the edge set says "), F.coalesce("edges", F.lit(0)).cast("string"))
     return frame.select(
         "*",
-        _words(F.col("triangles") > most, too_many).alias("too_many_triangles"),
-        _words(F.coalesce("degree", F.lit(0)) != F.coalesce("edges", F.lit(0)), wrong).alias("wrong_degree"),
+        _bad_words(F.col("triangles") > most, too_many).alias("too_many_triangles"),
+        _bad_words(F.coalesce("degree", F.lit(0)) != F.coalesce("edges", F.lit(0)), wrong).alias("wrong_degree"),
     )
 
 
@@ -274,23 +275,23 @@ def _null_if_zero(column: Column) -> Column:
     return F.nullif(column, F.lit(0).cast("bigint"))
 
 
-def _union(parts: list[DataFrame]) -> DataFrame:
+def _union_frames(parts: list[DataFrame]) -> DataFrame:
     from pyspark.sql import DataFrame
 
     return reduce(DataFrame.unionByName, parts)
 
 
-_BUILDERS: dict[str, Callable[[Workshop], Any]] = {
+_BUILDERS: dict[str, Callable[[FrameBuilder], Any]] = {
     "upserts_columns": _upserts_columns,
-    "upserts": _upserts,
-    "upserts_net": _upserts_net,
-    "quarantine": _quarantine,
+    "upserts": _build_upserts,
+    "upserts_net": _build_upserts_net,
+    "quarantine": _build_quarantine,
     "edge_delta_columns": _edge_delta_columns,
-    "edge_delta": _edge_delta,
-    "edge_set": _edge_set,
-    "vertices": _vertices,
-    "trusses": sums.of_trusses,
-    "sums": sums.of_totals,
-    "volumes": sums.of_volumes,
-    "motifs": sums.of_motifs,
+    "edge_delta": _build_edge_delta,
+    "edge_set": _build_edge_set,
+    "vertices": _build_vertices,
+    "trusses": sums.truss_frame,
+    "sums": sums.totals_frame,
+    "volumes": sums.volumes_frame,
+    "motifs": sums.motifs_frame,
 }

@@ -20,7 +20,7 @@ _REMEDY = (
 _none = partial(no_difference, SUITE, "differences", _REMEDY)
 
 
-def _equal(kind: str, name: str, meaning: str) -> Expectation:
+def _no_difference_of(kind: str, name: str, meaning: str) -> Expectation:
     return _none(kind, f"{name} equal a full recomputation", meaning)
 
 
@@ -28,25 +28,35 @@ def _equal(kind: str, name: str, meaning: str) -> Expectation:
 OPTIONAL = ("wedges", "trusses", "motifs", "rows_of_batch", "quarantined_of_batch", "names")
 
 EXPECTATIONS = [
-    _equal("vertices", "vertex totals", "As many vertices with an edge as a fresh count finds."),
-    _equal("edges", "edge totals", "As many edges as the landed upserts, taken afresh, leave at this epoch."),
-    _equal("triangles", "triangle totals", "As many triangles as counting them all from scratch finds."),
-    _equal("max_trussness", "maximum trussness values", "The greatest trussness is that of a full peel."),
-    _equal("wedges", "wedge totals", "As many pairs of edges that meet as the degrees, counted afresh, make."),
-    _equal("trusses", "truss sizes", "Of every k as many edges have that trussness as a full peel gives it."),
-    _equal("motifs", "motif totals", "As many occurrences of each motif as counting them all from scratch finds."),
-    _equal("degree_at_vertex", "degrees of vertices", "Every vertex has as many edges as a fresh count finds."),
-    _equal(
+    _no_difference_of("vertices", "vertex totals", "As many vertices with an edge as a fresh count finds."),
+    _no_difference_of(
+        "edges", "edge totals", "As many edges as the landed upserts, taken afresh, leave at this epoch."
+    ),
+    _no_difference_of("triangles", "triangle totals", "As many triangles as counting them all from scratch finds."),
+    _no_difference_of("max_trussness", "maximum trussness values", "The greatest trussness is that of a full peel."),
+    _no_difference_of(
+        "wedges", "wedge totals", "As many pairs of edges that meet as the degrees, counted afresh, make."
+    ),
+    _no_difference_of(
+        "trusses", "truss sizes", "Of every k as many edges have that trussness as a full peel gives it."
+    ),
+    _no_difference_of(
+        "motifs", "motif totals", "As many occurrences of each motif as counting them all from scratch finds."
+    ),
+    _no_difference_of(
+        "degree_at_vertex", "degrees of vertices", "Every vertex has as many edges as a fresh count finds."
+    ),
+    _no_difference_of(
         "triangles_at_vertex",
         "triangle counts of vertices",
         "Every vertex is in as many triangles as counting them all from scratch finds.",
     ),
-    _equal(
+    _no_difference_of(
         "trussness_of_edge",
         "trussness values of edges",
         "Every edge has the trussness that peeling the whole graph from scratch gives it.",
     ),
-    _equal(
+    _no_difference_of(
         "motif_at_vertex",
         "motif counts of vertices",
         "Every vertex is in as many occurrences of each motif as counting them all from scratch finds.",
@@ -77,5 +87,5 @@ EXPECTATIONS = [
         "The quarantined rows of an epoch that are shown are stored.",
     ),
     _none("names", "every vertex has one name", "Each vertex of a landed row has a name, which no other has."),
-    _equal("edge", "edges one by one", "The edges are those that the landed upserts leave at this epoch."),
+    _no_difference_of("edge", "edges one by one", "The edges are those that the landed upserts leave at this epoch."),
 ]

@@ -11,7 +11,7 @@ _BUG = (
 )
 
 
-def _equal(name: str, meaning: str, total: str, counted: str, needs: str) -> Expectation:
+def _total_equals(name: str, meaning: str, total: str, counted: str, needs: str) -> Expectation:
     return Expectation(
         SUITE,
         name,
@@ -27,28 +27,28 @@ def _equal(name: str, meaning: str, total: str, counted: str, needs: str) -> Exp
 
 
 EXPECTATIONS = [
-    _equal(
+    _total_equals(
         "the total of edges is the size of the edge set",
         "The total that is shown counts the edges that are stored.",
         "edges",
         "edges_counted",
         "edges_at",
     ),
-    _equal(
+    _total_equals(
         "the total of vertices is the number of degrees",
         "The total that is shown counts the vertices with an edge.",
         "vertices",
         "vertices_counted",
         "degrees_at",
     ),
-    _equal(
+    _total_equals(
         "the total of wedges is that of the degrees",
         "The pairs of edges that meet, of which the transitivity is the closed share, are those of the stored degrees.",
         "wedges",
         "wedges_counted",
         "degrees_at",
     ),
-    _equal(
+    _total_equals(
         "the maximum trussness is the greatest k",
         "The maximum that is shown is the greatest trussness of an edge, and 0 when there are no edges.",
         "max_trussness",

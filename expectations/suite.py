@@ -24,8 +24,8 @@ from . import (
     upserts,
     volumes,
 )
-from .engine import ROWS, SMALL, Judge, plain_row
-from .frames import Frames, Workshop
+from .engine import ROWS, SMALL, ExpectationRunner, plain_row
+from .frames import FrameBuilder, Frames
 from .model import Check, Expectation, Verdict
 
 SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
@@ -47,28 +47,28 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
     """
     alone = bool(context.get("alone"))
-    shop, judge = Workshop(frames, context, context.get("rows", math.inf) <= small, alone), Judge(small)
+    shop, judge = FrameBuilder(frames, context, context.get("rows", math.inf) <= small, alone), ExpectationRunner(small)
     on: dict[str, list[Expectation]] = {}
     for expectation in EXPECTATIONS:
         if all(need in frames for need in expectation.needs):
             on.setdefault(expectation.on, []).append(expectation)
 
-    def made(name: str) -> Any:
-        frame = shop.frame(name)
-        return frame if frame is None or shop.scans(name) else judge.fetch(frame)
+    def make_frame(name: str) -> Any:
+        frame = shop.get_frame(name)
+        return frame if frame is None or shop.is_scanned(name) else judge.fetch_small(frame)
 
     verdicts: dict[tuple[str, str], Verdict] = {}
     tables: dict[str, Any] = {}
     try:
-        shop.fetch()
+        shop.fetch_small_frames()
         with ThreadPoolExecutor(1) as ahead:  # Spark makes the next frame while Great Expectations judges this one
-            for (name, wanted), frame in zip(on.items(), ahead.map(made, on), strict=True):
+            for (name, wanted), frame in zip(on.items(), ahead.map(make_frame, on), strict=True):
                 if frame is not None:
                     tables[name] = frame
-                    found = judge.judge(name, frame, wanted, scan=shop.scans(name))
+                    found = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
                     verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
     finally:
-        shop.close()
+        shop.release_frames()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
     checks = []
     for expectation in EXPECTATIONS:
@@ -76,9 +76,9 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
         if verdict is None:
             continue
         if expectation.per_epoch:
-            checks += [_at_epoch(verdict, row, labels) for row in tables[expectation.on].to_dict("records")]
+            checks += [_check_at_epoch(verdict, row, labels) for row in tables[expectation.on].to_dict("records")]
         else:
-            checks.append(_check(verdict, context["epoch"], labels))
+            checks.append(_make_check(verdict, context["epoch"], labels))
     return checks
 
 
@@ -165,20 +165,20 @@ def _none_differs(
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
     checks = []
-    for verdict in Judge().judge(name, table, wanted):
+    for verdict in ExpectationRunner().judge_frame(name, table, wanted):
         kind = verdict.expectation.args["column"]
         failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # the verdict shows but some of them
         assert verdict.passed == (not failed), (kind, failed)
         for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)
             one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
-            check = _check(one, epoch, labels)
+            check = _make_check(one, epoch, labels)
             check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}"
             checks.append(check)
     return sorted(checks, key=lambda check: check["epoch"])
 
 
-def _check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Check:
+def _make_check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Check:
     expectation = verdict.expectation
     return {
         "epoch": epoch,
@@ -188,20 +188,20 @@ def _check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Check:
         "passed": verdict.passed,
         "meaning": expectation.meaning,
         "remedy": expectation.remedy.replace("{epoch}", str(labels.get(epoch, epoch))),
-        "observed": _observed(verdict),
+        "observed": _format_observed(verdict),
         "rows": verdict.rows,
     }
 
 
-def _at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
+def _check_at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
     """The result of one epoch, out of the verdict on a frame with a row per epoch."""
     epoch = int(row["epoch"])
     here = [found for found in verdict.rows if found["epoch"] == epoch]
     judged = not verdict.expectation.unjudged or plain_row(row)[verdict.expectation.args["column"]] is not None
-    return _check(Verdict(verdict.expectation, not here, len(here), 1, here, judged), epoch, labels)
+    return _make_check(Verdict(verdict.expectation, not here, len(here), 1, here, judged), epoch, labels)
 
 
-def _observed(verdict: Verdict) -> str:
+def _format_observed(verdict: Verdict) -> str:
     if not verdict.judged:
         return verdict.expectation.unjudged
     if verdict.total == 1 and verdict.rows:

@@ -18,15 +18,15 @@ from .volumes import WINDOW, bad_share_bound, usual_growth, usual_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .frames import Workshop
+    from .frames import FrameBuilder
 
 
-def of_trusses(shop: Workshop) -> pd.DataFrame | None:
+def truss_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     """Per k that occurs: how many edges there are with that trussness or a greater one."""
     import pandas as pd
     from pyspark.sql import functions as F
 
-    edge_set = shop.frame("edge_set")
+    edge_set = shop.get_frame("edge_set")
     if edge_set is None:
         return None
     if isinstance(edge_set, pd.DataFrame):
@@ -48,12 +48,12 @@ def of_trusses(shop: Workshop) -> pd.DataFrame | None:
     return pd.DataFrame(out, columns=columns).astype("Int64")
 
 
-def of_totals(shop: Workshop) -> pd.DataFrame | None:
+def totals_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     """One row: the totals, the same numbers counted from the tables, and what is impossible about them."""
     import pandas as pd
 
     row: dict[str, Any] = {"epoch": shop.context["epoch"]}
-    vertices, trusses = shop.frame("vertices"), shop.frame("trusses")
+    vertices, trusses = shop.get_frame("vertices"), shop.get_frame("trusses")
     if vertices is not None:
         row |= _vertex_sums(vertices)
     if trusses is not None:
@@ -62,8 +62,8 @@ def of_totals(shop: Workshop) -> pd.DataFrame | None:
         row["greatest_k"] = int(trusses["k"].max()) if trusses["k"].notna().any() else 0
     if "totals" in shop.given:
         (totals,) = shop.given["totals"]
-        row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible(totals)
-        row |= _growth(shop, totals)
+        row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible_totals(totals)
+        row |= _growth_surprises(shop, totals)
     return pd.DataFrame([row])
 
 
@@ -83,7 +83,7 @@ def _vertex_sums(vertices: Any) -> dict[str, int]:
     return {name: int(value) for name, value in zip(names, sums, strict=True)}
 
 
-def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
+def _impossible_totals(totals: dict[str, int]) -> dict[str, str | None]:
     """What the totals say that no graph can: words, or None."""
     n, m, t, k = (totals[name] for name in ("vertices", "edges", "triangles", "max_trussness"))
     most = math.isqrt(2 * max(m, 0) ** 3) // 3
@@ -97,32 +97,34 @@ def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
     }
 
 
-def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, Any]:
+def _growth_surprises(shop: FrameBuilder, totals: dict[str, int]) -> dict[str, Any]:
     """How surprising the steps of the totals are, from the epoch before; None where that is not known. And for people
     the total before, and those that are usual after it."""
     epoch = totals["epoch"]
-    past = [entry for entry in _history(shop) if entry["epoch"] < epoch]
-    between = [e for e in shop.epochs() or [] if past and past[-1]["epoch"] < e < epoch]
+    past = [entry for entry in _totals_history(shop) if entry["epoch"] < epoch]
+    between = [e for e in shop.run_epochs() or [] if past and past[-1]["epoch"] < e < epoch]
     out: dict[str, Any] = {}
     for measure in ("edges", "triangles"):
-        band = None if between else usual_growth([(p["epoch"], p[measure]) for p in past], epoch, **_learned(shop))
+        band = (
+            None if between else usual_growth([(p["epoch"], p[measure]) for p in past], epoch, **_learned_bounds(shop))
+        )
         step = math.log1p(max(totals[measure], 0)) - math.log1p(max(past[-1][measure], 0)) if past else 0.0
-        out[f"{measure}_surprise"] = band.surprise(step) if band else None
+        out[f"{measure}_surprise"] = band.surprise_of(step) if band else None
         out[f"{measure}_before"] = before = max(past[-1][measure], 0) if past else 0
-        out[f"usual_{measure}"] = band.words(band.counts(before)) if band else ""
+        out[f"usual_{measure}"] = band.describe(band.count_bounds(before)) if band else ""
     return out
 
 
-def _learned(shop: Workshop) -> dict[str, Any]:
+def _learned_bounds(shop: FrameBuilder) -> dict[str, Any]:
     """How the bounds are learned: seasons and width, see `volumes.band`."""
     return {name: shop.context[name] for name in ("seasons", "width") if name in shop.context}
 
 
-def _history(shop: Workshop) -> list[dict[str, Any]]:
+def _totals_history(shop: FrameBuilder) -> list[dict[str, Any]]:
     return sorted(shop.context.get("history", []), key=lambda entry: entry["epoch"])
 
 
-def of_volumes(shop: Workshop) -> pd.DataFrame | None:
+def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     """Per epoch of the run: what landed, what is stored, and what is usual."""
     import pandas as pd
     from pyspark.sql import functions as F
@@ -131,7 +133,7 @@ def of_volumes(shop: Workshop) -> pd.DataFrame | None:
         return None
     rows = sorted((dict(row) for row in shop.given["volumes"]), key=lambda row: row["epoch"])
     stored: dict[int, int] = {}
-    net = shop.frame("upserts_net")
+    net = shop.get_frame("upserts_net")
     if isinstance(net, pd.DataFrame):
         counted = net.groupby("epoch", as_index=False)["copies"].sum()
         stored = dict(zip(counted["epoch"].tolist(), counted["copies"].tolist(), strict=True))
@@ -139,35 +141,35 @@ def of_volumes(shop: Workshop) -> pd.DataFrame | None:
         counted = net.groupBy("epoch").agg(F.sum("copies").alias("copies"))
         stored = {row["epoch"]: row["copies"] for row in counted.collect()}
     # in a backfill the epochs of the run are each other's history
-    known = sorted([*_history(shop), *rows], key=lambda entry: entry["epoch"])
+    known = sorted([*_totals_history(shop), *rows], key=lambda entry: entry["epoch"])
     epochs = [entry["epoch"] for entry in known]
     for row in rows:
         past = known[: bisect_left(epochs, row["epoch"])][-WINDOW:]
-        band = usual_rows([(p["epoch"], p["rows"]) for p in past], row["epoch"], **_learned(shop))
+        band = usual_rows([(p["epoch"], p["rows"]) for p in past], row["epoch"], **_learned_bounds(shop))
         row |= {
             "stored": stored.get(row["epoch"]),
-            "bad_share": _share(row),
-            "bad_share_bound": bad_share_bound([_share(p) for p in past]),
-            "usual_rows": band.words(band.rows) if band else "",
-            "early": _early(row.get("landed_at"), row.get("over_at")),
-            "rows_surprise": band.surprise(math.log1p(row["rows"])) if band else None,
+            "bad_share": _bad_share(row),
+            "bad_share_bound": bad_share_bound([_bad_share(p) for p in past]),
+            "usual_rows": band.describe(band.row_bounds) if band else "",
+            "early": _how_early(row.get("landed_at"), row.get("over_at")),
+            "rows_surprise": band.surprise_of(math.log1p(row["rows"])) if band else None,
         }
     kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
     columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]
     return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
 
 
-def of_motifs(shop: Workshop) -> pd.DataFrame | None:
+def motifs_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     """Per motif: its total, and what the vertices' counts add up to."""
     import pandas as pd
 
     return pd.DataFrame(shop.given["motifs"]) if shop.given.get("motifs") else None
 
 
-def _early(landed: datetime | None, over: datetime | None) -> str | None:
+def _how_early(landed: datetime | None, over: datetime | None) -> str | None:
     """How long before the end of its epoch a batch was written: words, or None."""
     return f"{over - landed} before its end" if landed and over and landed < over else None
 
 
-def _share(row: Mapping[str, Any]) -> float:
+def _bad_share(row: Mapping[str, Any]) -> float:
     return float(row["bad_rows"] / max(row["rows"] + row["bad_rows"], 1))

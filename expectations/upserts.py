@@ -9,7 +9,7 @@ _FIX = "fix the file in the landing, then: altneu run {epoch}"
 _BUG = "nothing was lost: run altneu run {epoch} again; if it fails again, report it with the rows below"
 
 
-def _there(column: str, why: str) -> Expectation:
+def _column_exists(column: str, why: str) -> Expectation:
     return Expectation(
         SUITE,
         f"{column} is there",
@@ -33,11 +33,11 @@ EXPECTATIONS = [
         kind="ExpectColumnPairValuesToBeEqual",
         args={"column_A": "type", "column_B": "declared", "ignore_row_if": "neither"},
     ),
-    _there("src", "it is one end of the edge"),
-    _there("dst", "it is one end of the edge"),
-    _there("op", "without it nobody knows whether the row sets or deletes"),
-    _there("seq", "it orders the upserts of one key within an epoch"),
-    _there("epoch", "it says when the row holds"),
+    _column_exists("src", "it is one end of the edge"),
+    _column_exists("dst", "it is one end of the edge"),
+    _column_exists("op", "without it nobody knows whether the row sets or deletes"),
+    _column_exists("seq", "it orders the upserts of one key within an epoch"),
+    _column_exists("epoch", "it says when the row holds"),
     Expectation(
         SUITE,
         "op is upsert or delete",

@@ -48,7 +48,7 @@ _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
 _LOOK = "look at the source of epoch {epoch}; if the world changed, do nothing: the bounds learn from it"
 
 
-def _usual(name: str, meaning: str, on: str, what: str, show: tuple[str, ...], says: str) -> Expectation:
+def _usual_expectation(name: str, meaning: str, on: str, what: str, show: tuple[str, ...], says: str) -> Expectation:
     return Expectation(
         SUITE,
         name,
@@ -116,7 +116,7 @@ EXPECTATIONS = [
         show=("epoch", "rows", "stored"),
         per_epoch=True,
     ),
-    _usual(
+    _usual_expectation(
         ROWS,
         "The batch is about as large as those of earlier epochs: a source that stops or repeats itself shows here.",
         "volumes",
@@ -124,7 +124,7 @@ EXPECTATIONS = [
         ("rows", "usual_rows"),
         "{rows:,} rows; {usual_rows}",
     ),
-    _usual(
+    _usual_expectation(
         GROWTH["edges"],
         "From the epoch before to this one the number of edges changes by a factor like those of earlier epochs.",
         "sums",
@@ -132,7 +132,7 @@ EXPECTATIONS = [
         ("edges", "edges_before", "usual_edges"),
         "{edges:,} edges, {edges_before:,} in the epoch before; {usual_edges}",
     ),
-    _usual(
+    _usual_expectation(
         GROWTH["triangles"],
         "From the epoch before to this one the number of triangles changes by a factor like those of earlier epochs.",
         "sums",
@@ -144,7 +144,7 @@ EXPECTATIONS = [
 
 
 @dataclass(frozen=True)
-class Band:
+class UsualBand:
     """What is usual for an epoch: logarithms of numbers, and how many epochs say so."""
 
     middle: float
@@ -152,36 +152,36 @@ class Band:
     high: float
     epochs: int
 
-    def surprise(self, value: float) -> float:
+    def surprise_of(self, value: float) -> float:
         """How far a logarithm is from the middle: 1 (-1) is the upper (lower) edge of the band."""
         off = value - self.middle
         return off / ((self.high if off > 0 else self.low) - self.middle) * math.copysign(1, off)
 
     @property
-    def uneven(self) -> bool:
+    def is_uneven(self) -> bool:
         """Are the earlier epochs too few, or too unlike each other, to say what is usual?"""
         return self.high - self.low > UNEVEN
 
-    def words(self, counts: tuple[int, int]) -> str:
+    def describe(self, counts: tuple[int, int]) -> str:
         """What is usual, for the sentence of a check."""
         low, high = (f"{count:,}" for count in counts)
-        if self.uneven:
+        if self.is_uneven:
             less = f"less than {low} or " if counts[0] else ""
             return f"{less}more than {high} is beyond what was seen"
         return f"{low} to {high} are usual"
 
     @property
-    def rows(self) -> tuple[int, int]:
+    def row_bounds(self) -> tuple[int, int]:
         """The least and the greatest number of rows that the band allows."""
-        return self.counts(0)
+        return self.count_bounds(0)
 
-    def counts(self, before: int) -> tuple[int, int]:
+    def count_bounds(self, before: int) -> tuple[int, int]:
         """Of a growth: the least and the greatest count that the band allows after a count."""
         low, high = (max(math.log1p(before) + edge, 0) for edge in (self.low, self.high))
         return math.ceil(round(math.expm1(low), 6)), math.floor(round(math.expm1(high), 6))
 
 
-def season(seconds: int | None) -> int:
+def season_length(seconds: int | None) -> int:
     """After how many epochs of so many seconds a week begins again; 1: there are no seasons (integers, weeks).
 
     >>> season(86_400), season(3_600), season(7 * 86_400), season(None)
@@ -191,9 +191,9 @@ def season(seconds: int | None) -> int:
     return 1 if seconds is None or seconds < 3_600 or week % seconds else week // seconds
 
 
-def band(
+def usual_band(
     history: Sequence[tuple[int, float]], epoch: int, seasons: int = 1, width: float = 1.0, total: int | None = None
-) -> Band | None:
+) -> UsualBand | None:
     """What is usual for an epoch, from the epochs before it with their logarithms, oldest first. None: too few.
 
     `width` multiplies its reach; `total`: of a growth, the count that grows.
@@ -210,7 +210,7 @@ def band(
     recent = history[-WINDOW:]
     if len(recent) < LEAST:
         return None
-    share = _shares(recent, seasons)
+    share = _season_shares(recent, seasons)
     flat = [value - share[each % seasons] for each, value in recent]
     steps = [flat[place] - median(flat[max(0, place - LEVEL) : place]) for place in range(LEAST // 2, len(flat))]
     middle = median(flat[-LEVEL:]) + share[epoch % seasons]
@@ -222,10 +222,10 @@ def band(
     if total is None:
         seen, beyond = [*(value for _, value in recent), middle], max(SEEN * width, young)
         low, high = max(low, min(seen) - beyond), min(high, max(seen) + beyond)
-    return Band(middle, low, high, len(recent))
+    return UsualBand(middle, low, high, len(recent))
 
 
-def _shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, float]:
+def _season_shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, float]:
     """Season → by how much its epochs are above the median of all; 0 where two of them cannot say it."""
     of: dict[int, list[float]] = defaultdict(list)
     for epoch, value in history:
@@ -237,17 +237,21 @@ def _shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, 
     return defaultdict(float, shares)
 
 
-def usual_rows(history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0) -> Band | None:
+def usual_rows(
+    history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0
+) -> UsualBand | None:
     """The band of an epoch's rows, from the rows of the epochs before it, oldest first."""
     recent = [(each, math.log1p(rows)) for each, rows in history[-WINDOW:]]
-    return band(recent, epoch, seasons, width)
+    return usual_band(recent, epoch, seasons, width)
 
 
-def usual_growth(history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0) -> Band | None:
+def usual_growth(
+    history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0
+) -> UsualBand | None:
     """The band of the step of a total from the epoch before to this one, from the totals before it, oldest first."""
     logs = [(each, math.log1p(max(total, 0))) for each, total in history[-WINDOW - 1 :]]
     steps = [(new[0], new[1] - old[1]) for old, new in pairwise(logs)]
-    return band(steps, epoch, seasons, width * GROWING, max(history[-1][1], 0) if history else 0)
+    return usual_band(steps, epoch, seasons, width * GROWING, max(history[-1][1], 0) if history else 0)
 
 
 def bad_share_bound(shares: Sequence[float]) -> float:

@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from algorithms import packs, parts, truss_parts
-from algorithms.cells import Work, colour
-from algorithms.kept import INTERVAL, Files
+from algorithms.cells import Work, color_vertices
+from algorithms.kept import INTERVAL, GraphCacheLocation
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
-from algorithms.proof import Ask
+from algorithms.proof import ProofScope
 from algorithms.times import FOREVER
-from algorithms.truss import _replay
+from algorithms.truss import _replay_task
 from tests.benchmarks.triangles import by_rmat
 
 NAMES = [*INTERVAL, "k"]
@@ -81,11 +81,11 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
     """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them. token: of the place
     where it is to keep the graph; it does not see any but `here`."""
     (folder / "here").write_text("here")
-    keep = Files(folder, token), f"{first}"
+    keep = GraphCacheLocation(folder, token), f"{first}"
     with sent(folder, columns, NAMES) as rows:
 
         def work() -> None:
-            for _ in _replay(first, first, keep, Ask(8), 1)(rows):
+            for _ in _replay_task(first, first, keep, ProofScope(8), 1)(rows):
                 pass
 
         return peak(work)
@@ -94,14 +94,16 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
 def cell(folder: Path, columns: dict[str, np.ndarray], work: Work) -> int:
     """Bytes that a task takes at the peak for a cell of two colours, whose rows come in packs."""
     rows = pa.RecordBatch.from_pydict(columns)
-    (dealt,) = pa.Table.from_batches([packs.dealt("cell", np.zeros(rows.num_rows, np.int64), rows)]).to_batches()
+    (dealt,) = pa.Table.from_batches(
+        [packs.packs_by_number("cell", np.zeros(rows.num_rows, np.int64), rows)]
+    ).to_batches()
     with pa.OSFile(str(folder / "packs"), "wb") as file, pa.ipc.new_stream(file, dealt.schema) as out:
         out.write_batch(dealt)
     types = {name: column.dtype for name, column in columns.items()}
     del rows, dealt
     pa.default_memory_pool().release_unused()
     with (folder / "packs").open("rb") as file, pa.ipc.open_stream(file) as sent:
-        return peak(lambda: work(packs.columns(sent, types), partial(colour, number=2)))
+        return peak(lambda: work(packs.unpack_columns(sent, types), partial(color_vertices, number=2)))
 
 
 def cells(folder: Path, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
@@ -109,9 +111,9 @@ def cells(folder: Path, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     ends, label = {"a": a, "b": b}, np.random.default_rng(1).permutation(a.size)
     owner, k = (label * 100 // a.size).astype(np.int32), np.full(a.size, 2, np.int32)
     kinds: dict[str, tuple[dict[str, np.ndarray], Work]] = {
-        "support": (ends, parts._support),
-        "holders": (ends | {"owner": owner}, partial(parts._holders, 2)),
-        "facts": (ends | {"k": k, "label": label}, truss_parts._facts),
+        "support": (ends, parts._support_task),
+        "holders": (ends | {"owner": owner}, partial(parts._holders_task, 2)),
+        "facts": (ends | {"k": k, "label": label}, truss_parts._certificate_task),
     }
     return {name: cell(folder, *kind) / a.size for name, kind in kinds.items()}
 
@@ -126,21 +128,21 @@ def ranges(low: np.ndarray, support: np.ndarray, number: int) -> np.ndarray:
 
 def part(a: np.ndarray, b: np.ndarray, number: int = 8) -> float:
     """Of the largest of so many parts, in the first round of a first load; vertices are ordered by their degrees."""
-    cell = kernel.in_cell(a, b, None)
-    support, ranks = kernel.support(cell), np.empty(cell.graph.vertices.size, np.int64)
+    cell = kernel.build_cell(a, b, None)
+    support, ranks = kernel.count_cell_support(cell), np.empty(cell.graph.vertices.size, np.int64)
     ranks[cell.graph.by_rank] = np.arange(ranks.size)
     low = np.minimum(*(ranks[np.searchsorted(cell.graph.vertices, end)] for end in (a, b)))
     owner = ranges(low, support, number)
-    edge, holder = kernel.members(kernel.holders(cell, owner, 1))
+    edge, holder = kernel.set_bits(kernel.edge_holders(cell, owner, 1))
     most = int(np.bincount(holder).argmax())
     held = np.union1d(edge[holder == most], np.flatnonzero(owner == most))
     held = held[np.lexsort((b[held], a[held]))]
     triangles, zero = int(support[owner == most].sum()), np.zeros(held.size, np.int64)
     columns = {"a": a[held], "b": b[held], "owner": owner[held], "level": zero - 1, "cap": support[held]}
-    rows, nobody = parts.packed(most, columns | {"epoch": zero, "diff": zero + 1}), parts.nothing_said()
+    rows, nobody = parts.pack_partition(most, columns | {"epoch": zero, "diff": zero + 1}), parts.no_messages()
     del cell, edge, holder, columns
     pa.default_memory_pool().release_unused()
-    taken = peak(lambda: truss_parts._settle("", 0, 1, 0, (pa.scalar(most),), rows, nobody))
+    taken = peak(lambda: truss_parts._settle_task("", 0, 1, 0, (pa.scalar(most),), rows, nobody))
     return (taken - parts.SIDE_BYTES * triangles) / held.size
 
 

@@ -275,9 +275,9 @@ def triangles(run: RunContext) -> TrianglesFacts:
     return TrianglesFacts(
         rows=written,
         plan=str(decision.strategy),
-        chosen=decision.cost_choice.words(),
+        chosen=decision.cost_choice.describe(),
         proposals=decision.cost_choice.proposals,
-        estimate={name: round(value, 2) for name, value in decision.cost_choice.seconds().items()},
+        estimate={name: round(value, 2) for name, value in decision.cost_choice.estimated_seconds().items()},
         top_vertices=choose_most_changed(run, ["vertex"], "triangles", step),
     )
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Ints, Shorts, adjacency, orient
-from algorithms.kernels.intersect import wings
+from algorithms.kernels.graph import Ints, Shorts, orient_edges, to_adjacency
+from algorithms.kernels.intersect import closing_pairs
 from algorithms.kernels.triangles import oriented_support
 
 
@@ -26,9 +26,9 @@ def bucket_trussness(a: Ints, b: Ints) -> Shorts:
     >>> bucket_trussness(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])).tolist()
     [3, 3, 3, 2]
     """
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     support = oriented_support(graph.indptr, graph.head)
-    both = adjacency(graph)
+    both = to_adjacency(graph)
     kappa = bucket_peel(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, support)
     trussness = np.empty(kappa.size, np.int32)
     trussness[graph.origin] = kappa
@@ -54,7 +54,7 @@ def bucket_peel(indptr, neighbour, edge, tail, head, support):
         if start[k] <= taken:
             start[k] = taken + 1
         if k > 0:
-            found, _ = wings(tail[e], head[e], begin, end, neighbour, edge, support, k, k, left, right)
+            found, _ = closing_pairs(tail[e], head[e], begin, end, neighbour, edge, support, k, k, left, right)
             for t in range(found):
                 _lower(left[t], k, support, start, place, order)
                 _lower(right[t], k, support, start, place, order)

@@ -19,11 +19,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, adjacency, orient
-from algorithms.kernels.intersect import ALL, wings
+from algorithms.kernels.graph import Ints, orient_edges, to_adjacency
+from algorithms.kernels.intersect import ALL, closing_pairs
 
 
-class Verdict(NamedTuple):
+class TrussnessVerdict(NamedTuple):
     """Positions in the input, int64, ascending; both empty: the trussness is right.
 
     too_high  edges without trussness - 2 triangles among edges of their trussness and above
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     too_low: Ints
 
 
-def check(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Verdict:
+def check_trussness(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> TrussnessVerdict:
     """Where a claimed trussness is wrong. (A wrong value may make right neighbours suspect as well.)
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
@@ -45,18 +45,18 @@ def check(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Verdict:
     """
     if trussness.shape != a.shape or (trussness < 2).any():
         raise ValueError(f"trussness must be {a.size} values >= 2, one per edge")
-    graph = orient(a, b)
-    both = adjacency(graph)
+    graph = orient_edges(a, b)
+    both = to_adjacency(graph)
     kappa = (np.asarray(trussness)[graph.origin] - 2).astype(np.int32)
-    now, risen = _backing(graph.indptr, graph.head, kappa)
+    now, risen = _count_backing(graph.indptr, graph.head, kappa)
     high = graph.origin[now < kappa].astype(np.int64)
-    rises = _rising(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, kappa, risen)
+    rises = _find_rising(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, kappa, risen)
     low = graph.origin[rises].astype(np.int64)
-    return Verdict(np.sort(high), np.sort(low))
+    return TrussnessVerdict(np.sort(high), np.sort(low))
 
 
 @njit(cache=True, nogil=True)
-def _backing(indptr, head, kappa):
+def _count_backing(indptr, head, kappa):
     """Per edge, the triangles whose other edges have its kappa or more: as it is, and if all edges rose by one.
 
     The second counts equal to the first: a triangle with both others at kappa(e) or more backs kappa(e) + 1 when all
@@ -82,7 +82,7 @@ def _backing(indptr, head, kappa):
 
 
 @njit(cache=True, nogil=True)
-def _rising(indptr, neighbour, edge, tail, head, kappa, backing):
+def _find_rising(indptr, neighbour, edge, tail, head, kappa, backing):
     """bool[m]: the largest set that can rise by one. `backing` is used up."""
     m, n = tail.size, indptr.size - 1
     begin, end = indptr[:n].copy(), indptr[1:].copy()
@@ -105,7 +105,7 @@ def _rising(indptr, neighbour, edge, tail, head, kappa, backing):
         taken += 1
         k = kappa[e]
         inside[e] = False
-        found, _ = wings(tail[e], head[e], begin, end, neighbour, edge, kappa, k, ALL, left, right)
+        found, _ = closing_pairs(tail[e], head[e], begin, end, neighbour, edge, kappa, k, ALL, left, right)
         for t in range(found):
             f, other = left[t], right[t]
             for _ in range(2):

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, compact, orient
+from algorithms.kernels.graph import Ints, compact_ids, orient_edges
 
 
 class Sizes(NamedTuple):
@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
     vertices: Ints
 
 
-def sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
+def truss_sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
     """The size of every k-truss.
 
     >>> [x.tolist() for x in sizes(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]))]
@@ -36,7 +36,7 @@ def sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
     """
     if not a.size:
         return Sizes(*(np.empty(0, np.int64) for _ in range(3)))
-    vertices, u, v = compact(a, b)
+    vertices, u, v = compact_ids(a, b)
     highest = np.zeros(vertices.size, np.int64)
     np.maximum.at(highest, u, trussness)
     np.maximum.at(highest, v, trussness)
@@ -45,7 +45,7 @@ def sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
     return Sizes(k, edges, ends)
 
 
-def communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) -> Ints:
+def truss_communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) -> Ints:
     """int64[m]: the community of each edge, named by its first edge's position; -1 outside the k-truss.
 
     >>> communities(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]), 3).tolist()
@@ -54,15 +54,15 @@ def communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) -> Int
     inside = np.flatnonzero(np.asarray(trussness) >= k)
     out = np.full(a.size, -1, np.int64)
     if inside.size:
-        graph = orient(a[inside], b[inside])
+        graph = orient_edges(a[inside], b[inside])
         parent = np.arange(inside.size, dtype=np.int32)
-        _join(graph.indptr, graph.head, graph.origin, parent)
+        _join_triangles(graph.indptr, graph.head, graph.origin, parent)
         out[inside] = inside[parent]
     return out
 
 
 @njit(cache=True, nogil=True)
-def _join(indptr, head, origin, parent):
+def _join_triangles(indptr, head, origin, parent):
     """Union the three edges of every triangle; at the end parent[i] is the least position in the class of i."""
     mark = np.full(indptr.size - 1, -1, np.int32)
     for u in range(indptr.size - 1):
@@ -73,18 +73,18 @@ def _join(indptr, head, origin, parent):
             for j in range(indptr[v], indptr[v + 1]):
                 k = mark[head[j]]
                 if k >= 0:
-                    _union(parent, origin[i], origin[j])
-                    _union(parent, origin[i], origin[k])
+                    _union_roots(parent, origin[i], origin[j])
+                    _union_roots(parent, origin[i], origin[k])
         for i in range(indptr[u], indptr[u + 1]):
             mark[head[i]] = -1
     for i in range(parent.size):
-        parent[i] = _root(parent, i)
+        parent[i] = _find_root(parent, i)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _union(parent, i, j):
+def _union_roots(parent, i, j):
     """The lesser root wins, so that the root is the least position of its class."""
-    i, j = _root(parent, i), _root(parent, j)
+    i, j = _find_root(parent, i), _find_root(parent, j)
     if i < j:
         parent[j] = i
     elif j < i:
@@ -92,7 +92,7 @@ def _union(parent, i, j):
 
 
 @njit(cache=True, nogil=True)
-def _root(parent, i):
+def _find_root(parent, i):
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]

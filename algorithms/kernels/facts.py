@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Colours, Ints, Shorts, orient
+from algorithms.kernels.graph import Colours, Ints, Shorts, orient_edges
 
 
-class Facts(NamedTuple):
+class CertificateCounts(NamedTuple):
     """int32[m] each, in the caller's order: triangles on the edge; those whose other edges have its kappa or more;
     those of which it comes first."""
 
@@ -32,7 +32,9 @@ class Facts(NamedTuple):
     first: Shorts
 
 
-def facts(a: Ints, b: Ints, kappa: Shorts, label: Ints, colours: Colours | None = None) -> Facts:
+def count_certificate(
+    a: Ints, b: Ints, kappa: Shorts, label: Ints, colours: Colours | None = None
+) -> CertificateCounts:
     """See the head of this file.
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
@@ -41,15 +43,17 @@ def facts(a: Ints, b: Ints, kappa: Shorts, label: Ints, colours: Colours | None 
     """
     turn = np.empty(a.size, np.int32)
     turn[np.lexsort((b, a, label, kappa))] = np.arange(a.size, dtype=np.int32)
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     colour = np.full(graph.vertices.size, -1, np.int64)
     if colours is not None:
         colour = colours(graph.vertices)[graph.by_rank]
-    return Facts(*_count(graph.indptr, graph.head, graph.origin, colour, np.asarray(kappa, np.int32), turn))
+    return CertificateCounts(
+        *_count_cell(graph.indptr, graph.head, graph.origin, colour, np.asarray(kappa, np.int32), turn)
+    )
 
 
 @njit(cache=True, nogil=True)
-def _count(indptr, head, origin, colour, kappa, turn):
+def _count_cell(indptr, head, origin, colour, kappa, turn):
     m, n = head.size, indptr.size - 1
     triangles, backing, first = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
     mark = np.full(n, -1, np.int32)

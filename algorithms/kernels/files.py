@@ -32,14 +32,14 @@ SHARED = 8  # a state that shares files may have changes of one eighth
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def write(folder: Path, key: str, arrays: Arrays, origin: Path | None, **facts: Any) -> None:
+def write_arrays(folder: Path, key: str, arrays: Arrays, origin: Path | None, **facts: Any) -> None:
     """Write arrays and facts beside and rename them to folder/key, replacing what is there; OSError as it comes.
     `origin`: the state that they were read from, if they were."""
     part = folder / f".{key}.{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
-        sums = None if origin is None else _share(part, arrays, origin)
+        sums = None if origin is None else _write_or_link(part, arrays, origin)
         if sums is None:
             for name, x in arrays.items():
                 (part / f"{name}.npy").unlink(missing_ok=True)
@@ -53,13 +53,13 @@ def write(folder: Path, key: str, arrays: Arrays, origin: Path | None, **facts: 
         shutil.rmtree(part, ignore_errors=True)
 
 
-def read(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+def read_arrays(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
     """The arrays, which may be changed in memory, and the manifest; None when they are absent, damaged or of another
     format."""
-    facts = manifest(folder, key)
+    facts = read_manifest(folder, key)
     if facts is None:
         return None
-    found = _mapped(folder / key, facts["sums"], "c")
+    found = _map_arrays(folder / key, facts["sums"], "c")
     if found is None or any(checksum(x) != facts["sums"][name] for name, x in found.items()):
         return None
     arrays = {name: x for name, x in found.items() if "." not in name}
@@ -69,7 +69,7 @@ def read(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any
     return arrays, facts
 
 
-def manifest(folder: Path, key: str) -> dict[str, Any] | None:
+def read_manifest(folder: Path, key: str) -> dict[str, Any] | None:
     """What is said of a state; None when there is none of that key in today's format."""
     try:
         facts: dict[str, Any] = json.loads((folder / key / "manifest.json").read_text())
@@ -78,7 +78,7 @@ def manifest(folder: Path, key: str) -> dict[str, Any] | None:
         return None
 
 
-def sweep(folder: Path, keep: Iterable[str]) -> None:
+def sweep_folder(folder: Path, keep: Iterable[str]) -> None:
     """Drop all states but those of the keys to keep, and what killed writers have left."""
     keep = set(keep)
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -92,13 +92,13 @@ def checksum(x: NDArray[Any]) -> int:
     whole = raw.size // 8 * 8
     words = np.frombuffer(raw[:whole].data, np.uint64) if whole else np.empty(0, np.uint64)
     rest = int.from_bytes(raw[whole:].tobytes(), "little")
-    return int(_mixed(words)) ^ (rest * 0x9E3779B97F4A7C15 + raw.size & 0xFFFFFFFFFFFFFFFF)
+    return int(_mix_words(words)) ^ (rest * 0x9E3779B97F4A7C15 + raw.size & 0xFFFFFFFFFFFFFFFF)
 
 
-def _share(part: Path, arrays: Arrays, origin: Path) -> dict[str, int] | None:
+def _write_or_link(part: Path, arrays: Arrays, origin: Path) -> dict[str, int] | None:
     """Link what a state shares with the one that it was made from, and write what it does not: the checksums of both;
     None where it has to be written as a whole."""
-    known, old = manifest(origin.parent, origin.name), _mapped(origin, arrays, "r")
+    known, old = read_manifest(origin.parent, origin.name), _map_arrays(origin, arrays, "r")
     if known is None or old is None:
         return None
     most = sum(x.nbytes for x in arrays.values()) // SHARED
@@ -106,7 +106,7 @@ def _share(part: Path, arrays: Arrays, origin: Path) -> dict[str, int] | None:
     for name, x in arrays.items():
         if x.shape != old[name].shape or x.dtype != old[name].dtype:
             return None
-        at = differing(x.reshape(-1), old[name].reshape(-1))
+        at = differing_positions(x.reshape(-1), old[name].reshape(-1))
         if at.size:
             changes |= {f"{name}.at": at, f"{name}.new": x.reshape(-1)[at]}
             most -= at.nbytes + at.size * x.itemsize
@@ -122,7 +122,7 @@ def _share(part: Path, arrays: Arrays, origin: Path) -> dict[str, int] | None:
     return {name: known["sums"][name] for name in arrays} | {name: checksum(x) for name, x in changes.items()}
 
 
-def _mapped(state: Path, names: Iterable[str], mode: Literal["c", "r"]) -> dict[str, NDArray[Any]] | None:
+def _map_arrays(state: Path, names: Iterable[str], mode: Literal["c", "r"]) -> dict[str, NDArray[Any]] | None:
     try:
         return {name: np.load(state / f"{name}.npy", mmap_mode=mode).view(np.ndarray) for name in names}
     except (OSError, ValueError, EOFError):
@@ -130,7 +130,7 @@ def _mapped(state: Path, names: Iterable[str], mode: Literal["c", "r"]) -> dict[
 
 
 @njit(cache=True, nogil=True)
-def differing(x, y):
+def differing_positions(x, y):
     """Where two vectors differ: uint32."""
     out, size = np.empty(1024, np.uint32), 0
     for start in range(0, x.size, 1024):
@@ -150,7 +150,7 @@ def differing(x, y):
 
 
 @njit(cache=True, nogil=True)
-def _mixed(words):
+def _mix_words(words):
     """Four lanes, so that one multiplication does not wait for the other."""
     prime = np.uint64(0x9E3779B97F4A7C15)
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)

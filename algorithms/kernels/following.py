@@ -20,12 +20,12 @@ import numpy as np
 from numba import njit
 
 from algorithms.kernels.graph import Ints
-from algorithms.kernels.levels import closing, set_level
+from algorithms.kernels.levels import closing_edges, set_level
 from algorithms.kernels.replay import Batch
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.warm import PersistentGraph
 
 
-def vertex_changes(graph: Warm, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
+def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
     """The changes from epoch `first` on. steps: `replay.batches` of the graph; what they raise comes through."""
     found: list[tuple[Ints, Ints, Ints]] = []
     delta, left = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -37,7 +37,7 @@ def vertex_changes(graph: Warm, steps: Iterator[Batch], first: int) -> tuple[Int
             delta = np.zeros(levels.live.size, np.int64)
         if left.size < widest:
             left, right = np.empty(widest, np.int32), np.empty(widest, np.int32)
-        touched = _followed(levels, removed, inserted, delta, left, right)
+        touched = _follow_batch(levels, removed, inserted, delta, left, right)
         moved = np.unique(touched[delta[touched] != 0])
         if epoch >= first:
             found.append((graph.ids[moved], np.full(moved.size, epoch, np.int64), delta[moved]))
@@ -50,13 +50,13 @@ def vertex_changes(graph: Warm, steps: Iterator[Batch], first: int) -> tuple[Int
 
 
 @njit(cache=True, nogil=True)
-def _followed(g, removed, inserted, delta, left, right):
+def _follow_batch(g, removed, inserted, delta, left, right):
     """Take edges out and bring edges in, at level 0; the vertices whose count was touched, some of them twice."""
     touched, size = np.empty(1024, np.int64), 0
     for i in range(removed.size + inserted.size):
         comes = i >= removed.size
         e = inserted[i - removed.size] if comes else removed[i]
-        found = closing(g, e, 0, left, right)
+        found = closing_edges(g, e, 0, left, right)
         sign = 1 if comes else -1
         if found and size + found + 2 > touched.size:
             touched = np.concatenate((touched, np.empty(max(touched.size, found + 2), np.int64)))

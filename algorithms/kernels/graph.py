@@ -61,14 +61,14 @@ class Adjacency(NamedTuple):
     edge: Shorts
 
 
-def compact(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
+def compact_ids(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
     """The sorted ids in use (int64[n]), and both ends of each edge as indices into them (int32[m]).
 
     >>> vertices, u, v = compact(np.array([7, -1]), np.array([9, 7]))
     >>> vertices.tolist(), u.tolist(), v.tolist()
     ([-1, 7, 9], [1, 0], [2, 1])
     """
-    a, b = _checked(a, b)
+    a, b = _check_edges(a, b)
     if a.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
     low, high = int(a.min()), int(b.max())
@@ -79,22 +79,22 @@ def compact(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
         index = np.cumsum(used, dtype=np.int32)
         index -= np.int32(1)
         return np.flatnonzero(used) + low, index[a - low], index[b - low]
-    vertices = distinct(np.concatenate([distinct(a), distinct(b)]))
+    vertices = distinct_values(np.concatenate([distinct_values(a), distinct_values(b)]))
     u = np.searchsorted(vertices, a).astype(np.int32)
     return vertices, u, np.searchsorted(vertices, b).astype(np.int32)
 
 
-def places(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
+def positions_of(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
     """Where in a, b, which are in order, each of the edges x, y is; all of them are there.
 
     >>> places(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
     [2, 0]
     """
     a, b, x, y = (np.require(column, np.int64, ["C", "W"]) for column in (a, b, x, y))  # read-only is another type
-    return np.asarray(_places(a, b, x, y))
+    return np.asarray(_find_positions(a, b, x, y))
 
 
-def distinct(x: NDArray[Any]) -> NDArray[Any]:
+def distinct_values(x: NDArray[Any]) -> NDArray[Any]:
     """The values of a vector, ascending, each once. (`np.unique` hashes whole numbers, which takes many of them longer
     than a sort.)
 
@@ -102,10 +102,10 @@ def distinct(x: NDArray[Any]) -> NDArray[Any]:
     [3, 5]
     """
     x = np.sort(x)
-    return x[starts(x)]
+    return x[run_starts(x)]
 
 
-def starts(*columns: NDArray[Any]) -> Ints:
+def run_starts(*columns: NDArray[Any]) -> Ints:
     """Where the runs of equal rows begin.
 
     >>> starts(np.array([5, 5, 3])).tolist(), starts(np.array([5, 5, 5]), np.array([1, 2, 2])).tolist()
@@ -118,11 +118,11 @@ def starts(*columns: NDArray[Any]) -> Ints:
     return np.flatnonzero(fresh)
 
 
-def orient(a: Ints, b: Ints) -> Oriented:
+def orient_edges(a: Ints, b: Ints) -> Oriented:
     """The degree-ordered, oriented graph; ValueError when an edge comes twice or is not a < b."""
-    vertices, u, v = compact(a, b)
+    vertices, u, v = compact_ids(a, b)
     by_rank, indptr, tail, head, origin = by_degree(vertices.size, u, v)
-    twice = _repeat(indptr, head)
+    twice = _first_repeat(indptr, head)
     if twice >= 0:
         i = origin[twice]
         raise ValueError(f"edge ({a[i]}, {b[i]}) comes twice; the kernels take simple graphs")
@@ -136,16 +136,16 @@ def by_degree(n: int, u: Shorts, v: Shorts) -> tuple[Shorts, Ints, Shorts, Short
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     u, v = rank[u], rank[v]
-    indptr, tail, head, origin = _arrange(n, np.minimum(u, v), np.maximum(u, v))
+    indptr, tail, head, origin = _arrange_edges(n, np.minimum(u, v), np.maximum(u, v))
     return by_rank, indptr, tail, head, origin
 
 
-def adjacency(graph: Oriented) -> Adjacency:
+def to_adjacency(graph: Oriented) -> Adjacency:
     """Both directions of an oriented graph."""
     return Adjacency(*both_ways(graph.indptr, graph.tail, graph.head))
 
 
-def _checked(a: Ints, b: Ints) -> tuple[Ints, Ints]:
+def _check_edges(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     a, b = np.ascontiguousarray(a, np.int64), np.ascontiguousarray(b, np.int64)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"a and b must be vectors of one length, not {a.shape} and {b.shape}")
@@ -158,7 +158,7 @@ def _checked(a: Ints, b: Ints) -> tuple[Ints, Ints]:
 
 
 @njit(cache=True, nogil=True)
-def _places(a, b, x, y):
+def _find_positions(a, b, x, y):
     found = np.empty(x.size, np.int64)
     for i in range(x.size):
         low, high = 0, a.size
@@ -173,7 +173,7 @@ def _places(a, b, x, y):
 
 
 @njit(cache=True, nogil=True)
-def _arrange(n, tail, head):
+def _arrange_edges(n, tail, head):
     """Edges sorted by (tail, head) with two stable counting sorts, least significant first."""
     m = tail.size
     by_head = np.empty(m, np.int32)
@@ -200,7 +200,7 @@ def _arrange(n, tail, head):
 
 
 @njit(cache=True, nogil=True)
-def _repeat(indptr, head):
+def _first_repeat(indptr, head):
     """A position whose edge equals the one before it, or -1."""
     for v in range(indptr.size - 1):
         for i in range(indptr[v] + 1, indptr[v + 1]):

@@ -23,32 +23,32 @@ Hashes = NDArray[np.uint64]  # [2, n]
 SEED = 42
 
 
-def hashes(*columns: Ints) -> Hashes:
+def hash_rows(*columns: Ints) -> Hashes:
     """Two hashes of each row.
 
     >>> hashes(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
     [7452347529957652509, 5834744778546859872]
     """
     found: Hashes = np.empty((2, columns[0].size), np.uint64)
-    found[0], found[1] = SEED, one(1, SEED)
+    found[0], found[1] = SEED, hash_value(1, SEED)
     for column in columns:
-        fold(np.ascontiguousarray(column, np.int64), found)
+        hash_column(np.ascontiguousarray(column, np.int64), found)
     return found
 
 
-def bucket(a: Ints, b: Ints, number: int) -> Ints:
+def bucket_of_edges(a: Ints, b: Ints, number: int) -> Ints:
     """Which of so many buckets each edge is in."""
-    return np.asarray(hashes(a, b)[0] % np.uint64(number)).astype(np.int64)
+    return np.asarray(hash_rows(a, b)[0] % np.uint64(number)).astype(np.int64)
 
 
 def weighted_sum(found: Hashes, diff: Ints) -> tuple[int, int]:
     """The sums of diff times hash, modulo 2**64 each."""
-    first, second = _sums(found, np.ascontiguousarray(diff, np.int64))
+    first, second = _sum_hashes(found, np.ascontiguousarray(diff, np.int64))
     return int(first), int(second)
 
 
 @njit(cache=True, nogil=True)
-def one(value, seed):
+def hash_value(value, seed):
     """The hash of one value."""
     p1, p2, p3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
     p4, p5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -65,15 +65,15 @@ def one(value, seed):
 
 
 @njit(cache=True, nogil=True)
-def fold(column, found):
+def hash_column(column, found):
     """Hash a column, with what was found of the columns before as seeds."""
     for i in range(column.size):
-        found[0, i] = one(np.uint64(column[i]), found[0, i])
-        found[1, i] = one(np.uint64(column[i]), found[1, i])
+        found[0, i] = hash_value(np.uint64(column[i]), found[0, i])
+        found[1, i] = hash_value(np.uint64(column[i]), found[1, i])
 
 
 @njit(cache=True, nogil=True)
-def _sums(found, diff):
+def _sum_hashes(found, diff):
     first, second = np.uint64(0), np.uint64(0)
     for i in range(diff.size):
         first += found[0, i] * np.uint64(diff[i])

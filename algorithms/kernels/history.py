@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from algorithms.kernels.graph import Colours, Ints
-from algorithms.kernels.sums import add, grown, nonzero, table
+from algorithms.kernels.sums import add_to_key, grow_table, make_table, nonzero_sums
 from algorithms.times import FOREVER
 
 
@@ -46,7 +46,7 @@ def vertex_changes(
     new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     first = np.flatnonzero(new)
     spans = np.append(first, a.size)
-    vertices, ranks, indptr, head, origin = _arranged(a[first], b[first])
+    vertices, ranks, indptr, head, origin = _arrange_graph(a[first], b[first])
     epochs = np.unique(np.concatenate([start, until]))
     begins, ends = np.searchsorted(epochs, start), np.searchsorted(epochs, until)
     colour = np.full(vertices.size, -1, np.int32)
@@ -54,7 +54,7 @@ def vertex_changes(
         colour[ranks] = colours(vertices)
     spans_of, most = np.unique(begins * epochs.size + ends, return_counts=True)
     usual = int(spans_of[np.argmax(most)])
-    keys, sums = _changes(
+    keys, sums = _count_changes(
         indptr,
         head,
         spans[origin],
@@ -66,9 +66,9 @@ def vertex_changes(
         epochs.size,
         int(np.searchsorted(epochs, FOREVER)),
         colour,
-        *table(vertices.size * epochs.size, a.size),
+        *make_table(vertices.size * epochs.size, a.size),
     )
-    keys, sums = nonzero(keys, sums)
+    keys, sums = nonzero_sums(keys, sums)
     ids = np.empty(vertices.size, np.int64)
     ids[ranks] = vertices
     vertex, epoch = ids[keys // epochs.size], epochs[keys % epochs.size]
@@ -76,7 +76,7 @@ def vertex_changes(
     return vertex[order], epoch[order], sums[order]
 
 
-def _arranged(a: Ints, b: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _arrange_graph(a: Ints, b: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """(sorted vertices, the rank of each by degree, indptr, head and origin of the edges from lower to higher rank).
 
     Not `graph.orient`: what the audit counts with shares nothing with what it looks at.
@@ -110,7 +110,9 @@ def colours_for(edges: int, limit: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _changes(indptr, head, low, high, start, until, usual_start, usual_until, n_epochs, never, colour, keys, sums):
+def _count_changes(
+    indptr, head, low, high, start, until, usual_start, usual_until, n_epochs, never, colour, keys, sums
+):
     """The sums by key = rank * n_epochs + epoch."""
     n, m, used = indptr.size - 1, head.size, 0
     usual = np.empty(m, np.bool_)
@@ -143,11 +145,11 @@ def _changes(indptr, head, low, high, start, until, usual_start, usual_until, n_
                     end = min(until[x], until[y], until[z])
                     if begin < end:
                         if keys.size and 2 * (used + 6) > keys.size:
-                            keys, sums = grown(keys, sums)
+                            keys, sums = grow_table(keys, sums)
                         for vertex in (np.int64(u), np.int64(v), np.int64(w)):
-                            used += add(keys, sums, vertex * n_epochs + begin, 1)
+                            used += add_to_key(keys, sums, vertex * n_epochs + begin, 1)
                             if end < never:
-                                used += add(keys, sums, vertex * n_epochs + end, -1)
+                                used += add_to_key(keys, sums, vertex * n_epochs + end, -1)
                     if until[x] == end:
                         x += 1
                     if until[y] == end:
@@ -164,8 +166,8 @@ def _changes(indptr, head, low, high, start, until, usual_start, usual_until, n_
     for u in range(n):
         if twice[u]:
             if keys.size and 2 * (used + 2) > keys.size:
-                keys, sums = grown(keys, sums)
-            used += add(keys, sums, u * n_epochs + usual_start, twice[u] // 2)
+                keys, sums = grow_table(keys, sums)
+            used += add_to_key(keys, sums, u * n_epochs + usual_start, twice[u] // 2)
             if usual_until < never:
-                used += add(keys, sums, u * n_epochs + usual_until, -(twice[u] // 2))
+                used += add_to_key(keys, sums, u * n_epochs + usual_until, -(twice[u] // 2))
     return keys, sums

@@ -18,7 +18,7 @@ ALL = 2**31 - 1
 
 
 @njit(cache=True, nogil=True)
-def wings(u, v, begin, end, neighbour, edge, level, least, most, left, right):
+def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, right):
     """The pairs of edges that close a triangle over the edge {u, v}, both at `level` >= least.
 
     begin, end   int64[n]   list bounds of each vertex in neighbour, edge (int32[..], neighbours ascending)

@@ -19,12 +19,12 @@ from algorithms.times import FOREVER
 Longs = NDArray[np.int64]
 
 
-def longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
+def to_longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
     """Some columns of an Arrow table, as int64."""
     return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
 
 
-def ordered(columns: Sequence[Longs]) -> Longs:
+def sort_order(columns: Sequence[Longs]) -> Longs:
     """The order of the rows by some columns; equal rows in any order.
 
     >>> ordered([np.array([2, 1, 2]), np.array([5, 9, -4])]).tolist()
@@ -51,7 +51,7 @@ def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
     """
     if not diff.size:
         return [*data, diff]
-    order = ordered(data)
+    order = sort_order(data)
     columns = [column[order] for column in data]
     new = np.ones(diff.size, bool)
     new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -61,12 +61,12 @@ def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
     return [*(column[starts][keep] for column in columns), sums[keep]]
 
 
-def disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+def make_disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
     """Signed intervals, possibly overlapping → the disjoint intervals on which each edge is there, by (a, b, start).
 
     Raises ValueError when an edge is there more than once or less than not at all.
     """
-    order = ordered([a, b])
+    order = sort_order([a, b])
     a, b, start, until, diff = (column[order] for column in (a, b, start, until, diff))
     same = (a[1:] == a[:-1]) & (b[1:] == b[:-1])
     fine = (diff == 1) & (start < until)  # and the edge's only row: the usual one
@@ -74,14 +74,14 @@ def disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tup
     fine[:-1] &= ~same
     if fine.all():
         return a, b, start, until
-    rest = _opened(*(column[~fine] for column in (a, b, start, until, diff)))
+    rest = _open_intervals(*(column[~fine] for column in (a, b, start, until, diff)))
     found = [np.concatenate([column[fine], more]) for column, more in zip((a, b, start, until), rest, strict=True)]
-    order = ordered(found[:3])
+    order = sort_order(found[:3])
     a, b, start, until = (column[order] for column in found)
     return a, b, start, until
 
 
-def _opened(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+def _open_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
     ends = [np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([start, until])]
     a, b, at, step = consolidate(ends, np.concatenate([diff, -diff]))
     if not a.size:

@@ -72,7 +72,7 @@ class Levels(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def arrange(g):
+def arrange_lists(g):
     """Lay all lists out again for the levels as they are."""
     m = g.level.size
     greatest = 0
@@ -91,8 +91,8 @@ def arrange(g):
             start[greatest - g.level[e]] += 1
     g.live[:] = 0
     for e in falling:
-        _append(g, g.tail[e], g.head[e], e, 0)
-        _append(g, g.head[e], g.tail[e], e, 1)
+        _append_edge(g, g.tail[e], g.head[e], e, 0)
+        _append_edge(g, g.head[e], g.tail[e], e, 1)
 
 
 @njit(cache=True, nogil=True)
@@ -101,14 +101,14 @@ def set_level(g, e, new):
     old = g.level[e]
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     if old < 0:
-        _append(g, u, v, e, 0)
-        _append(g, v, u, e, 1)
+        _append_edge(g, u, v, e, 0)
+        _append_edge(g, v, u, e, 1)
     if new > old:
-        _rise(g, u, e, 0, new)
-        _rise(g, v, e, 1, new)
+        _move_up(g, u, e, 0, new)
+        _move_up(g, v, e, 1, new)
     else:
-        _fall(g, u, e, 0, new)
-        _fall(g, v, e, 1, new)
+        _move_down(g, u, e, 0, new)
+        _move_down(g, v, e, 1, new)
     g.level[e] = new
     if new < 0:
         g.live[u] -= 1
@@ -116,7 +116,7 @@ def set_level(g, e, new):
 
 
 @njit(cache=True, nogil=True)
-def reach(g, v, k):
+def count_at_level(g, v, k):
     """How many edges of v have level >= k: a prefix of its list."""
     level, edge = g.level, g.edge
     low, high = g.begin[v], g.begin[v] + g.live[v]
@@ -130,7 +130,7 @@ def reach(g, v, k):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def lacks(g, e, least):
+def is_unknown_below(g, e, least):
     """Does a part of a graph not know the triangles of an edge whose others have this level? It notes that."""
     if g.floor.size == 0 or least >= g.floor[e]:
         return False
@@ -139,16 +139,16 @@ def lacks(g, e, least):
 
 
 @njit(cache=True, nogil=True)
-def closing(g, e, least, left, right):
+def closing_edges(g, e, least, left, right):
     """The pairs of edges at level >= least that close a triangle over e: their number, the pairs in left, right.
 
     left, right: int32 of at least the greatest degree. Lays the shorter list out over `mark` and walks the longer
     one; when that is far longer, looks each entry of the shorter one up instead.
     """
-    lacks(g, e, least)
+    is_unknown_below(g, e, least)
     level, begin, neighbour, edge, mark = g.level, g.begin, g.neighbour, g.edge, g.mark
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
-    du, dv = reach(g, u, least), reach(g, v, least)
+    du, dv = count_at_level(g, u, least), count_at_level(g, v, least)
     if du > dv:
         u, v, du, dv = v, u, dv, du
     g.clock[EVALUATIONS] += 1
@@ -157,7 +157,7 @@ def closing(g, e, least, left, right):
     if du * PROBE < dv:
         g.clock[STEPS] += du * PROBE
         for i in range(begin[u], begin[u] + du):
-            f = find(g, v, np.int64(neighbour[i]))
+            f = find_edge(g, v, np.int64(neighbour[i]))
             if f >= 0 and level[f] >= least:
                 left[found] = edge[i]
                 right[found] = f
@@ -183,10 +183,10 @@ def closing(g, e, least, left, right):
 
 
 @njit(cache=True, nogil=True)
-def find(g, u, v):
+def find_edge(g, u, v):
     """The edge between two vertices, present or not, or -1."""
     size = np.uint64(g.slots.size)
-    mixed = _hash(u, v)
+    mixed = _hash_pair(u, v)
     slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
     low = mixed & np.uint64(0xFFFFFFFF)
     while True:
@@ -203,11 +203,11 @@ def find(g, u, v):
 
 
 @njit(cache=True, nogil=True)
-def enter(g, first, last):
+def index_edges(g, first, last):
     """Enter edges first .. last - 1 into the hash index."""
     size = np.uint64(g.slots.size)
     for e in range(first, last):
-        mixed = _hash(np.int64(g.tail[e]), np.int64(g.head[e]))
+        mixed = _hash_pair(np.int64(g.tail[e]), np.int64(g.head[e]))
         slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
         while g.slots[slot] != 0:
             slot += np.uint64(1)
@@ -217,7 +217,7 @@ def enter(g, first, last):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _hash(u, v):
+def _hash_pair(u, v):
     """64 mixed bits of an unordered pair (two rounds of multiply and fold)."""
     mixed = np.uint64((min(u, v) << 32) | max(u, v)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
@@ -226,7 +226,7 @@ def _hash(u, v):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _append(g, v, w, e, side):
+def _append_edge(g, v, w, e, side):
     """Put edge e to w at the end of the list of v."""
     slot = g.begin[v] + g.live[v]
     g.neighbour[slot] = w
@@ -236,7 +236,7 @@ def _append(g, v, w, e, side):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _swap(g, v, p, q):
+def _swap_slots(g, v, p, q):
     """Exchange two slots of v."""
     e, f = g.edge[p], g.edge[q]
     g.edge[p], g.edge[q] = f, e
@@ -246,7 +246,7 @@ def _swap(g, v, p, q):
 
 
 @njit(cache=True, nogil=True)
-def _rise(g, v, e, side, new):
+def _move_up(g, v, e, side, new):
     """Swap e upwards, past one level at a time: with the first entry of that level."""
     p = g.begin[v] + g.place[e, side]
     while p > g.begin[v] and g.level[g.edge[p - 1]] < new:
@@ -258,12 +258,12 @@ def _rise(g, v, e, side, new):
                 low = middle + 1
             else:
                 high = middle
-        _swap(g, v, p, low)
+        _swap_slots(g, v, p, low)
         p = low
 
 
 @njit(cache=True, nogil=True)
-def _fall(g, v, e, side, new):
+def _move_down(g, v, e, side, new):
     """Swap e downwards, past one level at a time: with the last entry of that level."""
     p = g.begin[v] + g.place[e, side]
     end = g.begin[v] + g.live[v]
@@ -276,5 +276,5 @@ def _fall(g, v, e, side, new):
                 low = middle + 1
             else:
                 high = middle
-        _swap(g, v, p, low - 1)
+        _swap_slots(g, v, p, low - 1)
         p = low - 1

@@ -35,32 +35,43 @@ import heapq
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, PROBE, STEPS, UNKNOWN, closing, lacks, reach, set_level
+from algorithms.kernels.levels import (
+    BACK,
+    FRONT,
+    LABEL_GAP,
+    PROBE,
+    STEPS,
+    UNKNOWN,
+    closing_edges,
+    count_at_level,
+    is_unknown_below,
+    set_level,
+)
 
 FAR = 2**30  # a backing that is not known to be too small
 UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING, AWAITED = range(6)
 
 
 @njit(cache=True, nogil=True)
-def remove(g, edges, queue, certified, left, right):
+def remove_edges(g, edges, queue, certified, left, right):
     """Take the edges out; the edges that lose a counted triangle join the queue (a typed list, in place)."""
     level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     for e in edges:
         r = level[e]
-        found = closing(g, e, 1, left, right)
+        found = closing_edges(g, e, 1, left, right)
         for t in range(found):
             f, other = left[t], right[t]
-            _lose(level, state, backing, f, other, r, -1, queue)
+            _lose_triangle(level, state, backing, f, other, r, -1, queue)
             if certified:
-                first = f if _before(level, label, f, other) else other
-                if _before(level, label, first, e):
+                first = f if _precedes(level, label, f, other) else other
+                if _precedes(level, label, first, e):
                     own[first] -= 1
         set_level(g, e, -1)
         backing[e] = UNKNOWN
 
 
 @njit(cache=True, nogil=True)
-def descend(g, queue, certified, changed, limit, left, right):
+def lower_levels(g, queue, certified, changed, limit, left, right):
     """Lower the levels to kappa; False when the clock passed `limit` steps on the way (the levels are then unusable).
 
     changed  gets (edge, level before) of every lowered edge, maybe several times, oldest first
@@ -77,23 +88,23 @@ def descend(g, queue, certified, changed, limit, left, right):
         if r <= 0:
             continue
         if backing[e] == UNKNOWN:
-            backing[e] = closing(g, e, r, left, right)
+            backing[e] = closing_edges(g, e, r, left, right)
         if backing[e] >= r:
             continue
-        h, found = _bound(g, e, r, left, right)
+        h, found = _level_bound(g, e, r, left, right)
         if h < 0:  # in a part of a graph: it falls by one, for that much is sure
             h, backing[e] = np.int64(r - 1), FAR
-            found = closing(g, e, max(r - 1, 1), left, right)
+            found = closing_edges(g, e, max(r - 1, 1), left, right)
         changed.append((np.int64(e), np.int64(r)))
         above = 0
         for t in range(found):
             f, other = left[t], right[t]
             if level[f] > h and level[other] > h:
                 above += 1
-                _lose(level, state, backing, f, other, r, h, queue)
+                _lose_triangle(level, state, backing, f, other, r, h, queue)
                 if certified:
-                    first = f if _before(level, label, f, other) else other
-                    if _before(level, label, first, e):
+                    first = f if _precedes(level, label, f, other) else other
+                    if _precedes(level, label, first, e):
                         own[first] -= 1
         if certified:
             own[e] = above
@@ -107,7 +118,7 @@ def descend(g, queue, certified, changed, limit, left, right):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _before(level, label, e, f):
+def _precedes(level, label, e, f):
     """Does e come before f in the order?"""
     if level[e] != level[f]:
         return level[e] < level[f]
@@ -115,7 +126,7 @@ def _before(level, label, e, f):
 
 
 @njit(cache=True, nogil=True)
-def _lose(level, state, backing, f, other, was, now, queue):
+def _lose_triangle(level, state, backing, f, other, was, now, queue):
     """The third edge beside f and other fell from level `was` to `now`: who counted the triangle and no longer may?"""
     for _ in range(2):
         k = level[f]
@@ -129,7 +140,7 @@ def _lose(level, state, backing, f, other, was, now, queue):
 
 
 @njit(cache=True, nogil=True)
-def _bound(g, e, r, left, right):
+def _level_bound(g, e, r, left, right):
     """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others). -1 where
     a part of a graph lacks triangles.
 
@@ -139,19 +150,19 @@ def _bound(g, e, r, left, right):
     least, step = r - 1, 1
     while True:
         least = max(least, 1)
-        if lacks(g, e, least):
+        if is_unknown_below(g, e, least):
             return np.int64(-1), np.int64(0)
-        found = closing(g, e, least, left, right)
+        found = closing_edges(g, e, least, left, right)
         h = _h_index(g.level, found, r - 1, least, left, right)
         if h >= least or least == 1:
-            g.backing[e] = _at_least(g.level, found, h, left, right)
+            g.backing[e] = _count_at_least(g.level, found, h, left, right)
             return h, found
         least -= step
         step += step
 
 
 @njit(cache=True, nogil=True)
-def _at_least(level, found, h, left, right):
+def _count_at_least(level, found, h, left, right):
     """How many of the pairs lie at level >= h."""
     count = 0
     for t in range(found):
@@ -179,11 +190,11 @@ def _h_index(level, found, most, least, left, right):
 
 
 @njit(cache=True, nogil=True)
-def insert(g, edges, heap, certified, left, right):
+def add_edges(g, edges, heap, certified, left, right):
     """Bring the edges in, one after the other, each at U of the levels there; the seeds of the lift join the heap."""
     level, label, own, backing = g.level, g.label, g.own, g.backing
     for e in edges:
-        found = closing(g, e, 0, left, right)
+        found = closing_edges(g, e, 0, left, right)
         k = _h_index(level, found, found, 1, left, right)
         set_level(g, e, k)
         label[e] = g.clock[FRONT]
@@ -196,35 +207,35 @@ def insert(g, edges, heap, certified, left, right):
             if not certified:
                 for x in (f, other):
                     if level[x] == low and low < k:
-                        _look(heap, low, 0, x)
+                        _push_candidate(heap, low, 0, x)
                 continue
             for x in (f, other):
                 if level[x] == low and low <= k:
                     backing[x] += 1
             if low < k:
-                first = f if _before(level, label, f, other) else other
-                _gain(level, label, own, first, heap)
+                first = f if _precedes(level, label, f, other) else other
+                _gain_triangle(level, label, own, first, heap)
         if certified:
             own[e] = backing[e] = at_least
         if at_least > k:
-            _look(heap, k, label[e] if certified else 0, e)
+            _push_candidate(heap, k, label[e] if certified else 0, e)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _gain(level, label, own, e, heap):
+def _gain_triangle(level, label, own, e, heap):
     """One more triangle is e's own; when it passes the level, e has to be looked at."""
     own[e] += 1
     if own[e] == level[e] + 1:
-        _look(heap, level[e], label[e], e)
+        _push_candidate(heap, level[e], label[e], e)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _look(heap, k, at, e):
+def _push_candidate(heap, k, at, e):
     heapq.heappush(heap, (np.int64(k), np.int64(at), np.int64(e)))
 
 
 @njit(cache=True, nogil=True)
-def lift(g, heap, certified, changed, limit, left, right):
+def raise_levels(g, heap, certified, changed, limit, left, right):
     """Raise the levels to kappa; False when the clock passed `limit` steps (the levels are then unusable).
 
     heap  (level, label, edge) of the edges to look at, a typed list; changed: as in `descend`
@@ -235,9 +246,9 @@ def lift(g, heap, certified, changed, limit, left, right):
         candidates = [np.int64(0) for _ in range(0)]
         rejected = [np.int64(0) for _ in range(0)]
         if certified:
-            finished = _sweep(g, k, heap, candidates, rejected, limit, left, right)
+            finished = _sweep_level(g, k, heap, candidates, rejected, limit, left, right)
         else:
-            finished = _spread(g, k, heap, candidates, rejected, limit, left, right)
+            finished = _grow_candidates(g, k, heap, candidates, rejected, limit, left, right)
         if not finished:
             return False
         risen = np.array([e for e in candidates if state[e] == CANDIDATE])
@@ -247,16 +258,16 @@ def lift(g, heap, certified, changed, limit, left, right):
             changed.append((e, k))
             set_level(g, e, k + 1)
         if certified:
-            _welcome(g, risen, k + 1, heap, left, right)
+            _place_risen(g, risen, k + 1, heap, left, right)
         else:
             for e in risen:
                 state[e] = UNSEEN
-                _look(heap, k + 1, 0, e)
+                _push_candidate(heap, k + 1, 0, e)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _welcome(g, risen, k, heap, left, right):
+def _place_risen(g, risen, k, heap, left, right):
     """Place the edges that rose to level k at its front, those with the fewest triangles first, and count again."""
     label, level, own, backing, state = g.label, g.level, g.own, g.backing, g.state
     backing_now = g.need[risen]
@@ -267,23 +278,23 @@ def _welcome(g, risen, k, heap, left, right):
         label[e] = g.clock[FRONT] + (place + 1) * LABEL_GAP
     for e in risen:
         own[e] = 0
-        found = closing(g, e, k, left, right)
+        found = closing_edges(g, e, k, left, right)
         for t in range(found):
             f, other = left[t], right[t]
-            if _before(level, label, f, e) or _before(level, label, other, e):
+            if _precedes(level, label, f, e) or _precedes(level, label, other, e):
                 continue
             # The first of those that rose tells the edges that were here that the triangle backs them now.
             own[e] += 1
             for x in (f, other):
                 backing[x] += level[x] == k and state[x] == UNSEEN
         if own[e] > k:
-            _look(heap, k, label[e], e)
+            _push_candidate(heap, k, label[e], e)
     for e in risen:
         state[e] = UNSEEN
 
 
 @njit(cache=True, nogil=True)
-def _sweep(g, k, heap, candidates, rejected, limit, left, right):
+def _sweep_level(g, k, heap, candidates, rejected, limit, left, right):
     """Go through level k in its order; at the end the edges in state CANDIDATE are those that rise.
 
     An edge that the sweep passes while it owns no more than k triangles stays at k, for nothing can be handed to it any
@@ -303,40 +314,40 @@ def _sweep(g, k, heap, candidates, rejected, limit, left, right):
         if label[x] != at or state[x] == CANDIDATE:
             continue
         if own[x] > k:
-            _consider(g, x, k, heap, candidates, rejected, leaving, waits, left, right)
+            _consider_edge(g, x, k, heap, candidates, rejected, leaving, waits, left, right)
         elif state[x] == AWAITED:
-            _pass(g, x, k, leaving, waits)
+            _pass_edge(g, x, k, leaving, waits)
         taken = 0
         while taken < len(leaving):
             last = max(last, at) + 1
             e = leaving[taken]
             taken += 1
-            _retire(g, e, at, x, k, last, rejected, leaving, left, right)
+            _reject_candidate(g, e, at, x, k, last, rejected, leaving, left, right)
             if own[e] > k:
-                _look(heap, k, last, e)
+                _push_candidate(heap, k, last, e)
         leaving.clear()
     return True
 
 
 @njit(cache=True, nogil=True)
-def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
+def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
     """Edge e of level k owns more than k triangles: it becomes a candidate, or moves back when it cannot rise.
 
     The edges before it that are no candidates stay at k, so only the triangles of its own can lift it.
     """
     level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
-    found = closing(g, e, k, left, right)
+    found = closing_edges(g, e, k, left, right)
     turn = need[e] if state[e] == REJECTED else len(rejected)
     blockers = np.empty(found, np.int64)
     kept, blocked = 0, 0
     for t in range(found):
         f, other = left[t], right[t]
-        f_waits = not _stands(level, state, f, k)
-        other_waits = not _stands(level, state, other, k)
-        if (f_waits and _before(level, label, f, e)) or (other_waits and _before(level, label, other, e)):
+        f_waits = not _is_supporting(level, state, f, k)
+        other_waits = not _is_supporting(level, state, other, k)
+        if (f_waits and _precedes(level, label, f, e)) or (other_waits and _precedes(level, label, other, e)):
             continue
         # Keep the triangles of its own only, the first edge of the level (if any) on the left.
-        if other_waits and (not f_waits or _before(level, label, other, f)):
+        if other_waits and (not f_waits or _precedes(level, label, other, f)):
             f, other, f_waits, other_waits = other, f, other_waits, f_waits
         left[kept], right[kept] = f, other
         kept += 1
@@ -347,17 +358,17 @@ def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
             blockers[blocked] = label[other]
             blocked += 1
     known = kept
-    if lacks(g, e, k):  # those of its own that are not known may be good ones
+    if is_unknown_below(g, e, k):  # those of its own that are not known may be good ones
         kept = max(kept, own[e])
     if kept - blocked <= k:
         if state[e] != REJECTED:
             for t in range(known):
                 f, other = left[t], right[t]
-                if not _stands(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
+                if not _is_supporting(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
                     continue
                 for x in (f, other):
                     if level[x] == k and state[x] == CANDIDATE:
-                        _lose_hope(k, need, state, x, leaving)
+                        _drop_hope(k, need, state, x, leaving)
             state[e] = REJECTED
             need[e] = turn
             rejected.append(e)
@@ -366,34 +377,34 @@ def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
         own[e] = kept
         for t in range(known):
             f = left[t]
-            if not _stands(level, state, f, k) and _before(level, label, f, e):
+            if not _is_supporting(level, state, f, k) and _precedes(level, label, f, e):
                 own[e] -= 1
-                _gain(level, label, own, f, heap)
+                _gain_triangle(level, label, own, f, heap)
         return
     state[e] = CANDIDATE
     need[e] = kept - blocked
     for t in range(known):
         f, other = left[t], right[t]
-        if _stands(level, state, f, k):
+        if _is_supporting(level, state, f, k):
             continue
-        _gain(level, label, own, f, heap)
-        other_waits = not _stands(level, state, other, k)
+        _gain_triangle(level, label, own, f, heap)
+        other_waits = not _is_supporting(level, state, other, k)
         if _cannot_rise(backing, state, need, f, k, turn):
             continue
         if other_waits and _cannot_rise(backing, state, need, other, k, turn):
             continue
-        _await(label, need, state, e, f, other, k, heap, waits)
+        _await_edge(label, need, state, e, f, other, k, heap, waits)
         if other_waits:
-            _await(label, need, state, e, other, f, k, heap, waits)
+            _await_edge(label, need, state, e, other, f, k, heap, waits)
     candidates.append(e)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _await(label, need, state, e, f, other, k, heap, waits):
+def _await_edge(label, need, state, e, f, other, k, heap, waits):
     """Candidate e hopes that f, to come, will not just be passed."""
     if state[f] == UNSEEN:
         state[f], need[f] = AWAITED, -1
-        _look(heap, k, label[f], f)
+        _push_candidate(heap, k, label[f], f)
     waits.append((np.int64(need[f]), np.int64(e), np.int64(other)))
     need[f] = len(waits) - 1
 
@@ -405,7 +416,7 @@ def _cannot_rise(backing, state, need, f, k, turn):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lose_hope(k, need, state, e, leaving):
+def _drop_hope(k, need, state, e, leaving):
     """One triangle less that e, if a candidate, may count on."""
     if state[e] == CANDIDATE:
         need[e] -= 1
@@ -415,62 +426,62 @@ def _lose_hope(k, need, state, e, leaving):
 
 
 @njit(cache=True, nogil=True)
-def _pass(g, x, k, leaving, waits):
+def _pass_edge(g, x, k, leaving, waits):
     """Edge x stays at k: tell the candidates that awaited it, of triangles that are not without hope already."""
     level, label, need, state = g.level, g.label, g.need, g.state
     row = need[x]
     state[x] = UNSEEN
     while row >= 0:
         row, e, other = waits[row]
-        if state[other] != REJECTED and (_stands(level, state, other, k) or _before(level, label, x, other)):
-            _lose_hope(k, need, state, e, leaving)
+        if state[other] != REJECTED and (_is_supporting(level, state, other, k) or _precedes(level, label, x, other)):
+            _drop_hope(k, need, state, e, leaving)
 
 
 @njit(cache=True, nogil=True)
-def _retire(g, e, at, x, k, place, rejected, leaving, left, right):
+def _reject_candidate(g, e, at, x, k, place, rejected, leaving, left, right):
     """Reject candidate e, the sweep being at (at, x): it goes behind that edge and takes back what it handed on."""
     level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
     label[e], own[e] = place, 0
     state[e], need[e] = REJECTED, len(rejected)
     rejected.append(e)
-    found = closing(g, e, k, left, right)
+    found = closing_edges(g, e, k, left, right)
     for t in range(found):
         f, other = left[t], right[t]
-        f_stands, other_stands = _stands(level, state, f, k), _stands(level, state, other, k)
+        f_stands, other_stands = _is_supporting(level, state, f, k), _is_supporting(level, state, other, k)
         if f_stands and other_stands:
             for c in (f, other):
                 if level[c] == k:
-                    _lose_hope(k, need, state, c, leaving)
+                    _drop_hope(k, need, state, c, leaving)
             own[e] += 1
             continue
-        if f_stands or (not other_stands and _before(level, label, other, f)):
+        if f_stands or (not other_stands and _precedes(level, label, other, f)):
             f, other, f_stands, other_stands = other, f, other_stands, f_stands
-        if _before(level, label, e, f):
+        if _precedes(level, label, e, f):
             own[f] -= 1
             own[e] += 1
         passed = label[f] < at or (label[f] == at and f <= x)
         if other_stands and level[other] == k and not passed and not _cannot_rise(backing, state, need, f, k, need[e]):
-            _lose_hope(k, need, state, other, leaving)
+            _drop_hope(k, need, state, other, leaving)
 
 
 @njit(cache=True, nogil=True)
-def _spread(g, k, heap, candidates, rejected, limit, left, right):
+def _grow_candidates(g, k, heap, candidates, rejected, limit, left, right):
     """Without labels: candidates grow through all of level k that the change can reach; then they are pruned."""
     while len(heap) > 0 and heap[0][0] == k:
         if g.clock[STEPS] > limit:
             return False
         e = heapq.heappop(heap)[2]
         if g.state[e] == UNSEEN or g.state[e] == QUEUED:
-            _visit(g, e, k, heap, candidates, rejected, left, right)
-    _prune(g, k, candidates, rejected, left, right)
+            _visit_edge(g, e, k, heap, candidates, rejected, left, right)
+    _prune_candidates(g, k, candidates, rejected, left, right)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _visit(g, e, k, heap, candidates, rejected, left, right):
+def _visit_edge(g, e, k, heap, candidates, rejected, left, right):
     """Edge e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
     level, need, state = g.level, g.need, g.state
-    found = closing(g, e, k, left, right)
+    found = closing_edges(g, e, k, left, right)
     enough, count = 0, 0
     for t in range(found):
         f, other = left[t], right[t]
@@ -485,7 +496,7 @@ def _visit(g, e, k, heap, candidates, rejected, left, right):
         f, other = left[t], right[t]
         if state[f] == REJECTED or state[other] == REJECTED:
             continue
-        f_stands, other_stands = _stands(level, state, f, k), _stands(level, state, other, k)
+        f_stands, other_stands = _is_supporting(level, state, f, k), _is_supporting(level, state, other, k)
         if f_stands and other_stands:
             count += 1
             for x in (f, other):
@@ -494,12 +505,12 @@ def _visit(g, e, k, heap, candidates, rejected, left, right):
         for x in (f, other):
             if level[x] == k and state[x] == UNSEEN:
                 state[x] = QUEUED
-                _look(heap, k, 0, x)
+                _push_candidate(heap, k, 0, x)
     need[e] = count
 
 
 @njit(cache=True, nogil=True)
-def _prune(g, k, candidates, rejected, left, right):
+def _prune_candidates(g, k, candidates, rejected, left, right):
     """Reject candidates without k + 1 triangles among candidates and higher edges, until all have them."""
     level, need, state = g.level, g.need, g.state
     leaving = [np.int64(0) for _ in range(0)]
@@ -513,17 +524,17 @@ def _prune(g, k, candidates, rejected, left, right):
         taken += 1
         state[e] = REJECTED
         rejected.append(e)
-        found = closing(g, e, k, left, right)
+        found = closing_edges(g, e, k, left, right)
         for t in range(found):
             f, other = left[t], right[t]
-            if _stands(level, state, f, k) and _stands(level, state, other, k):
+            if _is_supporting(level, state, f, k) and _is_supporting(level, state, other, k):
                 for x in (f, other):
                     if level[x] == k:
-                        _lose_hope(k, need, state, x, leaving)
+                        _drop_hope(k, need, state, x, leaving)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _stands(level, state, f, k):
+def _is_supporting(level, state, f, k):
     """Is edge f above level k, or at it and not rejected (one that is leaving counts until its turn)?"""
     return level[f] > k or (level[f] == k and (state[f] == CANDIDATE or state[f] == LEAVING))
 
@@ -533,9 +544,9 @@ def delete_edges(g, edges, certified, limit, left, right):
     """remove and descend: (finished, edge int32[c], level before int32[c]), the log of the lowered edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     queue = [np.int64(0) for _ in range(0)]
-    remove(g, edges, queue, certified, left, right)
-    finished = descend(g, queue, certified, changed, limit, left, right)
-    log_edges, log_levels = _columns(changed)
+    remove_edges(g, edges, queue, certified, left, right)
+    finished = lower_levels(g, queue, certified, changed, limit, left, right)
+    log_edges, log_levels = _log_columns(changed)
     return finished, log_edges, log_levels
 
 
@@ -544,14 +555,14 @@ def insert_edges(g, edges, certified, limit, left, right):
     """insert and lift: (finished, edge int32[c], level before int32[c]), the log of the raised edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
-    insert(g, edges, heap, certified, left, right)
-    finished = lift(g, heap, certified, changed, limit, left, right)
-    log_edges, log_levels = _columns(changed)
+    add_edges(g, edges, heap, certified, left, right)
+    finished = raise_levels(g, heap, certified, changed, limit, left, right)
+    log_edges, log_levels = _log_columns(changed)
     return finished, log_edges, log_levels
 
 
 @njit(cache=True, nogil=True)
-def _columns(log):
+def _log_columns(log):
     edges, levels = np.empty(len(log), np.int32), np.empty(len(log), np.int32)
     for i, (e, k) in enumerate(log):
         edges[i] = e
@@ -560,12 +571,12 @@ def _columns(log):
 
 
 @njit(cache=True, nogil=True)
-def probe(g, edges, left, right):
+def probe_steps(g, edges, left, right):
     """The steps to look at these edges, present or not, and once at each neighbour in a triangle above level 0."""
     total = 0.0
     for e in edges:
         before = g.clock[STEPS]
-        found = closing(g, e, 1, left, right)
+        found = closing_edges(g, e, 1, left, right)
         total += (g.clock[STEPS] - before) * (1.0 + found)
     return total
 
@@ -575,7 +586,7 @@ def peel_steps(g, edges):
     """The steps along the lists when each of these edges is looked at once, at its own level."""
     total = 0
     for e in edges:
-        du = reach(g, np.int64(g.tail[e]), g.level[e])
-        dv = reach(g, np.int64(g.head[e]), g.level[e])
+        du = count_at_level(g, np.int64(g.tail[e]), g.level[e])
+        dv = count_at_level(g, np.int64(g.head[e]), g.level[e])
         total += min(du + dv, PROBE * min(du, dv))
     return total

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from algorithms.kernels.graph import Shorts, by_degree
-from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, LABEL_GAP, STEPS, UNKNOWN, Levels, arrange
-from algorithms.kernels.maintain import delete_edges, insert_edges, peel_steps, probe
+from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, LABEL_GAP, STEPS, UNKNOWN, Levels, arrange_lists
+from algorithms.kernels.maintain import delete_edges, insert_edges, peel_steps, probe_steps
 from algorithms.kernels.truss import ordered_peel
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
@@ -32,7 +32,7 @@ SAMPLE = 256
 UNLIMITED = 2**62
 
 
-class Done(NamedTuple):
+class BatchResult(NamedTuple):
     """One batch: edges int64[c] whose level differs, kappa before and after (int32[c], -1 absent).
 
     effort: method, evaluations, steps, estimate, cost of a peel
@@ -44,7 +44,7 @@ class Done(NamedTuple):
     effort: tuple[str, int, int, int, int]
 
 
-class Maintained:
+class MaintainedGraph:
     """A graph whose levels are right, updated in place.
 
     widest: the most neighbours that a vertex may have. spread, rent, certified: what an earlier one over the same graph
@@ -64,26 +64,26 @@ class Maintained:
         self._sampled = (-1, 0.0)
         self.certified = certified or self.present == 0  # labels are true of a graph without edges, and are kept true
         self._left = self._right = np.empty(0, np.int32)
-        self.attach(graph, widest)
+        self.attach_arrays(graph, widest)
 
-    def attach(self, graph: Levels, widest: int = 0) -> None:
+    def attach_arrays(self, graph: Levels, widest: int = 0) -> None:
         """Go on with arrays that have grown; `widest`: the most neighbours that a vertex may have by now."""
         self.graph = graph
         if widest > self._left.size:
             self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
 
-    def apply(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> Done:
+    def apply_batch(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> BatchResult:
         """Remove edges that are present and insert edges that are absent; method: auto, incremental or peel.
 
         last: no other batch will come, so that the labels which a peel leaves are of no use.
         """
         if not removed.size and not inserted.size:
-            return self._done(np.empty(0, np.int32), np.empty(0, np.int32), ("none", 0, 0, 0, 0))
+            return self._batch_result(np.empty(0, np.int32), np.empty(0, np.int32), ("none", 0, 0, 0, 0))
         clock = self.graph.clock
         evaluations, spent = int(clock[EVALUATIONS]), 0
         peel = self._peel_cost()
-        descend, lift = self._probe(removed), self._probe(inserted)
-        estimate = int(descend * self.spread["descend"] + lift * self.spread[self._lift])
+        descend, lift = self._probe_cost(removed), self._probe_cost(inserted)
+        estimate = int(descend * self.spread["descend"] + lift * self.spread[self._lift_method])
         self.present += inserted.size - removed.size
         edges, before = np.concatenate([removed, inserted]), np.full(removed.size + inserted.size, -1, np.int32)
         before[: removed.size] = self.graph.level[removed]
@@ -95,27 +95,27 @@ class Maintained:
             name = "peel" if estimate > patience * peel or worn else "mixed"
         if name == "mixed":
             limit = UNLIMITED if method == "incremental" else int(patience * peel)
-            finished, spent, lowered, raised = self._maintain(removed, inserted, (descend, lift), limit)
+            finished, spent, lowered, raised = self._maintain_levels(removed, inserted, (descend, lift), limit)
             edges = np.concatenate([edges, lowered[0], raised[0]])
             before = np.concatenate([before, lowered[1], raised[1]])
             name = "peel" if not finished else "mixed" if removed.size and inserted.size else ""
             name = name or ("descend" if removed.size else "lift")
         if name == "peel":
-            edges, before = self._peel(edges, before, removed, inserted)
+            edges, before = self._peel_all(edges, before, removed, inserted)
             spent += peel
         effort = (name, int(clock[EVALUATIONS]) - evaluations, spent, estimate, peel)
-        return self._done(edges, before, effort)
+        return self._batch_result(edges, before, effort)
 
-    def certify(self) -> Shorts:
+    def relabel(self) -> Shorts:
         """Labels by a peel; the edges whose level is another one by it."""
         none = np.empty(0, np.int32)
-        return self._peel(none, none, none, none)[0]
+        return self._peel_all(none, none, none, none)[0]
 
     @property
-    def _lift(self) -> str:
+    def _lift_method(self) -> str:
         return "lift" if self.certified else "unlabelled lift"
 
-    def _maintain(
+    def _maintain_levels(
         self, removed: Shorts, inserted: Shorts, own: tuple[float, float], limit: int
     ) -> tuple[bool, int, tuple[Shorts, Shorts], tuple[Shorts, Shorts]]:
         """Descend, then lift: (finished within the limit, cost, (edge, level before) of the lowered, of the raised)."""
@@ -127,19 +127,19 @@ class Maintained:
             finished, *log = delete_edges(self.graph, removed, self.certified, begun + limit, *scratch)
             lowered = log[0], log[1]
             spent = int(clock[STEPS]) - begun
-            self._learn("descend", spent, own[0], finished)
+            self._learn_cost("descend", spent, own[0], finished)
         if inserted.size and finished:
             begun = int(clock[STEPS])
             stop = begun + int((limit - spent) / LIFT_STEP)
             finished, *log = insert_edges(self.graph, inserted, self.certified, stop, *scratch)
             raised = log[0], log[1]
             cost = int((int(clock[STEPS]) - begun) * LIFT_STEP)
-            self._learn(self._lift, cost, own[1], finished)
+            self._learn_cost(self._lift_method, cost, own[1], finished)
             self.rent += 0 if self.certified else cost
             spent += cost
         return finished, spent, lowered, raised
 
-    def _peel(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
+    def _peel_all(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
         """All levels and labels again; what maintenance did so far (edges, before; oldest first) is undone first."""
         graph = self.graph
         old = graph.level.copy()
@@ -159,27 +159,27 @@ class Maintained:
         graph.label[ids] = order.place * np.int64(LABEL_GAP)
         graph.clock[FRONT], graph.clock[BACK] = -LABEL_GAP, (ids.size + 1) * LABEL_GAP
         graph.state[:] = 0
-        arrange(graph)
+        arrange_lists(graph)
         self.certified, self.rent, self._sampled = True, 0, (-1, 0.0)
         self._peel_cost()  # here it is nothing beside the peel
         changed = np.flatnonzero(old != graph.level).astype(np.int32)
         return changed, old[changed]
 
-    def _done(self, edges: Shorts, before: Shorts, effort: tuple[str, int, int, int, int]) -> Done:
+    def _batch_result(self, edges: Shorts, before: Shorts, effort: tuple[str, int, int, int, int]) -> BatchResult:
         """The first level before of each edge in the log, and the level now, where they differ."""
         if not (edges[1:] > edges[:-1]).all():
             edges, oldest = np.unique(edges, return_index=True)
             before = before[oldest]
         after = self.graph.level[edges]
         differ = before != after
-        return Done(edges[differ], before[differ], after[differ], effort)
+        return BatchResult(edges[differ], before[differ], after[differ], effort)
 
-    def _probe(self, edges: Shorts) -> float:
+    def _probe_cost(self, edges: Shorts) -> float:
         """The cost of looking once at all triangles of these edges and at their neighbours, from a sample."""
         if not edges.size:
             return 0.0
         sample = edges if edges.size <= SAMPLE else edges[:: edges.size // SAMPLE]
-        return float(probe(self.graph, sample, self._left, self._right)) * edges.size / sample.size
+        return float(probe_steps(self.graph, sample, self._left, self._right)) * edges.size / sample.size
 
     def _peel_cost(self) -> int:
         """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""
@@ -192,7 +192,7 @@ class Maintained:
             self._sampled = self.present, cost
         return int(cost * max(self.present, 1))
 
-    def _learn(self, kind: str, spent: int, own: float, finished: bool) -> None:
+    def _learn_cost(self, kind: str, spent: int, own: float, finished: bool) -> None:
         """Move the spread half-way to what this batch showed; an unfinished batch showed only a lower bound."""
         shown = spent / max(own, 1.0) * (1.0 if finished else 1.5)
         if finished or shown > self.spread[kind]:

@@ -23,7 +23,7 @@ from algorithms.patterns import Pattern
 Pairs = tuple[Longs, Longs]
 
 
-def count(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) -> tuple[Longs, Longs]:
+def count_motifs(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) -> tuple[Longs, Longs]:
     """See the head of this file.
 
     >>> square = np.array([1, 2, 3, 1]), np.array([2, 3, 4, 4])
@@ -51,7 +51,7 @@ def count(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) -> tuple[
     heads = np.concatenate([heads for _, heads in near])
     counts = np.zeros(n, np.int64)
     for pattern in patterns:
-        place = {name: i for i, name in enumerate(_reached(pattern))}
+        place = {name: i for i, name in enumerate(_connected_order(pattern))}
         asks = []  # (later place, earlier one, which neighbours of that one it has to be among)
         for edge in pattern.edges:
             first, second, of = place[edge.a], place[edge.b], places[edge.relation]
@@ -61,13 +61,15 @@ def count(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) -> tuple[
             first, second = place[low], place[high]
             limits.append((second, first, 1) if first < second else (first, second, -1))
         at = np.zeros(len(place), np.int64)
-        _count(at, starts, heads, np.array(asks, np.int64), np.array(limits, np.int64).reshape(-1, 3), counts)
+        _count_embeddings(
+            at, starts, heads, np.array(asks, np.int64), np.array(limits, np.int64).reshape(-1, 3), counts
+        )
     by = np.argsort(vertices[order])
     by = by[counts[by] > 0]
     return vertices[order][by], counts[by]
 
 
-def _reached(pattern: Pattern) -> list[str]:
+def _connected_order(pattern: Pattern) -> list[str]:
     """The vertices in an order in which each but the first is joined to one before it."""
     known = [pattern.vertices[0]]
     while len(known) < len(pattern.vertices):
@@ -78,7 +80,7 @@ def _reached(pattern: Pattern) -> list[str]:
 
 
 @njit(cache=True, nogil=True)
-def _count(at, starts, heads, asks, limits, counts):
+def _count_embeddings(at, starts, heads, asks, limits, counts):
     size = at.size
     inside = np.zeros(size, np.int64)  # occurrences that begin with the vertices up to each place
     here, end, by = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -89,12 +91,12 @@ def _count(at, starts, heads, asks, limits, counts):
             if depth == size:
                 inside[size - 1] = 1
             elif enter:
-                by[depth], here[depth], end[depth] = _least(depth, at, starts, heads, asks, limits)
+                by[depth], here[depth], end[depth] = _smallest_candidates(depth, at, starts, heads, asks, limits)
             enter = False
             while depth < size and not enter and here[depth] < end[depth]:
                 at[depth], inside[depth] = heads[here[depth]], 0
                 here[depth] += 1
-                enter = _fits(depth, by[depth], at, starts, heads, asks)
+                enter = _is_match(depth, by[depth], at, starts, heads, asks)
             if enter:
                 depth += 1
                 continue
@@ -105,7 +107,7 @@ def _count(at, starts, heads, asks, limits, counts):
 
 
 @njit(cache=True, nogil=True)
-def _least(depth, at, starts, heads, asks, limits):
+def _smallest_candidates(depth, at, starts, heads, asks, limits):
     """Which of what a place is asked has the fewest neighbours to offer, and where those in order are."""
     best, low, high = -1, 0, 0
     for k in range(asks.shape[0]):
@@ -121,7 +123,7 @@ def _least(depth, at, starts, heads, asks, limits):
 
 
 @njit(cache=True, nogil=True)
-def _fits(depth, by, at, starts, heads, asks):
+def _is_match(depth, by, at, starts, heads, asks):
     """Is the vertex at a place another one, and joined to all that it is asked to be?"""
     w = at[depth]
     for p in range(depth):

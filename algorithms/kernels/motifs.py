@@ -25,8 +25,8 @@ import numpy as np
 from numba import njit
 
 from algorithms.kernels.intervals import Longs
-from algorithms.kernels.sums import add, grown, nonzero, table
-from algorithms.patterns import Pattern, relations
+from algorithms.kernels.sums import add_to_key, grow_table, make_table, nonzero_sums
+from algorithms.patterns import Pattern, list_relations
 from algorithms.times import FOREVER
 
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]  # a, b, start, until, diff
@@ -42,15 +42,15 @@ def vertex_changes(
     >>> [column.tolist() for column in found["triangle"]]
     [[1, 1, 2, 2, 3, 3], [4, 7, 4, 7, 4, 7], [1, -1, 1, -1, 1, -1]]
     """
-    there = {name: before.get(name, _NOTHING) for name in relations(motifs)}
-    arranged = _Arranged(there, change)
-    return {name: arranged.count(patterns) for name, patterns in motifs.items()}
+    there = {name: before.get(name, _NOTHING) for name in list_relations(motifs)}
+    arranged = _ArrangedRelations(there, change)
+    return {name: arranged.count_changes(patterns) for name, patterns in motifs.items()}
 
 
 _NOTHING: Rows = (np.zeros(0, np.int64),) * 5
 
 
-class _Arranged:
+class _ArrangedRelations:
     """All relations by rank and by place of epoch, and from both ends."""
 
     def __init__(self, before: Mapping[str, Rows], change: Mapping[str, Rows] | None) -> None:
@@ -70,8 +70,8 @@ class _Arranged:
         columns: list[list[Any]] = []
         offset = 0
         for name in dict.fromkeys([*before, *(change or {})]):
-            old = self._ranked(before.get(name))
-            new = self._ranked((change or {}).get(name))
+            old = self._rank_rows(before.get(name))
+            new = self._rank_rows((change or {}).get(name))
             self.starts[name] = old if change is None else new
             a, b, start, until, diff = (np.concatenate(pair) for pair in zip(old, new, strict=True))
             neu = np.arange(a.size) >= old[0].size
@@ -90,38 +90,38 @@ class _Arranged:
         y, start, until, diff, neu = (np.concatenate(each) for each in zip(*columns, strict=True))
         self.index = y.astype(np.int32), start.astype(np.int32), until.astype(np.int32), diff.astype(np.int8), neu
 
-    def _ranked(self, rows: Rows | None) -> Rows:
+    def _rank_rows(self, rows: Rows | None) -> Rows:
         if rows is None:
             return _NOTHING
         a, b = (self.ranks[np.searchsorted(self.vertices, end)] for end in rows[:2])
         start, until = (np.searchsorted(self.epochs, at) for at in rows[2:4])
         return a, b, start, until, rows[4]
 
-    def count(self, patterns: Sequence[Pattern]) -> tuple[Longs, Longs, Longs]:
+    def count_changes(self, patterns: Sequence[Pattern]) -> tuple[Longs, Longs, Longs]:
         n_epochs = max(1, self.epochs.size)
         never = int(np.searchsorted(self.epochs, FOREVER))
-        keys, sums = table(self.vertices.size * n_epochs, self.rows)
+        keys, sums = make_table(self.vertices.size * n_epochs, self.rows)
         used = 0
         for pattern in patterns:
             for rule in range(1 if self.from_nothing else len(pattern.edges)):
-                plan = _plan(pattern, rule, self.sides)
+                plan = _plan_rule(pattern, rule, self.sides)
                 edge = pattern.edges[rule]
-                keys, sums, used = _enumerate(  # type: ignore[call-arg]
+                keys, sums, used = _enumerate_occurrences(  # type: ignore[call-arg]
                     *self.starts[edge.relation],
-                    not edge.directed,
+                    not edge.is_directed,
                     *(self.indptr, *self.index),
-                    *(*plan.columns(), plan.order, rule),
+                    *(*plan.to_columns(), plan.order, rule),
                     *(n_epochs, never),
                     *(keys, sums, used),
                 )
-        keys, sums = nonzero(keys, sums)
+        keys, sums = nonzero_sums(keys, sums)
         vertex, epoch = self.ids[keys // n_epochs], self.epochs[keys % n_epochs]
         by = np.lexsort((epoch, vertex))
         return vertex[by], epoch[by], sums[by]
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _RulePlan:
     """In which order a rule goes on: a level for each edge but its own, those that bind one vertex together.
 
     levels: (edge, side, place of the bound end, place of the other one, how many levels bind it: only on the first).
@@ -131,16 +131,16 @@ class _Plan:
     levels: list[tuple[int, int, int, int, int]]
     order: Any
 
-    def columns(self) -> list[Longs]:
+    def to_columns(self) -> list[Longs]:
         return [np.array([level[i] for level in self.levels], np.int64) for i in range(5)]
 
 
-def _plan(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) -> _Plan:
+def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) -> _RulePlan:
     places = {pattern.edges[rule].a: 0, pattern.edges[rule].b: 1}
     left = {j: edge for j, edge in enumerate(pattern.edges) if j != rule}
     levels: list[tuple[int, int, int, int, int]] = []
 
-    def bind(vertex: str, first: bool) -> None:
+    def bind_vertex(vertex: str, first: bool) -> None:
         place = places[vertex]
         found = [(j, e) for j, e in left.items() if vertex in (e.a, e.b) and {e.a, e.b} <= set(places)]
         for j, edge in found:
@@ -150,23 +150,23 @@ def _plan(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) ->
             levels.append((j, sides[edge.relation, from_a], bound, place, group))
             del left[j]
 
-    bind(pattern.edges[rule].b, first=False)  # other edges between the same two vertices
+    bind_vertex(pattern.edges[rule].b, first=False)  # other edges between the same two vertices
     free = [vertex for vertex in pattern.vertices if vertex not in places]
     while free:
         tied = {v: sum(v in (e.a, e.b) and bool({e.a, e.b} & set(places)) for e in left.values()) for v in free}
         vertex = max(free, key=lambda v: tied[v])
         places[vertex] = len(places)
         free.remove(vertex)
-        bind(vertex, first=True)
+        bind_vertex(vertex, first=True)
     order = np.zeros((len(places), len(places)), np.int64)
     for low, high in pattern.less_than:
         order[places[high], places[low]] = 1
         order[places[low], places[high]] = -1
-    return _Plan(levels, order)
+    return _RulePlan(levels, order)
 
 
 @njit(cache=True, nogil=True)
-def _enumerate(
+def _enumerate_occurrences(
     start_a, start_b, start_from, start_until, start_diff, both_ways,
     indptr, heads, froms, untils, diffs, neu,
     edges, sides, bounds, places, groups, order, rule,
@@ -189,7 +189,7 @@ def _enumerate(
             while level >= 0:
                 if level == levels:
                     found = begins[level], ends[level], signs[level]
-                    keys, sums, used = _found(kept, at, *found, n_epochs, never, keys, sums, used)
+                    keys, sums, used = _add_occurrence(kept, at, *found, n_epochs, never, keys, sums, used)
                     level, enter = level - 1, False
                     continue
                 place = places[level]
@@ -207,13 +207,13 @@ def _enumerate(
                     here[level], end[level] = indptr[sides[level], x], indptr[sides[level], x + 1]
                     for p in range(place):
                         if order[place, p] > 0:
-                            here[level] = _first(heads, here[level], end[level], at[p] + 1)
+                            here[level] = _first_position(heads, here[level], end[level], at[p] + 1)
                         elif order[place, p] < 0:
-                            end[level] = _first(heads, here[level], end[level], at[p])
+                            end[level] = _first_position(heads, here[level], end[level], at[p])
                 elif enter:
                     x = at[bounds[level]]
                     high = indptr[sides[level], x + 1]
-                    here[level] = _first(heads, indptr[sides[level], x], high, at[place])
+                    here[level] = _first_position(heads, indptr[sides[level], x], high, at[place])
                     end[level] = here[level]
                     while end[level] < high and heads[end[level]] == at[place]:
                         end[level] += 1
@@ -235,11 +235,11 @@ def _enumerate(
                     enter = True
                     break
                 level += 1 if enter else -1
-    return _found(kept, np.full(n_places, -1, np.int64), 0, 0, 0, n_epochs, never, keys, sums, used)
+    return _add_occurrence(kept, np.full(n_places, -1, np.int64), 0, 0, 0, n_epochs, never, keys, sums, used)
 
 
 @njit(cache=True, nogil=True)
-def _found(kept, at, begin, until, sign, n_epochs, never, keys, sums, used):
+def _add_occurrence(kept, at, begin, until, sign, n_epochs, never, keys, sums, used):
     """Count an occurrence at its vertices. Those that follow each other share most of them: what they add up to is kept
     for each place (vertex, from, until, sum), and added to the table once another one comes."""
     for p in range(at.size):
@@ -248,16 +248,16 @@ def _found(kept, at, begin, until, sign, n_epochs, never, keys, sums, used):
             continue
         if kept[p, 3]:
             if keys.size and 2 * (used + 2) > keys.size:
-                keys, sums = grown(keys, sums)
-            used += add(keys, sums, kept[p, 0] * n_epochs + kept[p, 1], kept[p, 3])
+                keys, sums = grow_table(keys, sums)
+            used += add_to_key(keys, sums, kept[p, 0] * n_epochs + kept[p, 1], kept[p, 3])
             if kept[p, 2] < never:
-                used += add(keys, sums, kept[p, 0] * n_epochs + kept[p, 2], -kept[p, 3])
+                used += add_to_key(keys, sums, kept[p, 0] * n_epochs + kept[p, 2], -kept[p, 3])
         kept[p, 0], kept[p, 1], kept[p, 2], kept[p, 3] = at[p], begin, until, sign
     return keys, sums, used
 
 
 @njit(cache=True, nogil=True)
-def _first(heads, low, high, value):
+def _first_position(heads, low, high, value):
     """The first place in a sorted stretch whose head is not below `value`."""
     while low < high:
         middle = (low + high) >> 1

@@ -29,13 +29,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient
+from algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient_edges
 
 NOWHERE = -1  # the label of an edge that has no place yet
 TURN = 32  # bits of a label that say the turn within the round
 
 
-class Part(NamedTuple):
+class Partition(NamedTuple):
     """number: of this part; own: bool[m]; the triangles of own edge e: left, right at ptr[e] .. ptr[e + 1]."""
 
     number: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     right: Shorts
 
 
-def part(number: int, a: Ints, b: Ints, owner: Shorts) -> Part:
+def build_partition(number: int, a: Ints, b: Ints, owner: Shorts) -> Partition:
     """The part of that number, from the edges that it holds.
 
     >>> made = part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
@@ -54,45 +54,45 @@ def part(number: int, a: Ints, b: Ints, owner: Shorts) -> Part:
     ([0, 1, 1, 1], [2], [1])
     """
     own = owner == number
-    graph = orient(a, b)
-    own_end = _own_first(graph.indptr, graph.head, graph.origin, own)
+    graph = orient_edges(a, b)
+    own_end = _own_edges_first(graph.indptr, graph.head, graph.origin, own)
     ptr, left, right = _own_triangles(graph.indptr, graph.head, graph.origin, own, own_end)
-    return Part(number, owner, own, ptr, left, right)
+    return Partition(number, owner, own, ptr, left, right)
 
 
-def settle(held: Part, bound: Shorts, queued: NDArray[np.bool_]) -> int:
+def settle_bounds(held: Partition, bound: Shorts, queued: NDArray[np.bool_]) -> int:
     """Lower the bounds of own edges, in place, until the part is quiet; how many looks that took.
 
     queued: the edges to look at first; emptied.
     """
-    return int(_settle(held.ptr, held.left, held.right, held.own, bound, queued))
+    return int(_settle_kernel(held.ptr, held.left, held.right, held.own, bound, queued))
 
 
-def shaken(held: Part, bound: Shorts, fell: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def shaken_edges(held: Partition, bound: Shorts, fell: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The own edges that may have to fall because of those that fell."""
-    return np.asarray(_shaken(held.ptr, held.left, held.right, held.own, bound, fell), np.bool_)
+    return np.asarray(_shaken_kernel(held.ptr, held.left, held.right, held.own, bound, fell), np.bool_)
 
 
-def listeners(held: Part, bound: Shorts, moved: Ints) -> tuple[Shorts, Ints]:
+def partitions_to_notify(held: Partition, bound: Shorts, moved: Ints) -> tuple[Shorts, Ints]:
     """(part, edge) for each part that has to be told of a moved own edge: it owns an edge of a higher bound in a
     triangle with it. One of a bound that is not higher will never ask."""
-    number, edge = _listeners(held.ptr, held.left, held.right, held.own, held.owner, bound, bound, moved)
+    number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, bound, bound, moved)
     return number, edge
 
 
-def place(held: Part, kappa: Shorts, label: Ints, round_: int) -> Ints:
+def place_edges(held: Partition, kappa: Shorts, label: Ints, round_: int) -> Ints:
     """Give own edges without a place theirs, in place, until the part is quiet; the edges that found one, in order."""
-    return np.asarray(_place(held.ptr, held.left, held.right, held.own, kappa, label, np.int64(round_) << TURN))
+    return np.asarray(_place_kernel(held.ptr, held.left, held.right, held.own, kappa, label, np.int64(round_) << TURN))
 
 
-def peers(held: Part, kappa: Shorts, label: Ints, moved: Ints) -> tuple[Shorts, Ints]:
+def partitions_to_notify_of_place(held: Partition, kappa: Shorts, label: Ints, moved: Ints) -> tuple[Shorts, Ints]:
     """(part, edge) for each part to be told that an own edge has its place: it owns one of its level in a triangle."""
     level = np.where(label == NOWHERE, kappa, -2).astype(np.int32)  # others that are known to have a place do not ask
-    number, edge = _listeners(held.ptr, held.left, held.right, held.own, held.owner, kappa, level, moved, True)
+    number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, kappa, level, moved, True)
     return number, edge
 
 
-class InCell(NamedTuple):
+class CellGraph(NamedTuple):
     """A cell's graph, and the colours of its vertices by rank: -1 but in cells of two different colours, where
     triangles of one colour are left to that colour's own cell (`history`)."""
 
@@ -100,26 +100,26 @@ class InCell(NamedTuple):
     colour: Shorts
 
 
-def in_cell(a: Ints, b: Ints, colours: Colours | None) -> InCell:
+def build_cell(a: Ints, b: Ints, colours: Colours | None) -> CellGraph:
     """colours: of the vertices, in a cell of just two different ones."""
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     if colours is None:
-        return InCell(graph, np.full(graph.vertices.size, -1, np.int32))
-    return InCell(graph, colours(graph.vertices)[graph.by_rank].astype(np.int32))
+        return CellGraph(graph, np.full(graph.vertices.size, -1, np.int32))
+    return CellGraph(graph, colours(graph.vertices)[graph.by_rank].astype(np.int32))
 
 
-def support(cell: InCell) -> Shorts:
+def count_cell_support(cell: CellGraph) -> Shorts:
     """Triangles on each edge that belong to the cell, int32[m] in the caller's order.
 
     >>> support(in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
     [1, 1, 1, 0]
     """
     found = np.empty(cell.graph.origin.size, np.int32)
-    found[cell.graph.origin] = _support(cell.graph.indptr, cell.graph.head, cell.colour)
+    found[cell.graph.origin] = _support_kernel(cell.graph.indptr, cell.graph.head, cell.colour)
     return found
 
 
-def holders(cell: InCell, owner: Shorts, words: int) -> Ints:
+def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
     """Who must hold each edge because of a triangle of the cell: bit p % 64 of word p // 64 is set for part p. Words of
     bits, int64[m, words], in the caller's order.
 
@@ -129,11 +129,11 @@ def holders(cell: InCell, owner: Shorts, words: int) -> Ints:
     [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
     """
     bits = np.zeros((owner.size, words), np.uint64)
-    _meet(cell.graph.indptr, cell.graph.head, cell.graph.origin, cell.colour, owner, bits)
+    _holders_kernel(cell.graph.indptr, cell.graph.head, cell.graph.origin, cell.colour, owner, bits)
     return bits.view(np.int64)
 
 
-def members(words: Ints) -> tuple[Ints, Ints]:
+def set_bits(words: Ints) -> tuple[Ints, Ints]:
     """(row, number) for every bit that is set, by row and number."""
     octets = np.ascontiguousarray(words, "<i8").view(np.uint8)
     row, number = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
@@ -141,7 +141,7 @@ def members(words: Ints) -> tuple[Ints, Ints]:
 
 
 @njit(cache=True, nogil=True)
-def _own_first(indptr, head, origin, own):
+def _own_edges_first(indptr, head, origin, own):
     """Put own edges at the front of each vertex's list, in place; where they end, int64[n]."""
     ends = indptr[:-1].copy()
     for u in range(ends.size):
@@ -196,7 +196,7 @@ def _own_triangles(indptr, head, origin, own, own_end):
 
 
 @njit(cache=True, nogil=True)
-def _settle(ptr, left, right, own, bound, queued):
+def _settle_kernel(ptr, left, right, own, bound, queued):
     m = bound.size
     queue = np.empty(m, np.int64)  # a ring: an edge is in it once at the most
     waiting, first, widest = 0, 0, np.int64(0)
@@ -242,7 +242,7 @@ def _settle(ptr, left, right, own, bound, queued):
 
 
 @njit(cache=True, nogil=True)
-def _shaken(ptr, left, right, own, bound, fell):
+def _shaken_kernel(ptr, left, right, own, bound, fell):
     out = np.zeros(bound.size, np.bool_)
     for e in range(bound.size):
         if own[e] and bound[e] > 0:
@@ -255,7 +255,7 @@ def _shaken(ptr, left, right, own, bound, fell):
 
 
 @njit(cache=True, nogil=True)
-def _listeners(ptr, left, right, own, owner, bound, other, moved, same=False):
+def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False):
     """Parts of others' edges with other > bound of the moved one, or with `same` other == bound."""
     most = np.int64(0)
     for e in range(owner.size):
@@ -280,7 +280,7 @@ def _listeners(ptr, left, right, own, owner, bound, other, moved, same=False):
 
 
 @njit(cache=True, nogil=True)
-def _place(ptr, left, right, own, kappa, label, first):
+def _place_kernel(ptr, left, right, own, kappa, label, first):
     m = kappa.size
     rest = np.zeros(m, np.int64)  # triangles that are left
     queue, queued, found = np.empty(m, np.int64), np.zeros(m, np.bool_), 0
@@ -290,7 +290,7 @@ def _place(ptr, left, right, own, kappa, label, first):
             continue
         for t in range(ptr[e], ptr[e + 1]):
             f, g = left[t], right[t]
-            rest[e] += _there(f, k, kappa, label) and _there(g, k, kappa, label)
+            rest[e] += _is_placed(f, k, kappa, label) and _is_placed(g, k, kappa, label)
         if rest[e] <= k:
             queue[found], queued[e] = e, True
             found += 1
@@ -301,7 +301,7 @@ def _place(ptr, left, right, own, kappa, label, first):
         for t in range(ptr[e], ptr[e + 1]):
             f, g = left[t], right[t]
             for _ in range(2):
-                if own[f] and kappa[f] == k and label[f] < 0 and not queued[f] and _there(g, k, kappa, label):
+                if own[f] and kappa[f] == k and label[f] < 0 and not queued[f] and _is_placed(g, k, kappa, label):
                     rest[f] -= 1
                     if rest[f] <= k:
                         queue[found], queued[f] = f, True
@@ -313,12 +313,12 @@ def _place(ptr, left, right, own, kappa, label, first):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _there(f, k, kappa, label):
+def _is_placed(f, k, kappa, label):
     return kappa[f] > k or (kappa[f] == k and label[f] < 0)
 
 
 @njit(cache=True, nogil=True)
-def _support(indptr, head, colour):
+def _support_kernel(indptr, head, colour):
     found = np.zeros(head.size, np.int32)
     mark = np.full(indptr.size - 1, -1, np.int32)
     for u in range(indptr.size - 1):
@@ -339,7 +339,7 @@ def _support(indptr, head, colour):
 
 
 @njit(cache=True, nogil=True)
-def _meet(indptr, head, origin, colour, owner, bits):
+def _holders_kernel(indptr, head, origin, colour, owner, bits):
     """Set in `bits` of each edge those of the owners of the edges that it has a triangle with, and its own."""
     mark = np.full(indptr.size - 1, -1, np.int32)
     one = np.uint64(1)

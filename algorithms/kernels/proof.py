@@ -29,18 +29,28 @@ from numba import njit
 from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, Shorts, by_degree, distinct
-from algorithms.kernels.hashing import SEED, one
-from algorithms.kernels.levels import PROBE, find, reach
-from algorithms.kernels.warm import Counted, Stretch, Warm
-from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Prints, Proof, Step, Wrong, added
+from algorithms.kernels.graph import Ints, Shorts, by_degree, distinct_values
+from algorithms.kernels.hashing import SEED, hash_value
+from algorithms.kernels.levels import PROBE, count_at_level, find_edge
+from algorithms.kernels.warm import CountedState, PersistentGraph, VertexRange
+from algorithms.proof import (
+    COLLECTIONS,
+    SHOWN,
+    GraphCounts,
+    Prints,
+    Proof,
+    ProofScope,
+    ProvedEpoch,
+    UnprovedEdge,
+    add_counts,
+)
 
 WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)
 LISTS = "the lists of neighbours are not those of the edges, or not in their order"
 
 
-class _Followed(NamedTuple):
+class _FollowedEdges(NamedTuple):
     """The edges whose counts may have changed; the vertices of triangles that come or go, and in how many each is."""
 
     touched: Shorts
@@ -48,124 +58,129 @@ class _Followed(NamedTuple):
     times: Ints
 
     @classmethod
-    def nothing(cls) -> _Followed:
+    def empty(cls) -> _FollowedEdges:
         return cls(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class Prover:
+class IncrementalProver:
     """Follows a graph: `before` and `after` each batch; `begin` where the epochs begin of which `proof` is to speak.
     What was counted of the graph, and judged, before it was kept is taken over; else everything is counted."""
 
-    def __init__(self, graph: Warm, ask: Ask) -> None:
+    def __init__(self, graph: PersistentGraph, ask: ProofScope) -> None:
         self.graph, self.ask = graph, ask
-        self.wrong, self.shown, self.looked_at = 0, list[Wrong](), 0
-        self.steps = list[Step]()
+        self.wrong, self.shown, self.looked_at = 0, list[UnprovedEdge](), 0
+        self.steps = list[ProvedEpoch]()
         levels = graph.levels
         self._level, self._label, self._live = levels.level.copy(), levels.label.copy(), levels.live.copy()
         self._left = self._right = np.empty(0, np.int32)
-        self._scratch()
-        self._gone = _Followed.nothing()
+        self._allocate_scratch()
+        self._gone = _FollowedEdges.empty()
         if not graph.kept.certified:
-            lied = graph.kept.certify()
-            self._note(lied, np.full(lied.size, TOO_LOW), self._level)
+            lied = graph.kept.relabel()
+            self._note_wrong_edges(lied, np.full(lied.size, TOO_LOW), self._level)
             self._level, self._label = levels.level.copy(), levels.label.copy()
             graph.counted = None
         if graph.counted is None:
             self.looked_at += graph.kept.present
-            graph.counted = self._recounted()
-            self._judge(np.flatnonzero(levels.level >= 0).astype(np.int32))
-        self.begin()
+            graph.counted = self._recount()
+            self._verify_edges(np.flatnonzero(levels.level >= 0).astype(np.int32))
+        self.start_window()
 
     @property
-    def _counted(self) -> Counted:
+    def _certificate_counts(self) -> CountedState:
         assert self.graph.counted is not None
         return self.graph.counted
 
-    def begin(self) -> None:
+    def start_window(self) -> None:
         """Forget the batches so far, but not what they have shown to be wrong."""
         self.steps.clear()
-        self._base = self._counted.prints, self._counted.counts
+        self._base = self._certificate_counts.prints, self._certificate_counts.counts
 
-    def proof(self) -> Proof:
+    def get_proof(self) -> Proof:
         """Of the batches since `begin`."""
         asked, part, between = self.ask, dict[str, Fingerprint](), (0, 0)
         if asked.parts:
-            stretch = self.graph.stretch(asked.parts, asked.which)
-            asked, between = Ask(asked.parts, stretch.which), (stretch.low, stretch.high)
-            part = self.part(stretch)
+            stretch = self.graph.next_vertex_range(asked.parts, asked.which)
+            asked, between = ProofScope(asked.parts, stretch.which), (stretch.low, stretch.high)
+            part = self.share_fingerprints(stretch)
         return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, asked, between)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
-    def before(self, removed: Shorts, inserted: Shorts) -> None:
+    def before_batch(self, removed: Shorts, inserted: Shorts) -> None:
         """To be called with the batch that comes next."""
-        self._fit()
-        self._whole = self._is_much(removed.size + inserted.size)
-        self._gone = _Followed.nothing() if self._whole else self._follow(removed, True)
+        self._grow_to_graph()
+        self._whole = self._is_cheaper_to_enumerate(removed.size + inserted.size)
+        self._gone = _FollowedEdges.empty() if self._whole else self._follow_edges(removed, True)
 
-    def after(self, epoch: int) -> None:
+    def after_batch(self, epoch: int) -> None:
         """To be called when the batch has been applied: what has changed, proved."""
-        self._fit()
-        levels, was = self.graph.levels, self._counted
+        self._grow_to_graph()
+        levels, was = self.graph.levels, self._certificate_counts
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
-        if self._whole or self._is_much(changed.size):
+        if self._whole or self._is_cheaper_to_enumerate(changed.size):
             del changed
-            found = self._recounted()
+            found = self._recount()
             prints = {name: found.prints[name] - was.prints[name] for name in COLLECTIONS}
-            counts = added(found.counts, was.counts, -1)
+            counts = add_counts(found.counts, was.counts, -1)
             self._level[:], self._label[:] = levels.level, levels.label
             touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
         else:
             old, new = self._level[changed], levels.level[changed]
             present = changed[new >= 0]
-            come = self._follow(present, False)
-            touched = distinct(np.concatenate([self._gone.touched, come.touched, present]))
+            come = self._follow_edges(present, False)
+            touched = distinct_values(np.concatenate([self._gone.touched, come.touched, present]))
             touched = touched[levels.level[touched] >= 0]
             vertices = self.graph.ids[np.concatenate([self._gone.vertices, come.vertices])]
             times = np.concatenate([-self._gone.times, come.times])
-            prints = {**self._of_edges(changed, old, new), "triangle_counts": Fingerprint.of_rows([vertices], times)}
-            counts = self._counts(changed, old, new)
+            prints = {
+                **self._edge_fingerprints(changed, old, new),
+                "triangle_counts": Fingerprint.from_rows([vertices], times),
+            }
+            counts = self._count_changes(changed, old, new)
             counts.triangles = int(times.sum()) // 3
             found = was._replace(
                 prints={name: was.prints[name] + prints[name] for name in COLLECTIONS},
-                counts=added(was.counts, counts),
+                counts=add_counts(was.counts, counts),
             )
             self._level[changed], self._label[changed] = new, levels.label[changed]
         self.graph.counted = found
         self._live[:] = levels.live
-        self._judge(touched)
+        self._verify_edges(touched)
         self.looked_at += touched.size
-        self.steps.append(Step(epoch, prints, counts, touched.size))
+        self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size))
 
-    def _is_much(self, edges: int) -> bool:
+    def _is_cheaper_to_enumerate(self, edges: int) -> bool:
         """Is one enumeration of all triangles no more work than to follow so many edges?"""
         return edges * WHOLE > self.graph.kept.present
 
-    def _elsewhere(self, vertices: Ints) -> Ints:
+    def _unknown_degrees(self, vertices: Ints) -> Ints:
         """How many edges vertices have that the graph does not know."""
         return np.zeros(vertices.size, np.int64)
 
     # -- the whole graph, and a part of it -----------------------------------------------------------------------
 
-    def part(self, stretch: Stretch) -> Prints:
+    def share_fingerprints(self, stretch: VertexRange) -> Prints:
         """Of these vertices: their degrees, triangles, and the edges whose lesser end is one of them, with every fact
         counted again."""
         levels, graph, chosen = self.graph.levels, self.graph, stretch.vertices
         self._check_lists(chosen)
-        support, edges, backing, own = _around(levels, chosen, self._seen, self._mark, self._stamp)
-        if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
+        support, edges, backing, own = _recount_vertices(levels, chosen, self._seen, self._mark, self._stamp)
+        if (backing != self._certificate_counts.backing[edges]).any() or (
+            own != self._certificate_counts.own[edges]
+        ).any():
             self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
-        a = graph.ends(edges)[0]
+        a = graph.edge_ends(edges)[0]
         lesser = edges[(a >= stretch.low) & (a <= stretch.high)]
-        prints = self._of_edges(lesser, np.full(lesser.size, -1, np.int32), levels.level[lesser])
+        prints = self._edge_fingerprints(lesser, np.full(lesser.size, -1, np.int32), levels.level[lesser])
         ids = [graph.ids[chosen]]
         return prints | {
-            "degrees": Fingerprint.of_rows(ids, levels.live[chosen]),
-            "triangle_counts": Fingerprint.of_rows(ids, support),
+            "degrees": Fingerprint.from_rows(ids, levels.live[chosen]),
+            "triangle_counts": Fingerprint.from_rows(ids, support),
         }
 
-    def _recounted(self) -> Counted:
+    def _recount(self) -> CountedState:
         """Everything: of each edge, and of the triangles by one enumeration."""
         levels = self.graph.levels
         n, degree = levels.live.size, levels.live
@@ -175,65 +190,65 @@ class Prover:
             self._note_state(LISTS)
         self._check_lists(np.arange(n))
         level = levels.level[ids]
-        prints, sizes = self._of_edges(ids, np.full(ids.size, -1, np.int32), level), np.bincount(level)
+        prints, sizes = self._edge_fingerprints(ids, np.full(ids.size, -1, np.int32), level), np.bincount(level)
         by_rank, indptr, tail, head, origin = by_degree(n, *ends)
         ids = ids[origin]
         del ends, level, origin
-        support, *facts = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
+        support, *facts = _enumerate_all(indptr, head, levels.level[ids], levels.label[ids], ids)
         backing, own = np.zeros(levels.level.size, np.int32), np.zeros(levels.level.size, np.int32)
         backing[ids], own[ids] = facts
         per_vertex = np.zeros(n, np.int64)
         twice = sum(np.bincount(end, support, n).astype(np.int64) for end in (tail, head))  # on two edges each
         per_vertex[by_rank] = twice // 2
         busy = np.flatnonzero(per_vertex)
-        prints["triangle_counts"] = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
-        counts = Counts(
+        prints["triangle_counts"] = Fingerprint.from_rows([self.graph.ids[busy]], per_vertex[busy])
+        counts = GraphCounts(
             edges=ids.size,
             vertices=int((degree > 0).sum()),
             wedges=int((degree * (degree - 1) // 2).sum()),
             triangles=int(per_vertex.sum()) // 3,
             trusses={k + 2: int(sizes[k]) for k in np.flatnonzero(sizes).tolist()},
         )
-        return Counted(prints, counts, backing, own)
+        return CountedState(prints, counts, backing, own)
 
     # -- parts of these ------------------------------------------------------------------------------------------
 
-    def _follow(self, edges: Shorts, leave: bool) -> _Followed:
+    def _follow_edges(self, edges: Shorts, leave: bool) -> _FollowedEdges:
         before = self._level, self._label
-        counts = self._counted.backing, self._counted.own
-        scratch = self._flag, self._seen, self._delta, self._checked, *self._wings()
-        *found, sound = _followed(self.graph.levels, edges, leave, *before, *counts, *scratch)
+        counts = self._certificate_counts.backing, self._certificate_counts.own
+        scratch = self._flag, self._seen, self._delta, self._checked, *self._scratch_arrays()
+        *found, sound = _follow_kernel(self.graph.levels, edges, leave, *before, *counts, *scratch)
         if not sound:
             self._note_state(LISTS)
-        return _Followed(*found)
+        return _FollowedEdges(*found)
 
-    def _judge(self, edges: Shorts) -> None:
+    def _verify_edges(self, edges: Shorts) -> None:
         """Both facts, by the counts."""
         level = self.graph.levels.level
-        why = np.where(self._counted.backing[edges] < level[edges], TOO_HIGH, FINE)
-        why[self._counted.own[edges] > level[edges]] = TOO_LOW
+        why = np.where(self._certificate_counts.backing[edges] < level[edges], TOO_HIGH, FINE)
+        why[self._certificate_counts.own[edges] > level[edges]] = TOO_LOW
         at = np.flatnonzero(why != FINE)
-        self._note(edges[at], why[at], level)
+        self._note_wrong_edges(edges[at], why[at], level)
 
     def _note_state(self, why: str) -> None:
         self.wrong += 1
-        self.shown.append(Wrong(0, 0, 0, why))
+        self.shown.append(UnprovedEdge(0, 0, 0, why))
 
-    def _note(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
+    def _note_wrong_edges(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
         self.wrong += edges.size
         edges, why = edges[:SHOWN], why[:SHOWN]
-        rows = zip(*(x.tolist() for x in (*self.graph.ends(edges), level[edges] + 2, why)), strict=True)
-        self.shown += [Wrong(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows]
+        rows = zip(*(x.tolist() for x in (*self.graph.edge_ends(edges), level[edges] + 2, why)), strict=True)
+        self.shown += [UnprovedEdge(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows]
         del self.shown[SHOWN:]
 
-    def _of_edges(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
+    def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
         """What edges, degrees and trussness change by, where these edges had the one level and have the other."""
         levels = self.graph.levels
         sums = _sums_of_edges(self.graph.ids, levels.tail, levels.head, edges, old, new)
         names = ("edges", "degrees", "trussness")
         return {name: Fingerprint(int(sums[i, 0]), int(sums[i, 1])) for i, name in enumerate(names)}
 
-    def _counts(self, changed: Shorts, old: Shorts, new: Shorts) -> Counts:
+    def _count_changes(self, changed: Shorts, old: Shorts, new: Shorts) -> GraphCounts:
         """What the counts change by, but for the triangles; and whether the lists have changed by these edges alone."""
         levels = self.graph.levels
         sign = (new >= 0).astype(np.int64) - (old >= 0)
@@ -243,16 +258,18 @@ class Prover:
         degree, was = levels.live, self._live
         if (degree - was != moved).any():
             self._note_state(LISTS)
-        self._check_lists(distinct(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64))
+        self._check_lists(
+            distinct_values(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64)
+        )
         other = np.flatnonzero(moved)
-        more = self._elsewhere(other)
+        more = self._unknown_degrees(other)
         degree, was = degree[other] + more, was[other] + more
         raised = old != new
         trusses: dict[int, int] = {}
         for values, by in ((old[raised], -1), (new[raised], 1)):
             for k, n in zip(*(x.tolist() for x in np.unique(values[values >= 0], return_counts=True)), strict=True):
                 trusses[k + 2] = trusses.get(k + 2, 0) + by * n
-        return Counts(
+        return GraphCounts(
             edges=int(sign.sum()),
             vertices=int((degree > 0).sum() - (was > 0).sum()),
             wedges=int((degree * (degree - 1) // 2 - was * (was - 1) // 2).sum()),
@@ -260,23 +277,23 @@ class Prover:
         )
 
     def _check_lists(self, vertices: Ints) -> None:
-        if not _sound(self.graph.levels, vertices):
+        if not _are_lists_sound(self.graph.levels, vertices):
             self._note_state(LISTS)
 
-    def _wings(self) -> tuple[Ints, Ints, Shorts, Shorts]:
+    def _scratch_arrays(self) -> tuple[Ints, Ints, Shorts, Shorts]:
         """Scratch for `_wings_of`."""
         widest = int(self.graph.levels.live.max(initial=0))
         if self._left.size < widest:
             self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
         return self._mark, self._stamp, self._left, self._right
 
-    def _scratch(self) -> None:
+    def _allocate_scratch(self) -> None:
         levels = self.graph.levels
         self._flag, self._seen = np.zeros(levels.level.size, np.uint8), np.zeros(levels.level.size, np.uint8)
         self._delta, self._mark = np.zeros(levels.live.size, np.int64), np.zeros(levels.live.size, np.int64)
         self._stamp, self._checked = np.zeros(1, np.int64), np.zeros(levels.live.size, np.bool_)
 
-    def _fit(self) -> None:
+    def _grow_to_graph(self) -> None:
         """The graph may have grown."""
         levels = self.graph.levels
         more = levels.level.size - self._level.size
@@ -286,7 +303,7 @@ class Prover:
         if levels.live.size > self._live.size:
             self._live = np.concatenate([self._live, np.zeros(levels.live.size - self._live.size, np.int64)])
         if levels.level.size != self._flag.size or levels.live.size != self._delta.size:
-            self._scratch()
+            self._allocate_scratch()
 
 
 @njit(cache=True, nogil=True)
@@ -294,13 +311,13 @@ def _wings_of(g, e, least, mark, stamp, left, right):
     """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right.
     Not `levels.closing`, by which the maintenance has found them: a fault in it must show here."""
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
-    du, dv = (reach(g, u, least), reach(g, v, least)) if least else (g.live[u], g.live[v])
+    du, dv = (count_at_level(g, u, least), count_at_level(g, v, least)) if least else (g.live[u], g.live[v])
     if du > dv:
         u, v, du, dv = v, u, dv, du
     found = 0
     if du * PROBE < dv:
         for i in range(g.begin[u], g.begin[u] + du):
-            f = find(g, v, np.int64(g.neighbour[i]))
+            f = find_edge(g, v, np.int64(g.neighbour[i]))
             if f >= 0 and g.level[f] >= least:
                 left[found], right[found] = g.edge[i], f
                 found += 1
@@ -320,7 +337,7 @@ def _wings_of(g, e, least, mark, stamp, left, right):
 
 
 @njit(cache=True, nogil=True)
-def _followed(
+def _follow_kernel(
     g, edges, leave, old_level, old_label, backing, own, flag, seen, delta, checked, mark, stamp, left, right
 ):
     """Take the triangles of some edges out of the counts as they were, and into them as they are. leave: these edges
@@ -337,7 +354,7 @@ def _followed(
     vertices, busy = np.empty(1024, np.int64), 0
     sound = True
     for e in edges:
-        least = np.int32(0) if leave else _lowest(old_level, level, e)
+        least = np.int32(0) if leave else _lowest_level(old_level, level, e)
         if least > 0:
             for v in (g.tail[e], g.head[e]):
                 if not checked[v]:
@@ -350,16 +367,16 @@ def _followed(
             met = False
             for x in (f, h):
                 if flag[x]:
-                    lowest = np.int32(0) if leave else _lowest(old_level, level, x)
+                    lowest = np.int32(0) if leave else _lowest_level(old_level, level, x)
                     if lowest < least or (lowest == least and x < e):
                         met = True
             if met:
                 continue
             was = old_level[e] >= 0 and old_level[f] >= 0 and old_level[h] >= 0
             if was:
-                _count(old_level, old_label, backing, own, e, f, h, -1)
+                _count_triangle(old_level, old_label, backing, own, e, f, h, -1)
             if not leave:
-                _count(level, label, backing, own, e, f, h, 1)
+                _count_triangle(level, label, backing, own, e, f, h, 1)
             if size + 3 > touched.size:
                 touched = np.concatenate((touched, np.empty(size, np.int32)))
             for x in (e, f, h):
@@ -392,31 +409,31 @@ def _followed(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lowest(old, new, e):
+def _lowest_level(old, new, e):
     return np.int32(0) if old[e] < 0 else min(old[e], new[e])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _count(level, label, backing, own, e, f, h, sign):
+def _count_triangle(level, label, backing, own, e, f, h, sign):
     """One triangle: it backs its lowest edges, and is the first one's own."""
     least = min(level[e], level[f], level[h])
     first = np.int64(-1)
     for x in (np.int64(e), np.int64(f), np.int64(h)):
         if level[x] == least:
             backing[x] += sign
-            if first < 0 or _first(level, label, x, first):
+            if first < 0 or _precedes(level, label, x, first):
                 first = x
     own[first] += sign
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _first(level, label, e, f):
+def _precedes(level, label, e, f):
     """Does edge e come before f, of its level or higher?"""
     return level[f] > level[e] or label[f] > label[e] or (label[f] == label[e] and f > e)
 
 
 @njit(cache=True, nogil=True)
-def _enumerated(indptr, head, level, label, number):
+def _enumerate_all(indptr, head, level, label, number):
     """The same for every edge of an oriented graph, and its triangles, by one enumeration."""
     m, n = head.size, indptr.size - 1
     support, backing, own = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
@@ -457,21 +474,21 @@ def _sums_of_edges(ids, tail, head, edges, old, new):
             a, b = b, a
         net = np.uint64(np.int64(new[i] >= 0) - np.int64(old[i] >= 0))  # modulo 2**64, as the sums are
         for lane in range(2):
-            seed = np.uint64(SEED) if lane == 0 else one(np.uint64(1), np.uint64(SEED))
-            vertex = one(np.uint64(a), seed)
-            pair = one(np.uint64(b), vertex)
+            seed = np.uint64(SEED) if lane == 0 else hash_value(np.uint64(1), np.uint64(SEED))
+            vertex = hash_value(np.uint64(a), seed)
+            pair = hash_value(np.uint64(b), vertex)
             sums[0, lane] += net * pair
-            sums[1, lane] += net * (vertex + one(np.uint64(b), seed))
+            sums[1, lane] += net * (vertex + hash_value(np.uint64(b), seed))
             if old[i] != new[i]:
                 if old[i] >= 0:
-                    sums[2, lane] -= one(np.uint64(old[i] + 2), pair)
+                    sums[2, lane] -= hash_value(np.uint64(old[i] + 2), pair)
                 if new[i] >= 0:
-                    sums[2, lane] += one(np.uint64(new[i] + 2), pair)
+                    sums[2, lane] += hash_value(np.uint64(new[i] + 2), pair)
     return sums
 
 
 @njit(cache=True, nogil=True)
-def _around(g, vertices, seen, mark, stamp):
+def _recount_vertices(g, vertices, seen, mark, stamp):
     """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
     its level or more, and those that it owns. A vertex's neighbours are laid out, those with many neighbours first; an
     edge between two of them is met at the later one: in its list, or by looking up those before it, if they are few."""
@@ -511,17 +528,17 @@ def _around(g, vertices, seen, mark, stamp):
                     if (laid >> 32) == stamp[0] and k < j:
                         h = np.int64(g.edge[g.begin[u] + step])
                 else:
-                    h = find(g, u, np.int64(near[k]))
+                    h = find_edge(g, u, np.int64(near[k]))
                 if h < 0 or level[h] < 0:
                     continue
                 f = ways[k]
                 triangles[i] += 1
                 if at[j] >= 0 and level[f] >= level[e] and level[h] >= level[e]:
                     backing[at[j]] += 1
-                    own[at[j]] += _first(level, label, e, f) and _first(level, label, e, h)
+                    own[at[j]] += _precedes(level, label, e, f) and _precedes(level, label, e, h)
                 if at[k] >= 0 and level[e] >= level[f] and level[h] >= level[f]:
                     backing[at[k]] += 1
-                    own[at[k]] += _first(level, label, f, e) and _first(level, label, f, h)
+                    own[at[k]] += _precedes(level, label, f, e) and _precedes(level, label, f, h)
     edges = edges[:found].copy()
     for e in edges:
         seen[e] = 0
@@ -529,7 +546,7 @@ def _around(g, vertices, seen, mark, stamp):
 
 
 @njit(cache=True, nogil=True)
-def _sound(g, vertices):
+def _are_lists_sound(g, vertices):
     """Does each list of these vertices hold edges that are present at its vertex, each once?"""
     for v in vertices:
         for i in range(g.live[v]):

@@ -32,14 +32,14 @@ import numpy as np
 from numba import njit
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, Shorts, distinct
-from algorithms.kernels.levels import EVALUATIONS, STEPS, UNASKED, UNKNOWN, reach
+from algorithms.kernels.graph import Ints, Shorts, distinct_values
+from algorithms.kernels.levels import EVALUATIONS, STEPS, UNASKED, UNKNOWN, count_at_level
 from algorithms.kernels.maintain import delete_edges, insert_edges
 from algorithms.kernels.maintained import UNLIMITED
-from algorithms.kernels.proof import Prover, _Followed
-from algorithms.kernels.replay import Batch, Step
-from algorithms.kernels.warm import Certificate, Mismatch, Warm
-from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, State
+from algorithms.kernels.proof import IncrementalProver, _FollowedEdges
+from algorithms.kernels.replay import Batch, ReplayStep
+from algorithms.kernels.warm import PersistentGraph, StateMismatch, TrussCertificate
+from algorithms.proof import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedState
 
 # So many edges are opened when fewer are asked for, but no more than have been so far: to look up a few thousand costs
 # little, and saves hops.
@@ -49,7 +49,7 @@ PATIENCE = 2000  # steps for each known edge, before a run that lacks something 
 MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
 
 
-class Known(NamedTuple):
+class KnownEdges(NamedTuple):
     """The edges that are known, each once, in order of (a, b), a < b, any ids.
 
     level: kappa before the first batch, -1 where the edge is absent then; label int64, own, backing int32: its
@@ -65,7 +65,7 @@ class Known(NamedTuple):
     floor: Shorts
 
 
-class Asks(NamedTuple):
+class MissingLookups(NamedTuple):
     """Look-ups that are missing. place int64[]: in `Known`; least int32[]: the triangles on the edge whose other edges
     have at least this stored level, or come or go."""
 
@@ -73,77 +73,83 @@ class Asks(NamedTuple):
     least: Shorts
 
 
-class Epoch(NamedTuple):
+class EpochChange(NamedTuple):
     """What a batch changed. place int64[]: of the edges with another certificate than before it. Where the level is -1
     the rest is zeros."""
 
     epoch: int
     place: Ints
-    before: Certificate
-    after: Certificate
-    effort: Step
+    before: TrussCertificate
+    after: TrussCertificate
+    effort: ReplayStep
 
 
-class Solved(NamedTuple):
+class SolvedRegion(NamedTuple):
     """ends: the labels at which what comes next to the front and to the back is put; proof: of the batches, and of what
     they begin with nothing, for the part is not the whole."""
 
-    epochs: list[Epoch]
+    epochs: list[EpochChange]
     ends: tuple[int, int]
     proof: Proof
 
 
-def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]) -> Asks | Solved:
+def solve_region(
+    known: KnownEdges, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]
+) -> MissingLookups | SolvedRegion:
     """Apply batches (epoch, places that go, places that come), in order; or what has to be looked up first.
 
     ends: as `Solved` has them; degrees: vertices in order of their ids, those at which an edge comes or goes, or
     more, and how many edges each has before the first batch. `Mismatch` when an edge goes that is absent, or comes that
     is present.
     """
-    moving = distinct(np.concatenate([np.empty(0, np.int32), *(side for _, *sides in batches for side in sides)]))
+    moving = distinct_values(
+        np.concatenate([np.empty(0, np.int32), *(side for _, *sides in batches for side in sides)])
+    )
     closed = moving[known.floor[moving] > 0].astype(np.int64)
     if closed.size:
-        return Asks(closed, np.zeros(closed.size, np.int32))
+        return MissingLookups(closed, np.zeros(closed.size, np.int32))
     for limit in (PATIENCE * (known.a.size + 1000), UNLIMITED):
-        graph = _part(known, ends)
-        prover = _Prover(graph, degrees)
-        epochs = _applied(graph, prover, batches, limit)
+        graph = _build_partial_graph(known, ends)
+        prover = _RegionProver(graph, degrees)
+        epochs = _apply_batches(graph, prover, batches, limit)
         asked = np.flatnonzero(graph.levels.asked < UNASKED)
         if asked.size:
-            return _asks(graph, asked, known.level)
+            return _missing_lookups(graph, asked, known.level)
         if epochs is not None:
             break
     assert epochs is not None
-    return Solved(epochs, graph.ends_of_labels, prover.proof())
+    return SolvedRegion(epochs, graph.label_bounds, prover.get_proof())
 
 
-def _part(known: Known, ends: tuple[int, int]) -> Warm:
+def _build_partial_graph(known: KnownEdges, ends: tuple[int, int]) -> PersistentGraph:
     there = known.level >= 0
     own, backing = (np.where(there, column, 0).astype(np.int32) for column in (known.own, known.backing))
-    values = Certificate(known.level, np.where(there, known.label, 0), own, backing)
-    nothing = State({name: Fingerprint() for name in COLLECTIONS}, Counts())
-    graph = Warm.restored(known.a, known.b, values, ends, nothing, spare=False)
+    values = TrussCertificate(known.level, np.where(there, known.label, 0), own, backing)
+    nothing = ProvedState({name: Fingerprint() for name in COLLECTIONS}, GraphCounts())
+    graph = PersistentGraph.from_checkpoint(known.a, known.b, values, ends, nothing, spare=False)
     graph.levels.backing[~there] = UNKNOWN
     graph.levels = graph.levels._replace(floor=known.floor.copy(), asked=np.full(known.a.size, UNASKED, np.int32))
-    graph.kept.attach(graph.levels)
+    graph.kept.attach_arrays(graph.levels)
     return graph
 
 
-def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> list[Epoch] | None:
+def _apply_batches(
+    graph: PersistentGraph, prover: _RegionProver, batches: list[Batch], limit: int
+) -> list[EpochChange] | None:
     """What each batch changed; None when the clock passed `limit` steps on the way. Of no meaning when something was
     asked for."""
-    levels, epochs = graph.levels, list[Epoch]()
+    levels, epochs = graph.levels, list[EpochChange]()
     widest = max(1, int(graph.room.max(initial=1)))
     scratch = np.empty(widest, np.int32), np.empty(widest, np.int32)
     clock, near = levels.clock, True  # near: almost nothing was lacked so far
     few = FEW * (levels.floor < UNASKED).sum()
     for epoch, removed, inserted in batches:
         if (levels.level[removed] < 0).any() or (levels.level[inserted] >= 0).any():
-            raise Mismatch("an edge goes that is absent, or one comes that is present")
+            raise StateMismatch("an edge goes that is absent, or one comes that is present")
         began, spent = perf_counter(), (int(clock[EVALUATIONS]), int(clock[STEPS]))
-        before = _values(graph)
+        before = _certificate_of(graph)
         if near:
-            prover.before(removed, inserted)
+            prover.before_batch(removed, inserted)
         for change, edges in ((delete_edges, removed), (insert_edges, inserted)):
             finished, *_ = change(levels, edges.astype(np.int32), True, limit, *scratch)
             if not finished:
@@ -151,77 +157,79 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
         graph.kept.present += inserted.size - removed.size
         near = near and (levels.asked < UNASKED).sum() <= few
         if near:
-            prover.after(epoch)
-        after = _values(graph)
-        place = np.flatnonzero(after.differs(before))
-        was, now = before.at(place), after.at(place)
+            prover.after_batch(epoch)
+        after = _certificate_of(graph)
+        place = np.flatnonzero(after.differs_from(before))
+        was, now = before.for_edges(place), after.for_edges(place)
         costs = int(clock[EVALUATIONS]) - spent[0], int(clock[STEPS]) - spent[1], 0, 0
         moved, seconds = int((was.level != now.level).sum()), round(perf_counter() - began, 6)
-        effort = Step(epoch, inserted.size, removed.size, moved, "region", *costs, seconds)
-        epochs.append(Epoch(epoch, place, was, now, effort))
+        effort = ReplayStep(epoch, inserted.size, removed.size, moved, "region", *costs, seconds)
+        epochs.append(EpochChange(epoch, place, was, now, effort))
     return epochs
 
 
-def _values(graph: Warm) -> Certificate:
+def _certificate_of(graph: PersistentGraph) -> TrussCertificate:
     levels, there = graph.levels, graph.levels.level >= 0
     own, backing = (np.where(there, column, 0).astype(np.int32) for column in (levels.own, levels.backing))
-    return Certificate(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
+    return TrussCertificate(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
 
 
-def _asks(graph: Warm, asked: Ints, stored: Shorts) -> Asks:
+def _missing_lookups(graph: PersistentGraph, asked: Ints, stored: Shorts) -> MissingLookups:
     """What was noted, and some of what may be next."""
     levels = graph.levels
     most = min(int((levels.floor < UNASKED).sum()), GENEROUS)
     least = levels.asked[asked]
     if asked.size >= most:
-        return Asks(asked, least)
-    more = np.setdiff1d(_beside(levels, asked, most), asked)
-    return Asks(np.concatenate([asked, more]), np.concatenate([least, np.maximum(stored[more], 1)]).astype(np.int32))
+        return MissingLookups(asked, least)
+    more = np.setdiff1d(_edges_beside(levels, asked, most), asked)
+    return MissingLookups(
+        np.concatenate([asked, more]), np.concatenate([least, np.maximum(stored[more], 1)]).astype(np.int32)
+    )
 
 
-class _Prover(Prover):
+class _RegionProver(IncrementalProver):
     """Of a part of a graph: what it lacks is noted, and its vertices may have edges that it does not know."""
 
-    def __init__(self, graph: Warm, degrees: tuple[Ints, Ints]) -> None:
+    def __init__(self, graph: PersistentGraph, degrees: tuple[Ints, Ints]) -> None:
         vertices, degree = degrees
         self._unknown = np.zeros(graph.ids.size, np.int64)
         at = np.minimum(np.searchsorted(vertices, graph.ids), max(vertices.size - 1, 0))
         if vertices.size:
             named = vertices[at] == graph.ids
             self._unknown[named] = degree[at[named]] - graph.levels.live[named]
-        super().__init__(graph, Ask())
+        super().__init__(graph, ProofScope())
 
-    def after(self, epoch: int) -> None:
-        super().after(epoch)
-        levels, counted = self.graph.levels, self._counted
+    def after_batch(self, epoch: int) -> None:
+        super().after_batch(epoch)
+        levels, counted = self.graph.levels, self._certificate_counts
         there = levels.level >= 0
         if (levels.own != counted.own)[there].any() or (levels.backing != counted.backing)[there].any():
             self._note_state(MISCOUNTED)
 
-    def _is_much(self, edges: int) -> bool:
+    def _is_cheaper_to_enumerate(self, edges: int) -> bool:
         return False  # there is no enumerating what is not known
 
-    def _elsewhere(self, vertices: Ints) -> Ints:
+    def _unknown_degrees(self, vertices: Ints) -> Ints:
         return self._unknown[vertices]
 
-    def _follow(self, edges: Shorts, leave: bool) -> _Followed:
+    def _follow_edges(self, edges: Shorts, leave: bool) -> _FollowedEdges:
         levels = self.graph.levels
         old, new = self._level[edges], levels.level[edges]
         least = np.zeros(edges.size, np.int32) if leave else np.where(old < 0, 0, np.minimum(old, new))
         short = least < levels.floor[edges]
         np.minimum.at(levels.asked, edges[short], least[short].astype(np.int32))
-        return super()._follow(edges, leave)
+        return super()._follow_edges(edges, leave)
 
 
 @njit(cache=True, nogil=True)
-def _beside(g, asked, most):
+def _edges_beside(g, asked, most):
     """Known edges of like level at an end of one that is asked for, if they are not opened."""
     out, seen = np.empty(most, np.int64), np.zeros(g.level.size, np.bool_)
     size = 0
     for e in asked:
         k = g.level[e]
         for v in (np.int64(g.tail[e]), np.int64(g.head[e])):
-            for p in range(g.begin[v] + reach(g, v, k + 1), g.begin[v] + reach(g, v, k)):
+            for p in range(g.begin[v] + count_at_level(g, v, k + 1), g.begin[v] + count_at_level(g, v, k)):
                 f = np.int64(g.edge[p])
                 if size < most and g.floor[f] == UNASKED and not seen[f]:
                     seen[f] = True

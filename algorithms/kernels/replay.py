@@ -22,14 +22,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, Shorts, compact, distinct, starts
-from algorithms.kernels.maintained import Done
-from algorithms.kernels.proof import Prover
-from algorithms.kernels.warm import Mismatch, Warm
-from algorithms.proof import Ask, Proof
+from algorithms.kernels.graph import Ints, Shorts, compact_ids, distinct_values, run_starts
+from algorithms.kernels.maintained import BatchResult
+from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels.warm import PersistentGraph, StateMismatch
+from algorithms.proof import Proof, ProofScope
 
 
-class Changes(NamedTuple):
+class TrussnessChanges(NamedTuple):
     """Rows in order of epoch: the trussness of edge (a, b) there and at the epoch before; 0 where it is absent.
 
     a, b, epoch  int64[c];  before, after  int32[c], never equal
@@ -42,7 +42,7 @@ class Changes(NamedTuple):
     after: Shorts
 
 
-class Step(NamedTuple):
+class ReplayStep(NamedTuple):
     """What one epoch's maintenance did. method: descend, lift, mixed, peel, or none (the changes cancelled out).
 
     steps: its cost in steps along neighbour lists; estimate: the cost it was chosen by; peel: that of a peel
@@ -63,23 +63,23 @@ class Step(NamedTuple):
 Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
-class Prepared(NamedTuple):
+class PreparedReplay(NamedTuple):
     """The graph before the first epoch, what each epoch changes, and the epoch after which the graph will not be used,
     if it will not."""
 
-    graph: Warm
+    graph: PersistentGraph
     steps: Iterator[Batch]
     final: int | None
 
 
-class Result(NamedTuple):
-    changes: Changes
-    steps: list[Step]
-    graph: Warm  # as it is after the last epoch
+class ReplayResult(NamedTuple):
+    changes: TrussnessChanges
+    steps: list[ReplayStep]
+    graph: PersistentGraph  # as it is after the last epoch
     proof: Proof | None = None  # where one was asked for
 
 
-def replay(
+def replay_window(
     a: Ints,
     b: Ints,
     start: Ints,
@@ -91,8 +91,8 @@ def replay(
     last: int,
     method: str = "auto",
     kept: bool = False,
-    ask: Ask | None = None,
-) -> Result:
+    ask: ProofScope | None = None,
+) -> ReplayResult:
     """The changes of trussness at the epochs first..last; see the head of this file.
 
     method: auto, or incremental or peel to force one. kept: the graph will be used after this. ask: prove every epoch.
@@ -106,10 +106,10 @@ def replay(
     >>> [(step.epoch, step.method) for step in steps]
     [(5, 'lift'), (7, 'descend')]
     """
-    return replayed(prepared(a, b, start, until, ea, eb, ek, first, last, kept), method, ask)
+    return run_replay(prepare_replay(a, b, start, until, ea, eb, ek, first, last, kept), method, ask)
 
 
-def prepared(
+def prepare_replay(
     a: Ints,
     b: Ints,
     start: Ints,
@@ -120,7 +120,7 @@ def prepared(
     first: int,
     last: int,
     kept: bool = False,
-) -> Prepared:
+) -> PreparedReplay:
     """What `replayed` takes; as `replay`. Of the vectors nothing is needed any more afterwards."""
     a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
     if not a.shape == b.shape == start.shape == until.shape:
@@ -128,44 +128,46 @@ def prepared(
     inside = (start <= last) & (until >= first) & (start < until)
     if not inside.all():
         a, b, start, until = (x[inside] for x in (a, b, start, until))
-    vertices, u, v = compact(a, b)
-    u, v, edge = _distinct(u, v)
+    vertices, u, v = compact_ids(a, b)
+    u, v, edge = _distinct_pairs_of_vertices(u, v)
     times = np.bincount(edge[start < first], minlength=u.size).astype(np.int32)
-    level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
-    at, touched, sign = _events(edge, start, until, first, last)
-    graph = Warm.over(vertices, u, v, level, spare=kept)
-    return Prepared(graph, _by_epoch(times, at, touched, sign), int(at[-1]) if at.size and not kept else None)
+    level = _levels_before(vertices, u, v, ea, eb, ek, times > 0, first)
+    at, touched, sign = _interval_events(edge, start, until, first, last)
+    graph = PersistentGraph.from_edges(vertices, u, v, level, spare=kept)
+    return PreparedReplay(
+        graph, _batches_by_epoch(times, at, touched, sign), int(at[-1]) if at.size and not kept else None
+    )
 
 
-def replayed(start: Prepared, method: str = "auto", ask: Ask | None = None) -> Result:
+def run_replay(start: PreparedReplay, method: str = "auto", ask: ProofScope | None = None) -> ReplayResult:
     """The changes at the epochs of the steps, which can be taken once."""
     graph, steps, final = start
-    return _maintained(graph, steps, method, final, None if ask is None else Prover(graph, ask))
+    return _apply_batches(graph, steps, method, final, None if ask is None else IncrementalProver(graph, ask))
 
 
-def resume(
-    graph: Warm,
+def resume_replay(
+    graph: PersistentGraph,
     at: int,
     rows: tuple[Ints, Ints, Ints, Ints, Ints],
     old: NDArray[np.bool_],
     first: int,
     last: int,
-    ask: Ask | None = None,
-) -> Result:
+    ask: ProofScope | None = None,
+) -> ReplayResult:
     """The same from a graph as it was at epoch `at`, changed in place.
 
     rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any order;
     old: those of them that the graph was made with. ValueError when they do not fit the graph: it is of no use then.
     """
-    steps = batches(graph, at, rows, old, first, last)
+    steps = epoch_batches(graph, at, rows, old, first, last)
     back = next(steps)
-    prover = None if ask is None else Prover(graph, ask)
-    _apply(graph, *back, prover)
-    return _maintained(graph, steps, "auto", None, prover)
+    prover = None if ask is None else IncrementalProver(graph, ask)
+    _apply_batch(graph, *back, prover)
+    return _apply_batches(graph, steps, "auto", None, prover)
 
 
-def batches(
-    graph: Warm,
+def epoch_batches(
+    graph: PersistentGraph,
     at: int,
     rows: tuple[Ints, Ints, Ints, Ints, Ints],
     old: NDArray[np.bool_],
@@ -174,13 +176,13 @@ def batches(
 ) -> Iterator[Batch]:
     """(epoch, edges that go, edges that come), by number, each to be applied to the graph before the next is asked for:
     at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume`."""
-    pa, pb, place = _pairs(*rows[:2])
-    edges = graph.numbered(pa, pb)
-    for epoch, gone, come in moves(graph.levels.level[edges] >= 0, place, rows[2:], old, at, first, last):
+    pa, pb, place = _distinct_pairs(*rows[:2])
+    edges = graph.number_edges(pa, pb)
+    for epoch, gone, come in pair_batches(graph.levels.level[edges] >= 0, place, rows[2:], old, at, first, last):
         yield epoch, edges[gone], edges[come]
 
 
-def moves(
+def pair_batches(
     present: NDArray[np.bool_],
     place: NDArray[np.integer],
     times: tuple[Ints, Ints, Ints],
@@ -199,72 +201,76 @@ def moves(
         np.subtract.at(back, place[within], sign[within])
     count += back.astype(np.int32)
     if (count < 0).any() or (count > 1).any():
-        raise Mismatch(f"the state at epoch {at} is not that of the stored intervals")
+        raise StateMismatch(f"the state at epoch {at} is not that of the stored intervals")
     yield first - 1, np.flatnonzero(back < 0).astype(np.int32), np.flatnonzero(back > 0).astype(np.int32)
     begins, ends = ((time >= first) & (time <= last) for time in (start, until))
     epochs = np.concatenate([start[begins], until[ends]])
     touched = np.concatenate([place[begins], place[ends]])
     signs = np.concatenate([diff[begins], -diff[ends]])
     order = np.argsort(epochs, kind="stable")
-    yield from _by_epoch(count, epochs[order], touched[order], signs[order].astype(np.int32))
+    yield from _batches_by_epoch(count, epochs[order], touched[order], signs[order].astype(np.int32))
 
 
-def _by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sign: Shorts) -> Iterator[Batch]:
+def _batches_by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sign: Shorts) -> Iterator[Batch]:
     """Each epoch's events in turn. times: how often each edge is there before them, changed in place; touched: the
     edges of the events."""
-    bounds = starts(at)
+    bounds = run_starts(at)
     epochs, ends = at[bounds].tolist(), np.append(bounds, at.size)[1:]
     del at
     for epoch, low, high in zip(epochs, bounds, ends, strict=True):
-        here = distinct(touched[low:high]).astype(np.int32)
+        here = distinct_values(touched[low:high]).astype(np.int32)
         was = times[here] > 0
         np.add.at(times, touched[low:high], sign[low:high])
         if (times[here] < 0).any():
-            raise Mismatch(f"at epoch {epoch} an edge ends that is absent")
+            raise StateMismatch(f"at epoch {epoch} an edge ends that is absent")
         alive = times[here] > 0
         yield epoch, here[was & ~alive], here[alive & ~was]
 
 
-def _apply(
-    graph: Warm,
+def _apply_batch(
+    graph: PersistentGraph,
     epoch: int,
     removed: Shorts,
     inserted: Shorts,
-    prover: Prover | None,
+    prover: IncrementalProver | None,
     method: str = "auto",
     last: bool = False,
-) -> Done:
+) -> BatchResult:
     if prover is None:
         graph.counted = None  # nobody counts on
-        return graph.apply(removed, inserted, method, last)
-    prover.before(removed, inserted)
-    done = graph.apply(removed, inserted, method)
-    prover.after(epoch)
+        return graph.apply_batch(removed, inserted, method, last)
+    prover.before_batch(removed, inserted)
+    done = graph.apply_batch(removed, inserted, method)
+    prover.after_batch(epoch)
     return done
 
 
-def _maintained(
-    graph: Warm, steps: Iterator[Batch], method: str, final: int | None, prover: Prover | None = None
-) -> Result:
+def _apply_batches(
+    graph: PersistentGraph,
+    steps: Iterator[Batch],
+    method: str,
+    final: int | None,
+    prover: IncrementalProver | None = None,
+) -> ReplayResult:
     """Apply the batches. final: the epoch after which the graph will not be used, if it will not."""
     if prover is not None:
-        prover.begin()
+        prover.start_window()
     epochs: list[int] = []
-    parts: list[Done] = []
-    made: list[Step] = []
+    parts: list[BatchResult] = []
+    made: list[ReplayStep] = []
     began = perf_counter()
     for epoch, removed, inserted in steps:
-        done = _apply(graph, epoch, removed, inserted, prover, method, last=epoch == final)
+        done = _apply_batch(graph, epoch, removed, inserted, prover, method, last=epoch == final)
         parts.append(done)
         epochs.append(epoch)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
-        made.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
+        made.append(ReplayStep(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
         began = perf_counter()
-    changes = _changes(graph, np.array(epochs, np.int64), parts)
-    return Result(changes, made, graph, None if prover is None else prover.proof())
+    changes = _collect_changes(graph, np.array(epochs, np.int64), parts)
+    return ReplayResult(changes, made, graph, None if prover is None else prover.get_proof())
 
 
-def _pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
+def _distinct_pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
     """The distinct pairs in order, and the pair of each row."""
     order = np.lexsort((b, a))
     a, b = a[order], b[order]
@@ -275,9 +281,9 @@ def _pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
     return a[new], b[new], place
 
 
-def _distinct(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
+def _distinct_pairs_of_vertices(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
     """The distinct pairs in order, and the pair of each row."""
-    key = _key(u, v)
+    key = _pair_key(u, v)
     order = np.argsort(key, kind="stable")
     key = key[order]
     new = np.ones(key.size, np.bool_)
@@ -288,11 +294,11 @@ def _distinct(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
     return (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32), pair
 
 
-def _key(u: NDArray[np.integer], v: NDArray[np.integer]) -> Ints:
+def _pair_key(u: NDArray[np.integer], v: NDArray[np.integer]) -> Ints:
     return u.astype(np.int64) << 32 | v
 
 
-def _known_levels(
+def _levels_before(
     vertices: Ints,
     u: Shorts,
     v: Shorts,
@@ -305,7 +311,7 @@ def _known_levels(
     """kappa of each pair at first - 1, -1 where absent; ValueError when it is not known for just those alive."""
     level = np.full(u.size, -1, np.int32)
     eu, ev = np.searchsorted(vertices, ea), np.searchsorted(vertices, eb)
-    known, key = _key(u, v), _key(eu, ev)
+    known, key = _pair_key(u, v), _pair_key(eu, ev)
     place = np.minimum(np.searchsorted(known, key), max(known.size - 1, 0))
     if key.size:
         met = np.zeros(key.size, np.bool_)
@@ -325,7 +331,7 @@ def _known_levels(
     return level
 
 
-def _events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tuple[Ints, Shorts, Shorts]:
+def _interval_events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tuple[Ints, Shorts, Shorts]:
     """(epoch, edge, +1 or -1) of every beginning and end within first..last, by epoch."""
     comes, goes = (start >= first) & (start <= last), until <= last
     at = np.concatenate([start[comes], until[goes]])
@@ -335,14 +341,14 @@ def _events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tu
     return at[order], np.concatenate([edge[comes], edge[goes]])[order], sign[order]
 
 
-def _changes(graph: Warm, epochs: Ints, parts: list[Done]) -> Changes:
+def _collect_changes(graph: PersistentGraph, epochs: Ints, parts: list[BatchResult]) -> TrussnessChanges:
     if not parts:
         none, short = np.empty(0, np.int64), np.empty(0, np.int32)
-        return Changes(none, none, none, short, short)
+        return TrussnessChanges(none, none, none, short, short)
     edges = np.concatenate([done.edges for done in parts])
     before, after = (np.concatenate([done[side] for done in parts]) for side in (1, 2))
-    return Changes(
-        *graph.ends(edges),
+    return TrussnessChanges(
+        *graph.edge_ends(edges),
         np.repeat(epochs, [done.edges.size for done in parts]),
         np.where(before < 0, 0, before + 2).astype(np.int32),
         np.where(after < 0, 0, after + 2).astype(np.int32),

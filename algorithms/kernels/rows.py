@@ -21,7 +21,7 @@ from algorithms.times import FOREVER
 TRUSS = 0  # the measure of trussness, and its column
 
 
-def stays(
+def history_rows(
     vertex: Longs, epoch: Longs, measure: Longs, k: Longs, diff: Longs, columns: int
 ) -> tuple[Longs, Longs, Longs, NDArray[np.int64]]:
     """vertex, epoch, until, values[row, column]: a row while no column changes; none while all are 0.
@@ -31,12 +31,12 @@ def stays(
     [[7, 7], [1, 5], [5, 9223372036854775807], [[3, 2], [3, 1]]]
     """
     greatest = int(k.max()) if k.size else 0
-    who, since, until, values = _stays(vertex, epoch, measure, k, diff, columns, greatest)
+    who, since, until, values = _history_kernel(vertex, epoch, measure, k, diff, columns, greatest)
     return who, since, until, values
 
 
 @njit(cache=True, nogil=True)
-def _stays(vertex, epoch, measure, k, diff, columns, greatest):
+def _history_kernel(vertex, epoch, measure, k, diff, columns, greatest):
     n = vertex.size
     who, since = np.empty(n, np.int64), np.empty(n, np.int64)
     until = np.full(n, FOREVER, np.int64)

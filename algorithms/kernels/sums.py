@@ -17,21 +17,21 @@ from algorithms.kernels.intervals import Longs
 SMALL = 1 << 20  # so many places are always kept as a plain array
 
 
-def table(places: int, rows: int) -> tuple[Longs, Longs]:
+def make_table(places: int, rows: int) -> tuple[Longs, Longs]:
     """An empty table for keys below `places`, to which about `rows` are added."""
     if places <= 2 * rows + SMALL:
         return np.empty(0, np.int64), np.zeros(places, np.int64)
     return np.full(1024, -1, np.int64), np.zeros(1024, np.int64)
 
 
-def nonzero(keys: Longs, sums: Longs) -> tuple[Longs, Longs]:
+def nonzero_sums(keys: Longs, sums: Longs) -> tuple[Longs, Longs]:
     """The keys and sums that are there and not zero."""
     found = np.flatnonzero((sums != 0) & (keys >= 0) if keys.size else sums)
     return (keys[found] if keys.size else found), sums[found]
 
 
 @njit(cache=True, nogil=True)
-def add(keys, sums, key, diff):
+def add_to_key(keys, sums, key, diff):
     """Add to a key's sum; 1 when the key is new. The table must have room: see `grown`."""
     if not keys.size:
         sums[key] += diff
@@ -49,10 +49,10 @@ def add(keys, sums, key, diff):
 
 
 @njit(cache=True, nogil=True)
-def grown(keys, sums):
+def grow_table(keys, sums):
     """A table of twice the size with the same sums."""
     wide, total = np.full(2 * keys.size, -1, np.int64), np.zeros(2 * keys.size, np.int64)
     for i in range(keys.size):
         if keys[i] >= 0:
-            add(wide, total, keys[i], sums[i])
+            add_to_key(wide, total, keys[i], sums[i])
     return wide, total

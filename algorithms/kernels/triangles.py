@@ -20,10 +20,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, Oriented, orient
+from algorithms.kernels.graph import Ints, Oriented, orient_edges
 
 
-class Counts(NamedTuple):
+class TriangleCounts(NamedTuple):
     """total; vertices int64[n], sorted; per_vertex int64[n] beside them; per_edge int64[m], the support."""
 
     total: int
@@ -32,21 +32,21 @@ class Counts(NamedTuple):
     per_edge: Ints
 
 
-def count(a: Ints, b: Ints) -> Counts:
+def count_triangles(a: Ints, b: Ints) -> TriangleCounts:
     """Triangles in all, on each vertex and on each edge (its support).
 
     >>> total, vertices, per_vertex, per_edge = count(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))
     >>> total, vertices.tolist(), per_vertex.tolist(), per_edge.tolist()
     (1, [1, 2, 3, 4], [1, 1, 1, 0], [1, 1, 1, 0])
     """
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     support = oriented_support(graph.indptr, graph.head)
     per_edge = np.empty(support.size, np.int64)
     per_edge[graph.origin] = support
     per_vertex = np.zeros(graph.vertices.size, np.int64)
     # A triangle on v lies on two edges of v.
-    per_vertex[graph.by_rank] = _incident(graph.indptr.size - 1, graph.tail, graph.head, support) // 2
-    return Counts(int(support.sum(dtype=np.int64)) // 3, graph.vertices, per_vertex, per_edge)
+    per_vertex[graph.by_rank] = _sum_at_vertices(graph.indptr.size - 1, graph.tail, graph.head, support) // 2
+    return TriangleCounts(int(support.sum(dtype=np.int64)) // 3, graph.vertices, per_vertex, per_edge)
 
 
 def enumerate_triangles(a: Ints, b: Ints, chunk: int = 1 << 20) -> Iterator[NDArray[np.int64]]:
@@ -57,7 +57,7 @@ def enumerate_triangles(a: Ints, b: Ints, chunk: int = 1 << 20) -> Iterator[NDAr
     >>> [block.tolist() for block in enumerate_triangles(np.array([5, 5, 6]), np.array([6, 9, 9]))]
     [[[5, 6, 9]]]
     """
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     for corners in triangle_corners(graph, chunk):
         ids = graph.vertices[graph.by_rank[corners]]
         ids.sort(axis=1)
@@ -70,10 +70,10 @@ def triangle_corners(graph: Oriented, chunk: int) -> Iterator[NDArray[np.int32]]
     first = 0
     mark = np.full(n, -1, np.int32)
     while first < n:
-        stop, size = _reach(graph.indptr, graph.head, first, chunk, mark)
+        stop, size = _chunk_end(graph.indptr, graph.head, first, chunk, mark)
         if size:
             out = np.empty((size, 3), np.int32)
-            _list(graph.indptr, graph.head, first, stop, mark, out)
+            _list_triangles(graph.indptr, graph.head, first, stop, mark, out)
             yield out
         first = stop
 
@@ -106,7 +106,7 @@ def oriented_support(indptr, head):
 
 
 @njit(cache=True, nogil=True)
-def _incident(n, tail, head, weight):
+def _sum_at_vertices(n, tail, head, weight):
     """The sum of the weights of the edges at each vertex, int64[n]."""
     total = np.zeros(n, np.int64)
     for e in range(tail.size):
@@ -116,7 +116,7 @@ def _incident(n, tail, head, weight):
 
 
 @njit(cache=True, nogil=True)
-def _reach(indptr, head, first, chunk, mark):
+def _chunk_end(indptr, head, first, chunk, mark):
     """(stop, size): vertices first .. stop-1 own `size` triangles; the least stop with size >= chunk."""
     n = indptr.size - 1
     size = 0
@@ -132,7 +132,7 @@ def _reach(indptr, head, first, chunk, mark):
 
 
 @njit(cache=True, nogil=True)
-def _list(indptr, head, first, stop, mark, out):
+def _list_triangles(indptr, head, first, stop, mark, out):
     """The triangles that vertices first .. stop-1 own, into out (in place); mark as _reach left it."""
     t = 0
     for u in range(first, stop):

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Ints, Shorts, both_ways, orient
-from algorithms.kernels.intersect import wings
+from algorithms.kernels.graph import Ints, Shorts, both_ways, orient_edges
+from algorithms.kernels.intersect import closing_pairs
 from algorithms.kernels.triangles import oriented_support
 
 
@@ -32,16 +32,16 @@ def peel(a: Ints, b: Ints) -> Shorts:
     >>> peel(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])).tolist()
     [3, 3, 3, 2]
     """
-    return layers(a, b)[0]
+    return peel_layers(a, b)[0]
 
 
-def layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
+def peel_layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
     """(trussness, layer) of every edge; layers count from 1 over all levels.
 
     >>> [x.tolist() for x in layers(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))]
     [[3, 3, 3, 2], [2, 2, 2, 1]]
     """
-    graph = orient(a, b)
+    graph = orient_edges(a, b)
     trussness, layer = np.empty(graph.head.size, np.int32), np.empty(graph.head.size, np.int32)
     kappa, batch = batch_peel(graph.indptr, graph.tail, graph.head)
     trussness[graph.origin] = kappa
@@ -59,7 +59,7 @@ def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts
     return support, layer
 
 
-class Order(NamedTuple):
+class PeelOrder(NamedTuple):
     """int32[m] each: kappa; 1..m in the order in which the peel took the edges, a sharper certificate than layers;
     own, the triangles left on the edge when it was taken; backing, those with both others at its kappa or more.
     """
@@ -70,13 +70,13 @@ class Order(NamedTuple):
     backing: Shorts
 
 
-def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> Order:
+def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> PeelOrder:
     """What maintenance starts from, of an oriented graph with sorted lists."""
     place, own, backing = (np.zeros(head.size, np.int32) for _ in range(3))
     support = oriented_support(indptr, head)
     both, neighbour, edge = both_ways(indptr, tail, head)
     _take_batches(both, neighbour, edge, tail, head, support, place, own, backing)
-    return Order(support, place, own, backing)
+    return PeelOrder(support, place, own, backing)
 
 
 @njit(cache=True, nogil=True)
@@ -106,17 +106,17 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, back
                 found = 0
                 if k > 0:
                     # The edge has at most k triangles left, so the search may stop after k.
-                    found, _ = wings(u, v, begin, end, neighbour, edge, support, k, k, left, right)
+                    found, _ = closing_pairs(u, v, begin, end, neighbour, edge, support, k, k, left, right)
                     for t in range(found):
-                        joined = _lower(left[t], k, support, coming, joined)
-                        joined = _lower(right[t], k, support, coming, joined)
+                        joined = _lose_triangle(left[t], k, support, coming, joined)
+                        joined = _lose_triangle(right[t], k, support, coming, joined)
                 taken += 1
                 layer[e] = taken if ordered else number
                 if ordered:
                     own[e] = found
                 support[e] = ~k  # negative: gone
-                _forget(u, begin, end, gone, neighbour, edge, support)
-                _forget(v, begin, end, gone, neighbour, edge, support)
+                _drop_dead_entry(u, begin, end, gone, neighbour, edge, support)
+                _drop_dead_entry(v, begin, end, gone, neighbour, edge, support)
             batch, coming = coming, batch
             size = joined
         k += 1
@@ -154,7 +154,7 @@ def _start_level(k, rest, remaining, support, batch, backing):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lower(f, k, support, coming, joined):
+def _lose_triangle(f, k, support, coming, joined):
     """One triangle less on f, but not below k; at k it joins the next batch."""
     s = support[f]
     if s > k:
@@ -166,7 +166,7 @@ def _lower(f, k, support, coming, joined):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _forget(v, begin, end, gone, neighbour, edge, support):
+def _drop_dead_entry(v, begin, end, gone, neighbour, edge, support):
     """Count a dead entry in the list of v; close the list up when a quarter is dead (amortised O(1))."""
     gone[v] += 1
     if 4 * gone[v] > end[v] - begin[v]:

@@ -23,10 +23,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from algorithms.kernels import files
-from algorithms.kernels.graph import Ints, Shorts, compact
-from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
-from algorithms.kernels.maintained import Done, Maintained
-from algorithms.proof import Counts, Prints, State
+from algorithms.kernels.graph import Ints, Shorts, compact_ids
+from algorithms.kernels.levels import (
+    BACK,
+    FRONT,
+    LABEL_GAP,
+    STAMP,
+    UNKNOWN,
+    Levels,
+    arrange_lists,
+    find_edge,
+    index_edges,
+)
+from algorithms.kernels.maintained import BatchResult, MaintainedGraph
+from algorithms.proof import GraphCounts, Prints, ProvedState
 
 SPARE = 8  # an eighth more vertices, edges and slots than there are,
 SPARE_FLOOR = 1024  # and so many
@@ -36,11 +46,11 @@ SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
 PARTIAL = ("floor", "asked")  # of a part of a graph alone
 
 
-class Mismatch(ValueError):
+class StateMismatch(ValueError):
     """A change that does not fit the graph: an edge goes that is absent, or comes that is present."""
 
 
-class Used(NamedTuple):
+class UsedCapacity(NamedTuple):
     """How much of the arrays is in use."""
 
     vertices: int
@@ -48,21 +58,21 @@ class Used(NamedTuple):
     slots: int  # of the pool of neighbour lists
 
 
-class Counted(NamedTuple):
+class CountedState(NamedTuple):
     """What `proof` has counted of the graph as it is: the fingerprints of all collections and their counts, and by edge
     the triangles whose other edges have its level or more, and those that it owns."""
 
     prints: Prints
-    counts: Counts
+    counts: GraphCounts
     backing: Shorts
     own: Shorts
 
-    def of(self, edges: NDArray[Any] | slice, room: int) -> Counted:
+    def for_edges(self, edges: NDArray[Any] | slice, room: int) -> CountedState:
         """The same with some of the edges, in arrays of another size."""
-        return self._replace(backing=_longer(self.backing[edges], room), own=_longer(self.own[edges], room))
+        return self._replace(backing=_lengthen(self.backing[edges], room), own=_lengthen(self.own[edges], room))
 
 
-class Certificate(NamedTuple):
+class TrussCertificate(NamedTuple):
     """Of edges: kappa, and what proves it (see `maintain`); label int64, the others int32."""
 
     level: Shorts
@@ -70,7 +80,7 @@ class Certificate(NamedTuple):
     own: Shorts
     backing: Shorts
 
-    def differs(self, before: Certificate) -> NDArray[np.bool_]:
+    def differs_from(self, before: TrussCertificate) -> NDArray[np.bool_]:
         """Which of these edges have another one than before, when there were as many of them or fewer."""
         found, known = np.zeros(self.level.size, np.bool_), before.level.size
         found[known:] = True
@@ -78,11 +88,11 @@ class Certificate(NamedTuple):
             found[:known] |= getattr(self, name)[:known] != getattr(before, name)
         return found
 
-    def at(self, edges: NDArray[np.integer]) -> Certificate:
-        return Certificate(self.level[edges], self.label[edges], self.own[edges], self.backing[edges])
+    def for_edges(self, edges: NDArray[np.integer]) -> TrussCertificate:
+        return TrussCertificate(self.level[edges], self.label[edges], self.own[edges], self.backing[edges])
 
 
-class Stretch(NamedTuple):
+class VertexRange(NamedTuple):
     """The vertices, by number, whose ids are low … high: all ids lie in one stretch or another; which it is, about."""
 
     vertices: Ints
@@ -91,19 +101,19 @@ class Stretch(NamedTuple):
     which: int
 
 
-class Warm:
+class PersistentGraph:
     """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
     each vertex's list; counted: None where `proof` has not followed it; turn: the id from which on it recounts next."""
 
-    def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
+    def __init__(self, levels: Levels, ids: Ints, room: Ints, used: UsedCapacity, kept: MaintainedGraph) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
-        self.counted: Counted | None = None
+        self.counted: CountedState | None = None
         self.turn: int | None = None
         self._origin: Path | None = None
-        self._index()
+        self._index_vertices()
 
     @classmethod
-    def over(cls, ids: Ints, tail: Shorts, head: Shorts, level: Shorts, spare: bool = True) -> Warm:
+    def from_edges(cls, ids: Ints, tail: Shorts, head: Shorts, level: Shorts, spare: bool = True) -> PersistentGraph:
         """Edges (distinct, in any direction) by the places of their ends in `ids` (sorted), with known levels.
         `spare`: with room for more."""
         n, m = ids.size, tail.size
@@ -116,9 +126,9 @@ class Warm:
         slots = int(begin[-1])
         pool = slots + (slots // SPARE + SPARE_FLOOR if spare else 0)
         levels = Levels(
-            tail=_longer(tail, m_all),
-            head=_longer(head, m_all),
-            level=_longer(level.astype(np.int32), m_all, -1),
+            tail=_lengthen(tail, m_all),
+            head=_lengthen(head, m_all),
+            level=_lengthen(level.astype(np.int32), m_all, -1),
             label=np.zeros(m_all, np.int64),
             own=np.zeros(m_all, np.int32),
             backing=np.full(m_all, UNKNOWN, np.int32),
@@ -132,64 +142,70 @@ class Warm:
             mark=np.zeros(n_all, np.int64),
             state=np.zeros(m_all, np.uint8),
             clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
-            **_whole(),
+            **_full_arrays(),
         )
-        enter(levels, 0, m)
-        arrange(levels)
-        return cls(levels, _longer(ids, n_all), room, Used(n, m, slots), Maintained(levels, int(room.max(initial=0))))
+        index_edges(levels, 0, m)
+        arrange_lists(levels)
+        return cls(
+            levels,
+            _lengthen(ids, n_all),
+            room,
+            UsedCapacity(n, m, slots),
+            MaintainedGraph(levels, int(room.max(initial=0))),
+        )
 
     @classmethod
-    def restored(
-        cls, a: Ints, b: Ints, values: Certificate, ends: tuple[int, int], counted: State, spare: bool = True
-    ) -> Warm:
+    def from_checkpoint(
+        cls, a: Ints, b: Ints, values: TrussCertificate, ends: tuple[int, int], counted: ProvedState, spare: bool = True
+    ) -> PersistentGraph:
         """Edges (distinct, a < b) with their certificate, as an earlier graph had them when what came next to the front
         and to the back was put at the labels `ends`, and `counted` was known of the whole."""
-        graph = cls.over(*compact(a, b), values.level, spare)
+        graph = cls.from_edges(*compact_ids(a, b), values.level, spare)
         levels, edges = graph.levels, slice(a.size)
         levels.label[edges], levels.own[edges], levels.backing[edges] = values[1:]
         levels.clock[FRONT], levels.clock[BACK] = ends
         graph.kept.certified = True
-        graph.counted = Counted(*counted, values.backing, values.own).of(slice(None), levels.level.size)
+        graph.counted = CountedState(*counted, values.backing, values.own).for_edges(slice(None), levels.level.size)
         return graph
 
     @property
-    def ends_of_labels(self) -> tuple[int, int]:
+    def label_bounds(self) -> tuple[int, int]:
         """The labels at which what comes next to the front and to the back is put."""
         return int(self.levels.clock[FRONT]), int(self.levels.clock[BACK])
 
-    def certificate(self) -> Certificate:
+    def copy_certificate(self) -> TrussCertificate:
         """Of all numbers in use, copied; `own` and `backing` as they were counted. Level -1: not there."""
         assert self.counted is not None
         levels, counted = self.levels, self.counted
-        whole = Certificate(levels.level, levels.label, counted.own, counted.backing)
-        return whole.at(np.arange(self.used.edges, dtype=np.int32))
+        whole = TrussCertificate(levels.level, levels.label, counted.own, counted.backing)
+        return whole.for_edges(np.arange(self.used.edges, dtype=np.int32))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
-    def apply(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> Done:
+    def apply_batch(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> BatchResult:
         """One batch of edges by number; see `Maintained.apply`."""
         level = self.levels.level
         if (level[removed] < 0).any() or (level[inserted] >= 0).any():
-            raise Mismatch("an edge goes that is absent, or one comes that is present")
+            raise StateMismatch("an edge goes that is absent, or one comes that is present")
         self.make_room(inserted)
-        return self.kept.apply(removed, inserted, method, last)
+        return self.kept.apply_batch(removed, inserted, method, last)
 
-    def numbered(self, a: Ints, b: Ints) -> Shorts:
+    def number_edges(self, a: Ints, b: Ints) -> Shorts:
         """The numbers of edges; those not seen before get one, and are absent."""
         if self.used.vertices + 2 * a.size > self.ids.size or self.used.edges + a.size > self.levels.tail.size:
-            self._grow(a.size)
-        u, v = self._vertices(a), self._vertices(b)
+            self._grow_arrays(a.size)
+        u, v = self._vertex_numbers(a), self._vertex_numbers(b)
         numbers: Shorts
-        numbers, edges = _numbered(self.levels, u, v, self.used.edges)
+        numbers, edges = _number_new_edges(self.levels, u, v, self.used.edges)
         self.used = self.used._replace(edges=edges)
         return numbers
 
-    def ends(self, edges: Shorts) -> tuple[Ints, Ints]:
+    def edge_ends(self, edges: Shorts) -> tuple[Ints, Ints]:
         """The ids of both ends, the lesser first."""
         u, v = self.ids[self.levels.tail[edges]], self.ids[self.levels.head[edges]]
         return np.minimum(u, v), np.maximum(u, v)
 
-    def stretch(self, parts: int, which: int) -> Stretch:
+    def next_vertex_range(self, parts: int, which: int) -> VertexRange:
         """The vertices that follow those of the last stretch; in a new graph the `which`-th of `parts` with as many
         ends of edges. They have one in `parts` - 1 of all ends or a little more, for the last one before the first
         vertex comes again may be short: so every vertex is in one of `parts` stretches in a row."""
@@ -205,9 +221,9 @@ class Warm:
         low = int(ids[first]) if turn is None else turn
         self.turn = int(ids[last]) if last < ids.size else LEAST
         high = self.turn - 1 if last < ids.size else MOST
-        return Stretch(self._order[first:last].astype(np.int64), low, high, start * parts // max(1, total))
+        return VertexRange(self._order[first:last].astype(np.int64), low, high, start * parts // max(1, total))
 
-    def _index(self) -> None:
+    def _index_vertices(self) -> None:
         """Vertices in order of their ids, those that came late included."""
         ids = self.ids[: self.used.vertices]
         if (ids[1:] > ids[:-1]).all():
@@ -216,7 +232,7 @@ class Warm:
             self._order = np.argsort(ids, kind="stable").astype(np.int32)
             self._sorted = ids[self._order]
 
-    def _vertices(self, x: Ints) -> Ints:
+    def _vertex_numbers(self, x: Ints) -> Ints:
         place = np.searchsorted(self._sorted, x)
         known = np.zeros(x.size, np.bool_)
         if self._sorted.size:
@@ -227,11 +243,11 @@ class Warm:
             at = self.used.vertices
             self.ids[at : at + new.size] = new
             self.used = self.used._replace(vertices=at + new.size)
-            self._index()
+            self._index_vertices()
             place = np.searchsorted(self._sorted, x)
         return self._order[place].astype(np.int64)
 
-    def _grow(self, extra: int) -> None:
+    def _grow_arrays(self, extra: int) -> None:
         """Room for so many edges more, between vertices not seen before at the worst."""
         levels, vertices, edges = self.levels, self.used.vertices, self.used.edges
         n_all = max(self.ids.size, vertices + 2 * extra) + self.ids.size // SPARE + SPARE_FLOOR
@@ -240,22 +256,22 @@ class Warm:
         begin[: levels.begin.size] = levels.begin
         fill = {"level": -1, "backing": UNKNOWN}
         wider = {
-            name: _longer(getattr(levels, name), m_all, fill.get(name, 0))
+            name: _lengthen(getattr(levels, name), m_all, fill.get(name, 0))
             for name in ("tail", "head", "level", "label", "own", "backing", "need", "place", "state")
         }
         self.levels = levels._replace(
             **wider,
             begin=begin,
-            live=_longer(levels.live, n_all),
-            mark=_longer(levels.mark, n_all),
+            live=_lengthen(levels.live, n_all),
+            mark=_lengthen(levels.mark, n_all),
             slots=np.zeros(2 * m_all + 1, np.uint64),
         )
-        enter(self.levels, 0, edges)
+        index_edges(self.levels, 0, edges)
         if self.counted is not None:
-            self.counted = self.counted.of(slice(None), m_all)
-        self.ids, self.room = _longer(self.ids, n_all), _longer(self.room, n_all)
-        self._index()
-        self.kept.attach(self.levels)
+            self.counted = self.counted.for_edges(slice(None), m_all)
+        self.ids, self.room = _lengthen(self.ids, n_all), _lengthen(self.room, n_all)
+        self._index_vertices()
+        self.kept.attach_arrays(self.levels)
 
     def make_room(self, come: Shorts) -> None:
         """Lists that the edges to come would overflow move to the end of the pool."""
@@ -274,14 +290,14 @@ class Warm:
         slots = self.used.slots + int(wanted.sum())
         if slots > self.levels.edge.size:
             pool = slots + slots // SPARE + SPARE_FLOOR
-            neighbour, edge = _longer(self.levels.neighbour, pool), _longer(self.levels.edge, pool)
+            neighbour, edge = _lengthen(self.levels.neighbour, pool), _lengthen(self.levels.edge, pool)
             self.levels = self.levels._replace(neighbour=neighbour, edge=edge)
-        _move(self.levels, vertices, wanted, self.used.slots)
+        _move_lists(self.levels, vertices, wanted, self.used.slots)
         self.room[vertices] = wanted
         self.used = self.used._replace(slots=slots)
-        self.kept.attach(self.levels, int(wanted.max()))
+        self.kept.attach_arrays(self.levels, int(wanted.max()))
 
-    def compacted(self) -> Warm:
+    def to_compact(self) -> PersistentGraph:
         """The same without absent edges and moved lists; numbers of vertices and edges change."""
         levels = self.levels
         on = np.flatnonzero(levels.level[: self.used.edges] >= 0)
@@ -290,23 +306,23 @@ class Warm:
         numbers = self._order[busy[self._order]]
         rank = np.empty(self.used.vertices, np.int32)
         rank[numbers] = np.arange(numbers.size, dtype=np.int32)
-        new = self.over(self.ids[numbers], rank[levels.tail[on]], rank[levels.head[on]], levels.level[on], True)
+        new = self.from_edges(self.ids[numbers], rank[levels.tail[on]], rank[levels.head[on]], levels.level[on], True)
         for name in ("label", "own", "backing"):
             getattr(new.levels, name)[: on.size] = getattr(levels, name)[on]
         new.levels.clock[:] = levels.clock
         kept, widest = self.kept, int(new.room.max(initial=0))
-        new.kept, new.turn = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified), self.turn
+        new.kept, new.turn = MaintainedGraph(new.levels, widest, kept.spread, kept.rent, kept.certified), self.turn
         if self.counted is not None:
-            new.counted = self.counted.of(on, new.levels.level.size)
+            new.counted = self.counted.for_edges(on, new.levels.level.size)
         return new
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def save(self, folder: Path, key: str, **facts: Any) -> None:
+    def save_graph(self, folder: Path, key: str, **facts: Any) -> None:
         """Keep the state as folder/key (`files.write`). `facts`: for the manifest."""
         present = int((self.levels.level >= 0).sum())
         if present < self.used.edges * 3 // 4:
-            self.compacted().save(folder, key, **facts)
+            self.to_compact().save_graph(folder, key, **facts)
             return
         arrays = {name: x for name, x in self.levels._asdict().items() if name not in (*SCRATCH, *PARTIAL)}
         arrays |= {"ids": self.ids, "room": self.room}
@@ -319,14 +335,14 @@ class Warm:
             "rent": self.kept.rent,
             "turn": self.turn,
             "edges": present,
-            "counted": None if counted is None else State(counted.prints, counted.counts).to_json(),
+            "counted": None if counted is None else ProvedState(counted.prints, counted.counts).to_json(),
         }
-        files.write(folder, key, arrays, self._origin, **said, **facts)
+        files.write_arrays(folder, key, arrays, self._origin, **said, **facts)
 
     @classmethod
-    def open(cls, folder: Path, key: str) -> Warm | None:
+    def open_graph(cls, folder: Path, key: str) -> PersistentGraph | None:
         """The state of that key; None when it is absent, damaged or of another format."""
-        read = files.read(folder, key)
+        read = files.read_arrays(folder, key)
         if read is None:
             return None
         arrays, facts = read
@@ -337,46 +353,46 @@ class Warm:
             "need": np.zeros(m, np.int32),
             "state": np.zeros(m, np.uint8),
             "mark": np.zeros(n, np.int64),
-            **_whole(),
+            **_full_arrays(),
         }
         arrays["clock"][STAMP] = 0  # of `mark`
         levels = Levels(**arrays, **scratch)
         learned = facts["spread"], facts["rent"], facts["certified"]
-        kept = Maintained(levels, int(room.max(initial=0)), *learned)
-        graph = cls(levels, ids, room, Used(*facts["used"]), kept)
+        kept = MaintainedGraph(levels, int(room.max(initial=0)), *learned)
+        graph = cls(levels, ids, room, UsedCapacity(*facts["used"]), kept)
         graph.turn, graph._origin = facts["turn"], folder / key
         if counts is not None:
-            graph.counted = Counted(*State.from_json(facts["counted"]), *counts)
+            graph.counted = CountedState(*ProvedState.from_json(facts["counted"]), *counts)
         return graph
 
 
-def _whole() -> dict[str, Shorts]:
+def _full_arrays() -> dict[str, Shorts]:
     return {name: np.empty(0, np.int32) for name in PARTIAL}
 
 
-def _longer(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
+def _lengthen(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
     out = np.full((size, *x.shape[1:]), fill, x.dtype)
     out[: x.shape[0]] = x
     return out
 
 
 @njit(cache=True, nogil=True)
-def _numbered(g, u, v, used):
+def _number_new_edges(g, u, v, used):
     """The number of each edge, the next free one where it is new; and how many are in use then."""
     out = np.empty(u.size, np.int32)
     for i in range(u.size):
-        e = find(g, u[i], v[i])
+        e = find_edge(g, u[i], v[i])
         if e < 0:
             e = used
             used += 1
             g.tail[e], g.head[e] = u[i], v[i]
-            enter(g, e, e + 1)
+            index_edges(g, e, e + 1)
         out[i] = e
     return out, used
 
 
 @njit(cache=True, nogil=True)
-def _move(g, vertices, rooms, at):
+def _move_lists(g, vertices, rooms, at):
     """Give these neighbour lists new places in the pool, from `at` on."""
     for i in range(vertices.size):
         v = vertices[i]

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from algorithms import patterns
 from algorithms import third_party as third
 from algorithms.conditions import only_where
-from algorithms.third_party import reference
+from algorithms.third_party import reference_name
 from expectations.model import Check
 
 from ..errors import UsageError
@@ -85,9 +85,9 @@ def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFr
     config = home.config
     last = select_upserts_in_force(upserts, home, epochs)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
-    for name in patterns.kept(motif_reference.read_motifs(config.motifs)):
+    for name in patterns.extra_relations(motif_reference.read_motifs(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
-        passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
+        passes = F.coalesce(F.expr(patterns.relation_condition(name) or "true"), F.lit(False))
         relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
     return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
@@ -193,7 +193,7 @@ def find_differences(
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
-        context["reference"] = reference(warehouse.spark)
+        context["reference"] = reference_name(warehouse.spark)
         for epoch in epochs:
             say(f"{labels[epoch]}: counting triangles with {context['reference']}")
             found += _compare_third_party(warehouse, read, epoch)

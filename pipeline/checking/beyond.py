@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import patterns
-from algorithms.truss_parts import TOO_HIGH, TOO_LOW, facts, places
+from algorithms.truss_parts import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
 
 from .recounted import COUNTED, PER_ROW
 
@@ -83,8 +83,8 @@ def _compare_epoch(
         edges.join(claimed.where("copies = 1 AND k >= 2"), ["a", "b"], "left").fillna({"k": 2}).select("a", "b", "k")
     )
     known = keep(known)
-    placed = places(known, size, say=say) if labels is None else labels
-    proved = keep(facts(known.join(placed.select("a", "b", "label"), ["a", "b"], "left"), n, size))
+    placed = elimination_order(known, size, say=say) if labels is None else labels
+    proved = keep(certificate_counts(known.join(placed.select("a", "b", "label"), ["a", "b"], "left"), n, size))
     ends = proved.select(F.explode(F.array("a", "b")).alias("a"), "triangles")
     vertices = ends.groupBy("a").agg(F.count("*").alias("degree"), F.expr("SUM(triangles) DIV 2").alias("n"))
     vertices = keep(vertices)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from math import factorial
 
-from algorithms.conditions import normal
-from algorithms.patterns import Edge, Pattern
+from algorithms.conditions import normalize
+from algorithms.patterns import Pattern, PatternEdge
 
 Motifs = dict[str, list[Pattern]]
 Shape = frozenset[tuple[str, frozenset[tuple[int, int]]]]
@@ -23,7 +23,7 @@ def read_motifs(motifs: Mapping[str, str | Sequence[str]]) -> Motifs:
     """`[motifs]` → by name, in order, its patterns without repetitions."""
     found: Motifs = {}
     for name, texts in motifs.items():
-        different: dict[object, list[Edge]] = {}
+        different: dict[object, list[PatternEdge]] = {}
         for text in [texts] if isinstance(texts, str) else texts:
             edges = [_read_edge(part) for part in _split_edges(text)]
             different.setdefault(_least_shape(edges), edges)
@@ -47,38 +47,38 @@ def _split_edges(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _read_edge(part: str) -> Edge:
+def _read_edge(part: str) -> PatternEdge:
     """`a-b`, `a->b`, either with `where CONDITION` behind it."""
     ends, *condition = re.split(r"\swhere\s", part, maxsplit=1)
     a, arrow, b = ends.partition("->")
     if not arrow:
         a, arrow, b = ends.partition("-")
     relation = " where ".join([arrow, *(asked.strip() for asked in condition)])
-    return Edge(relation, a.strip(), b.strip())
+    return PatternEdge(relation, a.strip(), b.strip())
 
 
-def _number_vertices(edges: Sequence[Edge], place: Mapping[str, int]) -> Shape:
+def _number_vertices(edges: Sequence[PatternEdge], place: Mapping[str, int]) -> Shape:
     """What a pattern asks with its vertices numbered; equal for patterns that ask the same of the same numbers."""
     asked: dict[str, set[tuple[int, int]]] = {}
     for edge in edges:
         kind, _, condition = edge.relation.partition(" where ")
         pair = place[edge.a], place[edge.b]
-        asked.setdefault(f"{kind} {normal(condition)}", set()).add(pair if kind == "->" else (min(pair), max(pair)))
+        asked.setdefault(f"{kind} {normalize(condition)}", set()).add(pair if kind == "->" else (min(pair), max(pair)))
     return frozenset((kind, frozenset(pairs)) for kind, pairs in asked.items())
 
 
-def _list_numberings(edges: Sequence[Edge]) -> list[dict[str, int]]:
+def _list_numberings(edges: Sequence[PatternEdge]) -> list[dict[str, int]]:
     names = sorted({end for edge in edges for end in (edge.a, edge.b)})
     return [dict(zip(names, order, strict=True)) for order in permutations(range(len(names)))]
 
 
-def _least_shape(edges: Sequence[Edge]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+def _least_shape(edges: Sequence[PatternEdge]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """One of the shapes of a pattern under all numberings: the same one for all patterns of its kind."""
     shapes = (_number_vertices(edges, place) for place in _list_numberings(edges))
     return min(tuple(sorted((kind, tuple(sorted(pairs))) for kind, pairs in shape)) for shape in shapes)
 
 
-def _symmetry_limits(edges: Sequence[Edge]) -> tuple[tuple[str, str], ...]:
+def _symmetry_limits(edges: Sequence[PatternEdge]) -> tuple[tuple[str, str], ...]:
     """Pairs (x, y) of vertices with x below y, so that of all maps onto an occurrence just one keeps to them."""
     numberings = _list_numberings(edges)
     first = numberings[0]

@@ -21,7 +21,7 @@ from algorithms.kernels import check as certificate_kernel
 from algorithms.kernels import motif_count as motif_kernel
 from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
-from algorithms.kernels.intervals import ordered
+from algorithms.kernels.intervals import sort_order
 
 from .shown import Measure
 
@@ -84,7 +84,7 @@ def _recompute_results(a: Longs, b: Longs) -> Results:
     """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
     if not a.size:
         return {}
-    total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
+    total, vertices, per_vertex, _ = triangle_kernel.count_triangles(a, b)
     trussness = truss_kernel.peel(a, b)
     busy = per_vertex > 0
     ends, degrees = np.unique(np.concatenate([a, b]), return_counts=True)
@@ -119,11 +119,11 @@ def _total_columns(value: Any) -> tuple[None, None, Longs]:
 def _count_motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
     """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
     relations = {}
-    for name in patterns.relations(motifs):
+    for name in patterns.list_relations(motifs):
         relations[name] = _pairs_of_relation(graph, name)
     parts = []
     for place, found in enumerate(motifs.values()):
-        vertices, counts = motif_kernel.count(found, relations)
+        vertices, counts = motif_kernel.count_motifs(found, relations)
         parts.append((vertices, np.full(vertices.size, place), counts))
     vertices, places, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     return vertices, places, counts
@@ -153,7 +153,7 @@ def _uncertified_edges(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs,
     a, b, k = (_to_longs(listed[name]) for name in ("a", "b", "k"))
     fine = (k >= 2) & (a < b)
     a, b, k = _distinct_rows(a[fine], b[fine], k[fine])
-    verdict = certificate_kernel.check(a, b, k)
+    verdict = certificate_kernel.check_trussness(a, b, k)
     wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
     return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
 
@@ -167,7 +167,7 @@ def _pairs_of_relation(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
 
 def _distinct_rows(*columns: Longs) -> tuple[Longs, ...]:
     """The rows in order, one for each pair in the first two columns."""
-    order = ordered(columns)
+    order = sort_order(columns)
     columns = tuple(column[order] for column in columns)
     new = np.ones(order.size, bool)
     new[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])

@@ -43,7 +43,7 @@ def audit(
 
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
-    from algorithms.third_party import reference
+    from algorithms.third_party import reference_name
 
     from ..checking import audit
     from ..home import schedule
@@ -113,7 +113,7 @@ def audit(
         )
     out.print(
         f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
-        f"{f' and to {reference(spark)}' if third_party else ''} "
+        f"{f' and to {reference_name(spark)}' if third_party else ''} "
         f"({len(results)} checks, {time.time() - started:.1f} s)"
     )
 

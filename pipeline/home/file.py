@@ -129,7 +129,7 @@ def _find_conflicts(raw: dict[str, Any]) -> list[str]:
         from algorithms import patterns
 
         with contextlib.suppress(ValueError):  # no motif: the model says so
-            for condition in patterns.conditions(patterns.motif(text)):
+            for condition in patterns.list_conditions(patterns.parse_motif(text)):
                 if why := condition_fault(condition, values):
                     problems.append(f"[motifs] {name} = {text!r}: where {condition}: {why}")
     problems += [

@@ -139,7 +139,7 @@ def _check_motif_name(name: str) -> str:
 def _check_motif(text: str | list[str]) -> str | list[str]:
     from algorithms import patterns
 
-    patterns.motif(text)  # ValueError in words
+    patterns.parse_motif(text)  # ValueError in words
     return text
 
 
@@ -177,7 +177,7 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
     from algorithms.conditions import Condition
 
     try:
-        read = Condition.parse(condition)
+        read = Condition.from_text(condition)
     except ValueError as error:
         return str(error)
     types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}

@@ -417,7 +417,7 @@ class Config(Section):
         """The motifs, read; in their order."""
         from algorithms import patterns
 
-        return {name: patterns.motif(text) for name, text in self.motifs.items()}
+        return {name: patterns.parse_motif(text) for name, text in self.motifs.items()}
 
     def semantic_digest(self) -> str:
         text = json.dumps(self.semantic_settings(), sort_keys=False)

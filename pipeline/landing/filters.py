@@ -65,7 +65,7 @@ def read_conditions(home: Home) -> list[RowCondition]:
         listed.append(RowCondition(f"[edges] where = {config.edges.where!r}", edges, can_fail(edges, types)))
     for name, motif in config.motif_patterns().items():
         for edge in dict.fromkeys(edge for pattern in motif for edge in pattern.edges):
-            sql = patterns.condition(edge.relation)
+            sql = patterns.relation_condition(edge.relation)
             if sql:
                 text = f"[motifs] {name}: {edge.a}{edge.relation[:2].strip()}{edge.b} where {sql}"
                 listed.append(RowCondition(text, sql, can_fail(sql, types), edges))
@@ -188,7 +188,7 @@ def name_conditions(home: Home) -> Iterator[None]:
 
 
 def _list_columns(sql: str) -> list[str]:
-    return list(dict.fromkeys(column.name for column in Condition.parse(sql).columns))
+    return list(dict.fromkeys(column.name for column in Condition.from_text(sql).columns))
 
 
 def _first_line(error: PySparkException) -> str:

@@ -74,10 +74,10 @@ def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _compile_peel() -> None:
-    from algorithms.truss import _replay
+    from algorithms.truss import _replay_task
 
     edges = _sample_edges()
-    list(_replay(0, 0)(_as_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
+    list(_replay_task(0, 0)(_as_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
 
 
 def _compile_deletions() -> None:
@@ -89,41 +89,41 @@ def _compile_insertions() -> None:
 
 
 def _compile_maintenance(edges: pa.Table) -> None:
-    from algorithms.kernels.replay import replay
+    from algorithms.kernels.replay import replay_window
 
     a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
     nothing = np.empty(0, np.int64)
-    first = replay(a, b, start, until, nothing, nothing, nothing.astype(np.int32), 0, 0, "peel").changes
-    replay(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
+    first = replay_window(a, b, start, until, nothing, nothing, nothing.astype(np.int32), 0, 0, "peel").changes
+    replay_window(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
 
 
 def _compile_persistent_graph() -> None:
     """A graph that is opened from files, and grows."""
-    from algorithms.kernels.warm import Warm
+    from algorithms.kernels.warm import PersistentGraph
 
     a, b, _ = _sample_trussness()
     with TemporaryDirectory() as folder:
         ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
         tail, head = ends[: a.size].astype(np.int32), ends[a.size :].astype(np.int32)
-        Warm.over(ids, tail, head, np.full(a.size, -1, np.int32)).save(Path(folder), "key")
-        graph = Warm.open(Path(folder), "key")
+        PersistentGraph.from_edges(ids, tail, head, np.full(a.size, -1, np.int32)).save_graph(Path(folder), "key")
+        graph = PersistentGraph.open_graph(Path(folder), "key")
         assert graph is not None
         graph.levels.label[0] += 1
-        graph.save(Path(folder), "changed")
-    graph.make_room(graph.numbered(np.arange(40, 80), np.arange(1000, 1040)))
+        graph.save_graph(Path(folder), "changed")
+    graph.make_room(graph.number_edges(np.arange(40, 80), np.arange(1000, 1040)))
 
 
 def _compile_proof() -> None:
     """Of a graph from the tables, by all of its triangles and, then, by those of the changes alone."""
     from algorithms.kernels import proof
-    from algorithms.proof import Ask
-    from algorithms.truss import _replay
+    from algorithms.proof import ProofScope
+    from algorithms.truss import _replay_task
 
     edges = _sample_edges()
     rows = edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64)))
-    list(_replay(0, 0, ask=Ask(2))(_as_received(rows)))
+    list(_replay_task(0, 0, ask=ProofScope(2))(_as_received(rows)))
     proof.WHOLE = 1
-    list(_replay(0, 4, ask=Ask(2))(_as_received(rows)))
+    list(_replay_task(0, 4, ask=ProofScope(2))(_as_received(rows)))
 
 
 def _compile_triangles() -> None:
@@ -141,40 +141,40 @@ def _compile_partitions() -> None:
     a, b, k = _sample_trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
     columns = {"a": a, "b": b, "owner": part, "level": level, "cap": level, "epoch": nothing, "diff": nothing}
-    held, nobody = parts.packed(0, columns), parts.nothing_said()
-    parts._support([a, b], None)
-    parts._holders(1, [a, b, part], None)
+    held, nobody = parts.pack_partition(0, columns), parts.no_messages()
+    parts._support_task([a, b], None)
+    parts._holders_task(1, [a, b, part], None)
     for number in (0, 1):
-        truss_parts._settle("", 0, 1, number, (pa.scalar(0),), held, nobody)
-        truss_parts._place("", number, (pa.scalar(0),), held, nobody)
-    known = region.Known(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
-    region._beside(region._part(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
+        truss_parts._settle_task("", 0, 1, number, (pa.scalar(0),), held, nobody)
+        truss_parts._place_task("", number, (pa.scalar(0),), held, nobody)
+    known = region.KnownEdges(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
+    region._edges_beside(region._build_partial_graph(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
 
 
 def _compile_motifs() -> None:
     from algorithms.kernels import motif_count
-    from algorithms.motifs import _task
-    from algorithms.patterns import PLAIN, motif
+    from algorithms.motifs import _motif_task
+    from algorithms.patterns import PLAIN, parse_motif
 
-    wanted = {"square": motif("a-b, b-c, c-d, a-d"), "triangle": motif("a-b, a-c, b-c")}
+    wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
     rows = _sample_edges()
     rows = rows.append_column("relation", pa.repeat(pa.scalar(PLAIN), rows.num_rows))
     for neu in (pa.nulls(rows.num_rows, pa.bool_()), pa.array(np.arange(rows.num_rows) % 3 == 0)):
-        list(_task(wanted)(_as_received(rows.append_column("neu", neu))))
+        list(_motif_task(wanted)(_as_received(rows.append_column("neu", neu))))
     pairs = np.array(rows["a"]), np.array(rows["b"])
     for patterns in wanted.values():
-        motif_count.count(patterns, {PLAIN: pairs})
+        motif_count.count_motifs(patterns, {PLAIN: pairs})
 
 
 def _compile_audit() -> None:
-    from algorithms.kernels.check import check
-    from algorithms.kernels.facts import facts
-    from algorithms.kernels.triangles import count
+    from algorithms.kernels.check import check_trussness
+    from algorithms.kernels.facts import count_certificate
+    from algorithms.kernels.triangles import count_triangles
 
     a, b, k = _sample_trussness()
-    count(a, b)
-    check(a, b, k.astype(np.int64))
-    facts(a, b, k.astype(np.int32) - 2, k.astype(np.int64))
+    count_triangles(a, b)
+    check_trussness(a, b, k.astype(np.int64))
+    count_certificate(a, b, k.astype(np.int32) - 2, k.astype(np.int64))
 
 
 def _compile_fingerprints() -> None:
@@ -183,17 +183,17 @@ def _compile_fingerprints() -> None:
 
     (received,) = _as_received(_sample_edges())
     for columns in (_sample_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
-        Fingerprint.of_rows(columns)
-        Fingerprint.of_rows(columns, columns[0])
+        Fingerprint.from_rows(columns)
+        Fingerprint.from_rows(columns, columns[0])
 
 
 def _compile_views() -> None:
-    from algorithms.kernels.communities import communities, sizes
+    from algorithms.kernels.communities import truss_communities, truss_sizes
     from algorithms.kernels.triangles import enumerate_triangles
 
     a, b, k = _sample_trussness()
-    sizes(a, b, k.astype(np.int64))
-    communities(a, b, k.astype(np.int64), 4)
+    truss_sizes(a, b, k.astype(np.int64))
+    truss_communities(a, b, k.astype(np.int64), 4)
     list(enumerate_triangles(a, b))
 
 

@@ -40,7 +40,7 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
     import algorithms.kernels.communities
 
     a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))  # of equal ones the first edge decides
-    classes = algorithms.kernels.communities.communities(a, b, np.full(a.size, 2), 2)
+    classes = algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
     _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
     place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
@@ -115,9 +115,9 @@ def _count_stored_edges(tables: Any, revision: Revision) -> int:
 
 
 def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:
-    from algorithms.parts import support
+    from algorithms.parts import count_support
 
-    counted = edges.join(support(edges, count, size), ["a", "b"], "left").fillna(0, ["n"])
+    counted = edges.join(count_support(edges, count, size), ["a", "b"], "left").fillna(0, ["n"])
     return counted.selectExpr("a AS src", "b AS dst", "n AS support")
 
 
@@ -125,10 +125,10 @@ def _compute_support(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    from algorithms.kernels.triangles import count
+    from algorithms.kernels.triangles import count_triangles
 
     a, b = _edge_ends(edges)
-    return pa.table({"src": a, "dst": b, "support": count(a, b)[3].astype(np.int64)})
+    return pa.table({"src": a, "dst": b, "support": count_triangles(a, b)[3].astype(np.int64)})
 
 
 def _edge_ends(edges: pa.Table) -> tuple[Any, Any]:

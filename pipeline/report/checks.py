@@ -214,7 +214,7 @@ def _chart_points(
     measure = next((measure for measure, name in volumes.GROWTH.items() if name == key[1]), None)
     if of == "growth" and measure is not None:
         numbers = [(epoch, row.sums[measure]) for epoch, row in landed]
-    learned = (volumes.season(home.schedule.seconds), volumes.WIDTH[home.config.checks.sensitivity])
+    learned = (volumes.season_length(home.schedule.seconds), volumes.WIDTH[home.config.checks.sensitivity])
     points = []
     for record in shown:
         epoch = record.epoch
@@ -226,7 +226,7 @@ def _chart_points(
             at = place.get(epoch)
             if at is not None and of == "rows":
                 band = volumes.usual_rows(numbers[max(0, at - volumes.WINDOW) : at], epoch, *learned)
-                value, (low, high) = numbers[at][1], band.rows if band else (None, None)
+                value, (low, high) = numbers[at][1], band.row_bounds if band else (None, None)
             elif at:  # a growth has an epoch before it
                 band = volumes.usual_growth(numbers[max(0, at - volumes.WINDOW - 1) : at], epoch, *learned)
                 value = (1 + max(numbers[at][1], 0)) / (1 + max(numbers[at - 1][1], 0))

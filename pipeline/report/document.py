@@ -121,11 +121,20 @@ def usual_rows(state: ReportState, epoch: int) -> Document:
     """The usual number of rows of an epoch, see `expectations.volumes.band`; `low` None: too few epochs to say so."""
     place = bisect_right(state.landed, epoch - 1)
     past = [(each, state.batches[each].rows) for each in state.landed[max(0, place - volumes.WINDOW) : place]]
-    seasons, width = volumes.season(state.home.schedule.seconds), volumes.WIDTH[state.home.config.checks.sensitivity]
+    seasons, width = (
+        volumes.season_length(state.home.schedule.seconds),
+        volumes.WIDTH[state.home.config.checks.sensitivity],
+    )
     band = volumes.usual_rows(past, epoch, seasons, width)
-    low, high = band.rows if band else (None, None)
+    low, high = band.row_bounds if band else (None, None)
     middle = round(math.expm1(band.middle)) if band else None
-    return {"epochs": len(past), "low": low, "high": high, "middle": middle, "uneven": band is not None and band.uneven}
+    return {
+        "epochs": len(past),
+        "low": low,
+        "high": high,
+        "middle": middle,
+        "uneven": band is not None and band.is_uneven,
+    }
 
 
 def _former_batch(state: ReportState, batch: Batch, published: LandedBatch) -> Document | None:

@@ -413,12 +413,12 @@ def _docs_link(state: ReportState, epoch: int) -> str:
 
 def _write_data_docs(state: ReportState, epoch: int, folder: PageStore) -> None:
     require_extras("a page of Data Docs", "quality")
-    from expectations.data_docs import pages
+    from expectations.data_docs import render_pages
 
     rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]
     if not rows:
         return
     newest = max(rows, key=lambda row: row.at)
     checks = [{name: getattr(row, name) for name in ("suite", "name", "passed", "observed", "rows")} for row in rows]
-    for suite, text in pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
+    for suite, text in render_pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
         folder.put_page(f"{_docs_link(state, epoch)}/{suite}.html", text)

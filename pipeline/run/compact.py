@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.upserts import DELETE, winners
+from algorithms.upserts import DELETE, winning_upserts
 
 from ..errors import LeaseLost, UsageError, describe_error
 from ..home.directory import Home
@@ -80,7 +80,7 @@ def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_
     whole = before.join(late, key, "left_semi").unionByName(rows.where(F.col("epoch") >= begin))
     settled = _sum_diffs(before.join(late, key, "left_anti").withColumn("revision", revision), data)
     values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
-    ordered = winners(settled, key, values)
+    ordered = winning_upserts(settled, key, values)
     last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
     kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if live_for is not None:

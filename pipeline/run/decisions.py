@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from algorithms import patterns
-from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, Choice, MotifChoice
+from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, MotifPlanChoice, TrianglePlanChoice
 
 from ..home import memory
 from ..home.schedule import sample_epochs
@@ -78,8 +78,8 @@ class TrianglesChoice(PlanChoice):
         return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept)
 
     @property
-    def cost_choice(self) -> Choice:
-        first = Choice(self.wanted, self.stored, self.changed.value, kept=self.kept)
+    def cost_choice(self) -> TrianglePlanChoice:
+        first = TrianglePlanChoice(self.wanted, self.stored, self.changed.value, kept=self.kept)
         return replace(first, proposals=self.proposals) if first.plan == Strategy.DELTA else first
 
     def with_proposals(self, proposals: int) -> Self:
@@ -99,7 +99,7 @@ class TrianglesChoice(PlanChoice):
         )
 
     def describe(self, label: Label) -> str:
-        return self.cost_choice.words()
+        return self.cost_choice.describe()
 
     @classmethod
     def strategy_of(cls, facts: Facts) -> str:
@@ -124,17 +124,19 @@ class MotifsChoice(PlanChoice):
         motifs = config.motif_patterns()
         if not motifs:
             return None
-        plain, kept = patterns.PLAIN in patterns.relations(motifs), bool(patterns.kept(motifs))
+        plain, kept = patterns.PLAIN in patterns.list_relations(motifs), bool(patterns.extra_relations(motifs))
         tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
         changed = sum((numbers.changed_rows(table) for table in tables), Number.exact(0))
         stored = sum(numbers.stored_rows(table) for table in tables)
         return cls(
-            config.triangles.plan, memory.max_cell_edges(config), patterns.rules(motifs), tables, stored, changed
+            config.triangles.plan, memory.max_cell_edges(config), patterns.count_rules(motifs), tables, stored, changed
         )
 
     def _plan_for(self, changed: int) -> str:
         return (
-            MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Strategy.NOTHING
+            MotifPlanChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan
+            if changed
+            else Strategy.NOTHING
         )
 
     @property
@@ -149,7 +151,7 @@ class MotifsChoice(PlanChoice):
         return frozenset(self._plan_for(n) for n in begins if changed.least <= n and (most is None or n <= most))
 
     def describe(self, label: Label) -> str:
-        return MotifChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).words()
+        return MotifPlanChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).describe()
 
     @classmethod
     def strategy_of(cls, facts: Facts) -> str:

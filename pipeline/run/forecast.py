@@ -213,7 +213,7 @@ class EstimatedCounts:
 
     def changed_rows(self, table: str) -> Number:
         """As many as rows change; at most all intervals that were there, and one for each row that is there then."""
-        relations = 1 if table == "edges" else len(patterns.kept(self.home.config.motif_patterns()))
+        relations = 1 if table == "edges" else len(patterns.extra_relations(self.home.config.motif_patterns()))
         most = self.changed_upserts().most
         if self.plan.kind is RunKind.RUN:
             before = self._sum_or_unknown([table], 0)

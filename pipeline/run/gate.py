@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from expectations.volumes import WIDTH, WINDOW, season, usual_rows
+from expectations.volumes import WIDTH, WINDOW, season_length, usual_rows
 
 from ..errors import BatchRejected
 from ..home.directory import Home
@@ -24,17 +24,17 @@ def find_unusual_batches(
     the same, as landed. Nothing where the setting is not "stop"."""
     if home.config.checks.rows != "stop":
         return {}
-    learned = season(home.schedule.seconds), WIDTH[home.config.checks.sensitivity]
+    learned = season_length(home.schedule.seconds), WIDTH[home.config.checks.sensitivity]
     known = sorted((epoch, batch.rows) for epoch, batch in published.items() if epoch not in rows)
     wrong = {}
     for epoch, number in sorted(rows.items()):
         at = bisect_left(known, (epoch, -1))
         band = usual_rows(known[max(0, at - WINDOW) : at], epoch, *learned)
         same = epoch in published and published[epoch].digest == digests[epoch]
-        if band is None or same or band.rows[0] <= number <= band.rows[1]:
+        if band is None or same or band.row_bounds[0] <= number <= band.row_bounds[1]:
             known.insert(at, (epoch, number))
             continue
-        label, (low, high) = home.schedule.format_label(epoch), band.rows
+        label, (low, high) = home.schedule.format_label(epoch), band.row_bounds
         wrong[epoch] = BatchRejected(
             f'epoch {label} has {number:,} rows; {low:,} to {high:,} are usual, and [checks] rows = "stop". Nothing '
             "was published.",

@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.conditions import only_where
-from algorithms.edges import on_pair
+from algorithms.edges import join_on_pair
 from algorithms.kernels.rows import TRUSS
 from algorithms.plans import BROADCAST_ROWS
 from algorithms.stays import vertex_rows
 from algorithms.times import FOREVER
-from algorithms.upserts import DELETE, winners
+from algorithms.upserts import DELETE, winning_upserts
 
 from ..errors import CheckFailed
 from ..home.directory import Home
@@ -236,7 +236,7 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
     few_ = None if pairs is None else pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
 
     def rows_of_pairs(rows: DataFrame) -> DataFrame:
-        return rows if few_ is None else on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
+        return rows if few_ is None else join_on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
 
     landed = rows_of_pairs(
         read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair_columns())
@@ -244,7 +244,7 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
     there = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
     key = [*ends, "src", "dst"]
-    won = winners(there, key, values)
+    won = winning_upserts(there, key, values)
     last = won.groupBy(*key).agg(F.max("epoch").alias("epoch"))
     kept = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if config.edges.live_for is not None:

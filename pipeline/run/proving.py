@@ -22,10 +22,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.edges import on_pair
-from algorithms.edges import steps as edge_steps
-from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
-from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
+from algorithms.edges import interval_steps as edge_steps
+from algorithms.edges import join_on_pair
+from algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
+from algorithms.proof import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
 
 from ..checking import landed
 from ..checking.shown import make_difference
@@ -52,13 +52,13 @@ class ProofResult:
 
     epochs: list[int]
     rows: list[dict[str, Any]]
-    part: Ask | None
+    part: ProofScope | None
     looked_at: int
 
 
-def proof_scope(audit: AuditChoice, revision: int) -> Ask:
+def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
     """What the task that maintains the trussness has to prove besides what changes."""
-    return Ask(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else Ask()
+    return ProofScope(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else ProofScope()
 
 
 def unprovable_reason(run: RunContext) -> str | None:
@@ -170,7 +170,7 @@ def _compare_stored(
     for epoch in looked_at:
         while step is not None and step.epoch <= epoch:
             right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
-            counts = added(counts, step.counts)
+            counts = add_counts(counts, step.counts)
             step = next(steps)
         at = max(epoch, first)  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
@@ -180,13 +180,13 @@ def _compare_stored(
     return rows
 
 
-def published_counts(run: RunContext, epoch: int) -> Counts:
+def published_counts(run: RunContext, epoch: int) -> GraphCounts:
     """The counts of the graph as it is published."""
     known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
-    return Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+    return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 
-def _unequal_totals(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tuple[int, int]]]:
+def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[tuple[str, tuple[int, int]]]:
     """The totals that are not those of the proof, and both values."""
     for name in ("edges", "vertices", "wedges", "triangles"):
         if shown[name] != getattr(counts, name):
@@ -210,8 +210,8 @@ def _compare_landed(
         if whole or not few:
             return rows
         if part is None:
-            return on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
-        joined = on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
+            return join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
+        joined = join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
         return joined.where(F.col("_a").isNotNull() | _is_in_share("a", part))
 
     pair, diff = [F.col("a"), F.col("b")], F.col("diff")
@@ -222,7 +222,7 @@ def _compare_landed(
         jobs.append(_sum_lanes(_rows_of_share(run, part)))
     found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
-        found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
+        found.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
     pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
@@ -255,12 +255,12 @@ def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
 
 
 def _hash_lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
-    return rows.select(F.lit(kind).alias("kind"), "epoch", *lanes(data, diff))
+    return rows.select(F.lit(kind).alias("kind"), "epoch", *hash_lanes(data, diff))
 
 
 def _sum_lanes(frames: list[DataFrame]) -> DataFrame:
     """One row by kind and epoch, for `of_row`."""
-    return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*sums())
+    return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*lane_sums())
 
 
 def _is_in_share(vertex: str, proof: Proof) -> Column:

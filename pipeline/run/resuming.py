@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.kept import Files, Kept, absent
+from algorithms.kept import CachedGraph, GraphCacheLocation, absent_reason
 
 from ..home import memory
 from ..storage import kept
@@ -17,7 +17,7 @@ def parent_graph_key(run: RunContext) -> str | None:
     return kept.cached_graph_key(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
-def find_graph(run: RunContext, files: Files | None) -> Kept | None:
+def find_graph(run: RunContext, files: GraphCacheLocation | None) -> CachedGraph | None:
     """It, if it is there and a task may hold it."""
     key = parent_graph_key(run)
     at = kept.cached_epoch(run.home, key) if key else None
@@ -28,13 +28,13 @@ def find_graph(run: RunContext, files: Files | None) -> Kept | None:
         or kept.cached_edge_count(run.home, key) > memory.max_task_edges(run.home.config)
     ):
         return None
-    return Kept(files, key, at)
+    return CachedGraph(files, key, at)
 
 
 def execute_plan(run: RunContext, changes: DataFrame) -> DataFrame | None:
     """The result of a plan from a kept graph, persisted; EXECUTES. None, and it is said: there is none."""
     changes = changes.persist()
-    why = absent(changes)
+    why = absent_reason(changes)
     if why is None:
         return changes
     changes.unpersist()

@@ -86,7 +86,7 @@ def execute_stage(
 ) -> Facts:
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it.
     `spare`: epochs that the run goes on without where their own batches are wrong; `accept`: any number of rows."""
-    from expectations.engine import prepare
+    from expectations.engine import import_in_background
 
     from ..report import rows
     from ..storage.session import session_for, size_plans
@@ -101,7 +101,7 @@ def execute_stage(
     if row.state is RunState.REJECTED:
         raise RunFailed(f"run {run_id} is over: it was {row.error}.", "run its epochs again")
     if this.suites:
-        prepare()
+        import_in_background()
     if name in LAST:
         rows.import_in_background()
     with lease.hold_lease(ledger, run_id, again=this.before_publish):
@@ -194,13 +194,13 @@ def execute_run(
     `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run. `keep_going`:
     without the epochs whose own batches are wrong. `accept`: with any number of rows (`gate`).
     """
-    from expectations.engine import prepare
+    from expectations.engine import import_in_background
 
     run_id = begin_run(home, ledger, plan, hold)
     if run_id is None:
         return None
     with _record_interruption(ledger, run_id):
-        prepare()
+        import_in_background()
         spare = plan.run if keep_going else ()
         _execute_stages(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
         why = held.approval_reason(home, ledger, run_id)

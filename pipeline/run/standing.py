@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from algorithms import truss_parts
 from algorithms.kernels.levels import LABEL_GAP
-from algorithms.parts import Rounds
+from algorithms.parts import RoundStore
 from algorithms.proof import COLLECTIONS
-from algorithms.proof import State as Counted
-from algorithms.truss import Left
-from algorithms.truss_region import State, summed
+from algorithms.proof import ProvedState as Counted
+from algorithms.truss import SavedCheckpointRows
+from algorithms.truss_region import RegionState, sum_state
 
 from ..home import memory
 from ..state.facts import SavedCheckpoint
@@ -35,7 +35,7 @@ def parent_checkpoint(run: RunContext) -> SavedCheckpoint | None:
     return kept.saved_checkpoint(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
-def read_parent_checkpoint(run: RunContext) -> State | None:
+def read_parent_checkpoint(run: RunContext) -> RegionState | None:
     """It, if it is there."""
     return certificates.read_checkpoint(run.warehouse, parent_checkpoint(run))
 
@@ -59,11 +59,11 @@ def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -
     if stored > WORN * edges:
         old = certificates.read_checkpoint(run.warehouse, base)
         assert old is not None
-        rows, base = summed(old.rows.unionByName(rows)), None
+        rows, base = sum_state(old.rows.unionByName(rows)), None
     return _write_checkpoint(run, base, rows, ends)
 
 
-def create_checkpoint(run: RunContext, place: Rounds) -> SavedCheckpoint | None:
+def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | None:
     """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
     size = memory.max_partition_edges(run.home.config)
     now = run.read_after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
@@ -73,7 +73,7 @@ def create_checkpoint(run: RunContext, place: Rounds) -> SavedCheckpoint | None:
         if not count:
             return None
         run.say(f"an order that proves the trussness of {count:,} edges")
-        rows = truss_parts.certificate(edges, count, size, place, run.say)
+        rows = truss_parts.build_checkpoint(edges, count, size, place, run.say)
     except ValueError as error:
         run.say(f"{error}: nothing is left for the next run")
         return None
@@ -84,7 +84,7 @@ def create_checkpoint(run: RunContext, place: Rounds) -> SavedCheckpoint | None:
     return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def save_checkpoint(run: RunContext, left: Left) -> SavedCheckpoint:
+def save_checkpoint(run: RunContext, left: SavedCheckpointRows) -> SavedCheckpoint:
     """Write what a task has left."""
     return (
         _write_checkpoint(run, None, left.rows, left.ends)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from expectations.engine import SMALL
 from expectations.model import Check
-from expectations.volumes import WIDTH, season
+from expectations.volumes import WIDTH, season_length
 
 from .. import landing
 from ..state.records import RunKind
@@ -86,7 +86,7 @@ def run_suites(run: RunContext, whole: bool = True) -> list[Check]:
         "value_types": run.home.config.values,
         "labels": {batch.epoch: run.home.schedule.format_label(batch.epoch) for batch in batches},
         "history": history,
-        "seasons": season(run.home.schedule.seconds),
+        "seasons": season_length(run.home.schedule.seconds),
         "alone": alone,
         "width": WIDTH[run.home.config.checks.sensitivity],
         # every frame holds rows of these, or sums of them: of the upserts, of their edges, of the ends of those

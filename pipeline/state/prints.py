@@ -47,7 +47,7 @@ def sum_by_revision(
         for table, epoch, text in by_revision.get(revision, ()):
             if text != UNKNOWN:
                 by_epoch = sums.setdefault(table, {})
-                by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.parse(text)
+                by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.from_text(text)
         if revision in wanted:
             found[revision] = {
                 table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
@@ -100,7 +100,7 @@ def _fold_table(table: str, found: dict[int, Fingerprint], since: int) -> dict[i
     kept = {epoch: each for epoch, each in found.items() if epoch >= since}
     if table == "upserts":
         return kept
-    first = Fingerprint.total(each for epoch, each in found.items() if epoch <= since)
+    first = Fingerprint.sum_all(each for epoch, each in found.items() if epoch <= since)
     return {**({since: first} if first else {}), **{epoch: each for epoch, each in kept.items() if epoch > since}}
 
 
@@ -126,6 +126,6 @@ def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
     if epoch is None:
         return {}
     return {
-        table: str(Fingerprint.total(each for at, each in found.items() if at <= epoch))
+        table: str(Fingerprint.sum_all(each for at, each in found.items() if at <= epoch))
         for table, found in prints.items()
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from algorithms.truss_region import State, summed
+from algorithms.truss_region import RegionState, sum_state
 
 from ..state.facts import SavedCheckpoint
 from ..state.ledger import Ledger
@@ -21,7 +21,7 @@ from .declared import CERTIFICATES
 from .warehouse import Warehouse
 
 
-def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> State | None:
+def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> RegionState | None:
     """It; None when there is none, or it is not there any more."""
     if certified is None or CERTIFICATES not in warehouse.round_table_names():
         return None
@@ -33,13 +33,13 @@ def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> 
     ):
         return None
     rows = warehouse.read_snapshot(CERTIFICATES, certified.snapshot)
-    return State(rows, certified.at, (certified.front, certified.back))
+    return RegionState(rows, certified.at, (certified.front, certified.back))
 
 
 def read_labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:
     """Epoch → a, b, label: the order by which that epoch's trussness can be proved; none, if there is none."""
     state = read_checkpoint(warehouse, certified)
-    return {} if state is None else {state.at: summed(state.rows)}
+    return {} if state is None else {state.at: sum_state(state.rows)}
 
 
 def append_checkpoint(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:

@@ -21,25 +21,25 @@ from ..state.records import Revision
 from ..state.revisions import republished_revision
 
 if TYPE_CHECKING:
-    from algorithms.kept import Files
+    from algorithms.kept import GraphCacheLocation
 
 
 def cache_folder(home: Home) -> Path:
     return home.path / "warm"
 
 
-def cache_location(home: Home) -> Files | None:
+def cache_location(home: Home) -> GraphCacheLocation | None:
     """Where tasks find and leave graphs; None when there is no room even for a word."""
-    from algorithms.kept import Files
+    from algorithms.kept import GraphCacheLocation
 
     with contextlib.suppress(OSError):
         cache_folder(home).mkdir(exist_ok=True)
         token = secrets.token_hex(8)
         here = cache_folder(home) / "here"
         if here.exists() and (known := here.read_text()):
-            return Files(cache_folder(home), known)
+            return GraphCacheLocation(cache_folder(home), known)
         here.write_text(token)
-        return Files(cache_folder(home), token)
+        return GraphCacheLocation(cache_folder(home), token)
     return None
 
 
@@ -73,23 +73,23 @@ def _truss_facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
 
 def cached_epoch(home: Home, key: str) -> int | None:
     """The epoch that a kept graph is as of; None when it is not there."""
-    from algorithms.kernels.files import manifest
+    from algorithms.kernels.files import read_manifest
 
-    said = manifest(cache_folder(home), key)
+    said = read_manifest(cache_folder(home), key)
     return None if said is None else int(said["at"])
 
 
 def cached_edge_count(home: Home, key: str) -> int:
     """How many edges it has; 0 when it is not there."""
-    from algorithms.kernels.files import manifest
+    from algorithms.kernels.files import read_manifest
 
-    said = manifest(cache_folder(home), key)
+    said = read_manifest(cache_folder(home), key)
     return 0 if said is None else int(said["edges"])
 
 
 def drop_other_graphs(home: Home, *keys: str | None) -> None:
     """Drop all others."""
-    from algorithms.kernels.files import sweep
+    from algorithms.kernels.files import sweep_folder
 
     with contextlib.suppress(OSError):
-        sweep(cache_folder(home), ["here", *(key for key in keys if key)])
+        sweep_folder(cache_folder(home), ["here", *(key for key in keys if key)])

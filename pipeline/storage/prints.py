@@ -15,8 +15,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from algorithms.edges import steps
-from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
+from algorithms.edges import interval_steps
+from algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
 
 from ..state.prints import Prints
 from ..state.records import Revision
@@ -58,7 +58,7 @@ def revision_fingerprints(
     diffs: dict[int, list[tuple[str, int, Fingerprint]]] = {}
     bucket = F.greatest("revision", F.lit(revisions[0]).cast("bigint"))
     for row in _sum_hashes(lambda table: read(table).withColumn("revision", bucket), columns, ["epoch", "revision"]):
-        diffs.setdefault(row["revision"], []).append((row["_table"], row["epoch"], of_row(row)))
+        diffs.setdefault(row["revision"], []).append((row["_table"], row["epoch"], from_lane_sums(row)))
     sums: Prints = {table: {} for table in columns}
     found = {}
     for revision in revisions:
@@ -71,7 +71,7 @@ def revision_fingerprints(
 def _fingerprints_by_epoch(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]]) -> Prints:
     found: Prints = {table: {} for table in columns}
     for row in _sum_hashes(read, columns, ["epoch"]):
-        if each := of_row(row):
+        if each := from_lane_sums(row):
             found[row["_table"]][row["epoch"]] = each
     return {table: dict(sorted(by_epoch.items())) for table, by_epoch in found.items()}
 
@@ -83,16 +83,18 @@ def _sum_hashes(
     kinds: dict[bool, list[DataFrame]] = {}
     for table in columns:
         kinds.setdefault(table in WIDE, []).append(_hash_halves(table, read(table), columns[table], by))
-    summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", *by).agg(*sums()) for rows in kinds.values()]
+    summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", *by).agg(*lane_sums()) for rows in kinds.values()]
     return reduce(DataFrame.unionByName, summed).collect() if summed else []
 
 
 def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequence[str]) -> DataFrame:
     """Of each diff triple the halves of its hashes, for `sums`; `_table` and `by`."""
     data = [column for column in columns if column not in TIME]
-    triples = steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
+    triples = (
+        interval_steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
+    )
     diff = F.col("diff").cast("decimal(20, 0)") if table in WIDE else F.col("diff")
-    return triples.select(F.lit(table).alias("_table"), *by, *lanes(hashed_columns(table, data), diff))
+    return triples.select(F.lit(table).alias("_table"), *by, *hash_lanes(hashed_columns(table, data), diff))
 
 
 def hashed_columns(table: str, data: Sequence[str]) -> list[Column]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
-from algorithms.parts import Layout
+from algorithms.parts import PartitionLayout
 
 from ..state.ledger import Ledger
 from ..state.place import ROUNDS
@@ -37,7 +37,7 @@ _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 class RoundTables:
     """Where the rounds of one run lie (`algorithms.parts.Rounds`)."""
 
-    layout: Layout | None = None
+    layout: PartitionLayout | None = None
 
     def __init__(self, warehouse: Warehouse, run_id: str) -> None:
         self._warehouse, self._run_id = warehouse, run_id

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from algorithms.calculus import as_of_join, delta_join, differentiate, integrate, triangles
 from algorithms.collection import Collection
 from algorithms.delta_query import as_sets, check_sets, delta_query, explain, query_changes
-from algorithms.extend import COUNT, RULE, Ask, Case, Extension, View
+from algorithms.extend import COUNT, RULE, AtomLookup, Case, Extension, View
 from algorithms.query import Constant, Query, Term
 from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu
 from tests import seeds
@@ -75,7 +75,7 @@ def test_three_rules_count_each_triangle_once(spark, lattice: str) -> None:
     want = expected([cases], time, three_edges)
     edges = frame(spark, cases, ["x", "y"], time)
     assert_same(collected(rules(edges, along=ALONG[lattice])), want, SEED)
-    ours = delta_query(Query.parse("e(case,a,b), e(case,a,c), e(case,b,c)"), {"e": edges})
+    ours = delta_query(Query.from_text("e(case,a,b), e(case,a,c), e(case,b,c)"), {"e": edges})
     assert_same(collected(ours), want, SEED)
 
 
@@ -87,7 +87,7 @@ def test_the_new_revision_needs_only_its_changes_and_the_edges(spark) -> None:
     last = Counter({row: n for row, n in want.items() if row[1][1] == 3})
     only = F.col("revision") == 3
     assert_same(collected(rules(edges, along="revision", only=only)), last, SEED)
-    ours = delta_query(Query.parse("e(case,a,b), e(case,a,c), e(case,b,c)"), {"e": edges}, only=only)
+    ours = delta_query(Query.from_text("e(case,a,b), e(case,a,c), e(case,b,c)"), {"e": edges}, only=only)
     assert_same(collected(ours), last, SEED)
 
 
@@ -154,7 +154,7 @@ QUERIES = {
 
 def brute(text: str, relations: dict[str, Counter]) -> Counter:
     """Every assignment of the variables to 0 … 3, one by one."""
-    query = Query.parse(text.replace("case,", ""))
+    query = Query.from_text(text.replace("case,", ""))
     out: Counter = Counter()
     for values in product(range(4), repeat=len(query.variables)):
         row = dict(zip(query.variables, values, strict=True))
@@ -194,7 +194,7 @@ def relation_frames(spark: SparkSession, cases: dict[str, list]) -> dict[str, Co
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in QUERIES])
 def test_delta_queries(spark, name: str) -> None:
     """Whole, and in the two forms that give what one revision adds; with prefixes exchanged, and broadcast."""
-    cases, query = relation_cases(f"{SEED}{name}", 20), Query.parse(QUERIES[name])
+    cases, query = relation_cases(f"{SEED}{name}", 20), Query.from_text(QUERIES[name])
     used = sorted({atom.relation for atom in query.atoms})
     sides = [cases[n] for n in used]
     want = expected(sides, EPOCH_REVISION, lambda *r: brute(QUERIES[name], dict(zip(used, r, strict=True))))
@@ -224,7 +224,7 @@ def test_a_delta_comes_after_all_whatever_its_times(spark) -> None:
     want = all_of(whole)
     want.subtract(all_of(old))
     frames = [relation_frames(spark, dict(zip("rs", each, strict=True))) for each in (old, added)]
-    got = collected(query_changes(Query.parse(text), *frames))
+    got = collected(query_changes(Query.from_text(text), *frames))
     assert_same(got, Counter({row: n for row, n in want.items() if n}), SEED)
 
 
@@ -237,13 +237,13 @@ def test_values_of_many_types_agree_and_nulls_agree_with_nothing(spark) -> None:
         [(1, None, 3, 1), (2, "it's", 4, 1), (None, "c", 0, 1)], "n long, name string, epoch long, diff long"
     )
     relations = {"likes": Collection(likes, EPOCH), "price": Collection(price, EPOCH)}
-    got = collected(delta_query(Query.parse("likes(who, n), price(n, name)"), relations))
+    got = collected(delta_query(Query.from_text("likes(who, n), price(n, name)"), relations))
     assert got == Counter({(("ann", 1, None), (3,)): 1, (("bob", 2, "it's"), (4,)): 1})
-    got = collected(delta_query(Query.parse("out(n) :- likes('bob', n), price(n, 'it''s'), n < 3"), relations))
+    got = collected(delta_query(Query.from_text("out(n) :- likes('bob', n), price(n, 'it''s'), n < 3"), relations))
     assert got == Counter({((2,), (4,)): 1})
     for wrong, what in {"likes(7, n)": "the column who", "likes(who, n), n < 'x'": "the variable n"}.items():
         with pytest.raises(ValueError, match=f"{what}.* is of type"):
-            delta_query(Query.parse(wrong), relations)
+            delta_query(Query.from_text(wrong), relations)
 
 
 @pytest.mark.law(6)
@@ -253,7 +253,7 @@ def test_a_delta_query_of_bags_is_the_bilinear_join(spark) -> None:
     s = [random_triples(rng, EPOCH_REVISION, [2, 2]) for _ in range(20)]
     want = expected([r, s], EPOCH_REVISION, lambda r, s: brute(QUERIES["path"], {"r": r, "s": s}))
     frames = {n: frame(spark, x, ["x", "y"], EPOCH_REVISION) for n, x in (("r", r), ("s", s))}
-    assert_same(collected(delta_query(Query.parse(QUERIES["path"]), frames)), want, SEED)
+    assert_same(collected(delta_query(Query.from_text(QUERIES["path"]), frames)), want, SEED)
 
 
 def test_multisets_are_found_and_made_sets(spark) -> None:
@@ -271,8 +271,8 @@ def test_extension_proposes_no_more_than_the_least_count(spark) -> None:
     rows = spark.createDataFrame([(*e, 0, 1) for e in star], "x long, y long, epoch long, diff long")
     forward = View(rows, ("x", "y"), ("bigint", "bigint"))
     # Both e(a,c) and e(b,c) offer values of c to the prefixes (a,b).
-    proposing = [Ask(0, (v, "c"), (0,), 1, whole=True, or_equal=True) for v in "ab"]
-    judging = [Ask(0, (v, "c"), (0, 1), None, whole=True, or_equal=True) for v in "ab"]
+    proposing = [AtomLookup(0, (v, "c"), (0,), 1, whole=True, or_equal=True) for v in "ab"]
+    judging = [AtomLookup(0, (v, "c"), (0, 1), None, whole=True, or_equal=True) for v in "ab"]
     step = [Case(0, (proposing[0], judging[1])), Case(0, (proposing[1], judging[0]))]
     unbound = [F.lit(0).alias(RULE), F.col("x").alias("a"), F.col("y").alias("b"), F.lit(None).cast("long").alias("c")]
     prefixes = rows.select(*unbound, F.col("epoch").alias("_at_epoch"), "epoch", "diff")
@@ -293,15 +293,15 @@ def test_errors(spark) -> None:
     with pytest.raises(ValueError, match="`along` must name a total coordinate"):
         triangles(edges)
     with pytest.raises(ValueError, match="no relation f"):
-        delta_query(Query.parse("f(a,b)"), {"e": edges})
+        delta_query(Query.from_text("f(a,b)"), {"e": edges})
     with pytest.raises(ValueError, match="one term, at least one of them a variable, per data column"):
-        delta_query(Query.parse("e(a,b,c)"), {"e": edges})
+        delta_query(Query.from_text("e(a,b,c)"), {"e": edges})
     with pytest.raises(ValueError, match="not connected"):
-        explain(Query.parse("e(a,b), e(c,d)"))
+        explain(Query.from_text("e(a,b), e(c,d)"))
 
 
 def test_explain_orders_rules(spark) -> None:
-    assert explain(Query.parse("e(a,b), e(a,c), e(b,c)")) == [
+    assert explain(Query.from_text("e(a,b), e(a,c), e(b,c)")) == [
         "de(a,b) → c: e(a,c) old, e(b,c) old",
         "de(a,c) → b: e(a,b) new, e(b,c) old",
         "de(b,c) → a: e(a,b) new, e(a,c) new",

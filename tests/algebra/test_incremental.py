@@ -104,7 +104,7 @@ def test_joins_and_queries_of_deltas(spark, few: bool) -> None:
     s, s_old, s_new = both(spark, right, ["k", "y"], time)
     want = minus(expected([r_new, s_new], time, natural), expected([r_old, s_old], time, natural))
     assert_same(collected(incremental.join(r, s, broadcast=few).delta), want, SEED)
-    same = incremental.query(Query.parse("r(case,k,x), s(case,k,y)"), {"r": r, "s": s}, broadcast=few)
+    same = incremental.query(Query.from_text("r(case,k,x), s(case,k,y)"), {"r": r, "s": s}, broadcast=few)
     assert_same(Counter({((c, k, x, y), t): n for ((c, k, x, y), t), n in collected(same.delta).items()}), want, SEED)
 
 

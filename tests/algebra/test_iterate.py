@@ -22,7 +22,7 @@ from algorithms.calculus import delta_join
 from algorithms.collection import Collection
 from algorithms.delta_query import delta_query
 from algorithms.incremental import Change
-from algorithms.iterate import PARTS, NotConverged, iterate, nested, rounds, rounds_again, semi_naive
+from algorithms.iterate import PARTS, NotConverged, iterate, nested, round_changes, rounds, semi_naive
 from algorithms.query import Query
 from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu, Lattice
 from tests import seeds
@@ -119,7 +119,7 @@ def by_joins(x: Collection) -> Collection:
 
 
 def by_delta_query(x: Collection) -> Collection:
-    return delta_query(Query.parse("x(case,a,b), x(case,a,c), x(case,b,c)"), {"x": x})
+    return delta_query(Query.from_text("x(case,a,b), x(case,a,c), x(case,b,c)"), {"x": x})
 
 
 def by_naive_calculus(x: Collection) -> Collection:
@@ -298,7 +298,7 @@ def test_the_rounds_of_the_outer_times_before_are_taken_up(spark, since: int) ->
 
     trace = rounds({"x": roots}, whole(edges(0, since - 1)))
     for revision in range(since, 4):
-        more = rounds_again(trace, {"x": none}, change(Change(edges(0, revision - 1), edges(revision, revision))))
+        more = round_changes(trace, {"x": none}, change(Change(edges(0, revision - 1), edges(revision, revision))))
         assert {t[1] for _, t in collected(more["x"])} == {revision}, "nothing is said of the outer times before"
         trace = {"x": trace["x"].concat(more["x"])}
     assert_same(collected(trace["x"]), collected(rounds({"x": roots}, whole(every))["x"]), SEED)
@@ -318,7 +318,7 @@ def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
 
     step = lambda x: linear.map(joins.join(x, known), v=F.col("w"))  # noqa: E731
     trace = rounds({"x": root}, lambda xs: {"x": reductions.distinct(root.concat(step(xs["x"])))})
-    more = rounds_again(trace, {"x": none}, body)
+    more = round_changes(trace, {"x": none}, body)
     assert collected(more["x"].leave(EPOCH)) == Counter({((99,), (5,)): 1})
     assert len(seen) == 5 and max(seen) == 1
 

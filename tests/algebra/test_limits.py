@@ -17,10 +17,10 @@ from algorithms.collection import Collection
 from algorithms.delta_query import delta_query
 from algorithms.iterate import NotConverged, iterate, semi_naive
 from algorithms.motifs import motif_changes_in_joins
-from algorithms.patterns import motif
+from algorithms.patterns import parse_motif
 from algorithms.query import Atom, Query
 from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION
-from algorithms.upserts import lives, to_triples, to_upserts
+from algorithms.upserts import to_triples, to_upserts, upsert_lives
 from tests import seeds
 from tests.algebra.reference import Contents, collected, contents, frame, random_sets, random_triples
 
@@ -83,7 +83,7 @@ def test_upserts_that_mean_nothing_fail_the_job_in_words(spark, words: str) -> N
 def test_lives_at_both_ends_of_the_integers(spark) -> None:
     first, last = -FOREVER - 1, FOREVER - 1
     rows = [(1, 5, "upsert", 0, first), (2, 5, "upsert", 0, last), (3, 5, "upsert", 0, last - 3)]
-    found = lives(spark.createDataFrame(rows, UPSERTS), ["k"], ["v"], live_for=3)
+    found = upsert_lives(spark.createDataFrame(rows, UPSERTS), ["k"], ["v"], live_for=3)
     got = {(r.k, r.epoch, r.until) for r in found.collect()}
     assert got == {(1, first, first + 3), (2, last, FOREVER), (3, last - 3, last)}
 
@@ -176,7 +176,7 @@ def test_names_that_spark_would_take_for_one_are_refused(spark) -> None:
         with pytest.raises(ValueError, match="twice: give the result another name"):
             clash()
     with pytest.raises(ValueError, match="variable epoch at column 5 is named like a time"):
-        delta_query(Query.parse("e(a,epoch), a<epoch"), {"e": edges})
+        delta_query(Query.from_text("e(a,epoch), a<epoch"), {"e": edges})
     with pytest.raises(ValueError, match="variable A is named like"):
         delta_query(Query((Atom("e", ("a", "b")), Atom("e", ("b", "A")))), {"e": edges})
 
@@ -188,5 +188,5 @@ def test_what_is_there_from_the_beginning_is_there_before_epoch_0(spark) -> None
 
 def test_vertices_of_motifs_may_have_any_name(spark) -> None:
     rows = spark.createDataFrame([], "relation string, a long, b long, epoch long, until long, diff long")
-    counted = motif_changes_in_joins({"m": motif("epoch-diff, diff-Diff, Diff-revision")}, None, rows)
+    counted = motif_changes_in_joins({"m": parse_motif("epoch-diff, diff-Diff, Diff-revision")}, None, rows)
     assert counted.columns == ["motif", "vertex", "epoch", "diff"]

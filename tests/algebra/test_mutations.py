@@ -42,7 +42,7 @@ def by_calculus(edges: Collection) -> Collection:
 
 
 def by_delta_query(edges: Collection) -> Collection:
-    query = delta_query.Query.parse("e(case,a,b), e(case,b,c), e(case,a,c)")
+    query = delta_query.Query.from_text("e(case,a,b), e(case,b,c), e(case,a,c)")
     return delta_query.delta_query(query, {"e": edges})
 
 
@@ -111,18 +111,20 @@ def forget_to_multiply(patch) -> None:
 
 
 def forget_the_input_diff(patch) -> None:
-    right = linear._output
-    patch.setattr(linear, "_output", lambda c, u: [*right(c, u)[:-1], u.diff.cast("bigint").alias("diff")])
+    right = linear._output_columns
+    patch.setattr(linear, "_output_columns", lambda c, u: [*right(c, u)[:-1], u.diff.cast("bigint").alias("diff")])
 
 
 def forget_to_take_differences(patch) -> None:
-    right = reduce._corners
-    patch.setattr(reduce, "_corners", lambda time: right(time)[:1])
+    right = reduce._time_corners
+    patch.setattr(reduce, "_time_corners", lambda time: right(time)[:1])
 
 
 def differences_along_one_axis_only(patch) -> None:
-    right = reduce._corners
-    patch.setattr(reduce, "_corners", lambda time: right(time)[:2] if isinstance(time, times.Product) else right(time))
+    right = reduce._time_corners
+    patch.setattr(
+        reduce, "_time_corners", lambda time: right(time)[:2] if isinstance(time, times.Product) else right(time)
+    )
 
 
 def forget_the_joins(patch) -> None:
@@ -162,7 +164,7 @@ def test_the_suite_sees_the_lowest_seq_win(spark, monkeypatch) -> None:
     rows = suite.rows_of(SEED)
     want = suite.intervals(suite.values(rows, None, False))
     monkeypatch.setattr(upserts.F, "desc", F.asc)
-    got = suite.bag(upserts.timelines(suite.frame(spark, rows), suite.KEY, suite.VALUE))
+    got = suite.bag(upserts.to_timelines(suite.frame(spark, rows), suite.KEY, suite.VALUE))
     assert mismatch(got, want), f"seed {SEED}: the lowest seq won, unseen"
 
 
@@ -172,7 +174,7 @@ def test_the_suite_sees_a_no_op_that_speaks(spark) -> None:
 
     rows = suite.rows_of(SEED)
     want = suite.intervals(suite.values(rows, 2, False))
-    steps = upserts.winners(suite.frame(spark, rows), suite.KEY, suite.VALUE).where("op = 'upsert'")
+    steps = upserts.winning_upserts(suite.frame(spark, rows), suite.KEY, suite.VALUE).where("op = 'upsert'")
     spans = steps.selectExpr("case", "k", "v", "w", "epoch", "epoch + 2 as until")
     assert mismatch(suite.bag(spans), want), f"seed {SEED}"
     assert contents([], EPOCH_REVISION, (0, 0)) == Counter()

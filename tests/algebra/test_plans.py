@@ -81,7 +81,7 @@ def test_delta_joins_start_from_the_changes_and_never_join_two_whole_relations(s
     relations = [edges, edges.rename({"b": "c"}), edges.rename({"a": "b", "b": "c"})]
     text = plan(delta_join(relations, only=F.col("epoch") == 7).df)
     assert text.count("(epoch#") + text.count("= 7)") >= 3 and no_python(delta_join(relations).df)
-    query = delta_query(Query.parse(QUERIES["triangle"][0]), {"e": edges}, only=F.col("epoch") == 7)
+    query = delta_query(Query.from_text(QUERIES["triangle"][0]), {"e": edges}, only=F.col("epoch") == 7)
     assert "= 7)" in plan(query.df) and no_python(query.df)
 
 
@@ -103,9 +103,9 @@ def test_the_rules_of_a_delta_query_share_their_exchanges(spark, name: str) -> N
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
-        shuffled = delta_query(Query.parse(text), {"e": edges})
+        shuffled = delta_query(Query.from_text(text), {"e": edges})
         assert exchanges(shuffled.df) == most and no_python(shuffled.df)
-        few = delta_query(Query.parse(text), {"e": edges}, broadcast=True)
+        few = delta_query(Query.from_text(text), {"e": edges}, broadcast=True)
         assert (
             exchanges(few.df) < most
             and plan(few.df).count("BroadcastHashJoin") > plan(few.df).count("SortMergeJoin") == 0

@@ -14,15 +14,15 @@ from algorithms.collection import Collection
 from algorithms.times import EPOCH, FOREVER
 from algorithms.upserts import (
     distinct_changes,
-    lives,
     net_intervals,
     replacement,
     signed_difference,
     state_machine,
-    timelines,
+    to_timelines,
     to_triples,
     to_upserts,
-    winners,
+    upsert_lives,
+    winning_upserts,
 )
 from tests import seeds
 from tests.algebra.reference import collected, exchanges, no_python
@@ -98,7 +98,7 @@ def test_law_1_the_last_value_of_a_key_is_there_until_it_ends(spark) -> None:
     rows = rows_of(SEED)
     upserts, kinds = frame(spark, rows), [(None, False), (1, False), (3, True)]
     lines = [
-        timelines(upserts, KEY, VALUE, live_for, "v = 1" if where else None).withColumn("kind", F.lit(kind))
+        to_timelines(upserts, KEY, VALUE, live_for, "v = 1" if where else None).withColumn("kind", F.lit(kind))
         for kind, (live_for, where) in enumerate(kinds)
     ]
     want = [intervals(values(rows, live_for, where)) for live_for, where in kinds]
@@ -117,7 +117,7 @@ def test_one_winner_keeps_all_its_columns(spark) -> None:
         slot = (*row[:2], row[6])
         if slot not in best or rank(row) > rank(best[slot]):
             best[slot] = row
-    got = winners(frame(spark, rows), KEY, VALUE).select(*[c.split()[0] for c in SCHEMA.split(", ")])
+    got = winning_upserts(frame(spark, rows), KEY, VALUE).select(*[c.split()[0] for c in SCHEMA.split(", ")])
     # Ties in everything the law compares fall to the greatest line, so a retry picks the same row.
     assert bag(got) == Counter(best.values()), f"seed {SEED}"
 
@@ -125,7 +125,7 @@ def test_one_winner_keeps_all_its_columns(spark) -> None:
 def test_versions_share_one_shuffle_and_give_the_signed_difference(spark) -> None:
     old, new = rows_of(SEED), rows_of(SEED + 1)
     tagged = frame(spark, old).withColumn("diff", F.lit(-1)).unionByName(frame(spark, new).withColumn("diff", F.lit(1)))
-    net = distinct_changes(lives(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version"), KEY)
+    net = distinct_changes(upsert_lives(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version"), KEY)
     assert exchanges(net) == 1 and no_python(net)
     want: Counter = Counter()
     tables = values(new, 2, False), values(old, 2, False)
@@ -137,7 +137,7 @@ def test_versions_share_one_shuffle_and_give_the_signed_difference(spark) -> Non
             if diff:
                 want[(*key, start, FOREVER if epoch == FAR else epoch, diff)] += 1
     assert bag(net) == want, f"seed {SEED}"
-    lines = timelines(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version")
+    lines = to_timelines(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version")
     assert bag(distinct_changes(lines, KEY)) == want  # which of them are one life does not matter
     sides = [distinct_changes(lines.where(f"version = {sign}"), KEY) for sign in (1, -1)]
     assert bag(signed_difference(*sides, KEY)) == want
@@ -250,9 +250,9 @@ def test_state_machine_equals_a_loop(spark) -> None:
 
 def test_one_shuffle_each(spark) -> None:
     rows = frame(spark, rows_of(SEED, 3))
-    for df in (winners(rows, KEY, VALUE), timelines(rows, KEY, VALUE, 3), to_triples(rows, KEY, VALUE).df):
+    for df in (winning_upserts(rows, KEY, VALUE), to_timelines(rows, KEY, VALUE, 3), to_triples(rows, KEY, VALUE).df):
         assert exchanges(df) == 1 and no_python(df)
-    lines = timelines(rows, KEY, VALUE)
+    lines = to_timelines(rows, KEY, VALUE)
     for df in (
         distinct_changes(lines.withColumn("version", F.lit(1)), KEY),
         signed_difference(lines, lines.where("epoch > 2"), KEY),
@@ -262,6 +262,6 @@ def test_one_shuffle_each(spark) -> None:
 
 def test_errors_name_the_columns(spark) -> None:
     with pytest.raises(ValueError, match="lack the columns seq"):
-        winners(frame(spark, rows_of(SEED, 1)).drop("seq"), KEY, VALUE)
+        winning_upserts(frame(spark, rows_of(SEED, 1)).drop("seq"), KEY, VALUE)
     with pytest.raises(ValueError, match="at least 1; got 0"):
-        timelines(frame(spark, rows_of(SEED, 1)), KEY, VALUE, live_for=0)
+        to_timelines(frame(spark, rows_of(SEED, 1)), KEY, VALUE, live_for=0)

@@ -66,9 +66,9 @@ def plans(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     empty = "x long, y long, epoch long, revision long, diff long"
     edges = Collection(spark.createDataFrame([(1, 2, 0, 0, 1)], empty), EPOCH_REVISION)
-    planned(delta_query(Query.parse(QUERIES["triangle"]), {"e": edges}).df)  # the first of a session
+    planned(delta_query(Query.from_text(QUERIES["triangle"]), {"e": edges}).df)  # the first of a session
     for name, text in QUERIES.items():
-        seconds, found = timed(lambda t=text: planned(delta_query(Query.parse(t), {"e": edges}).df))  # type: ignore[misc]
+        seconds, found = timed(lambda t=text: planned(delta_query(Query.from_text(t), {"e": edges}).df))  # type: ignore[misc]
         assert isinstance(found, DataFrame)
         print(f"| {name} | {exchanges(found)} | {seconds:.1f} |", flush=True)
     spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
@@ -81,7 +81,7 @@ def queries(spark: SparkSession, scale: int, changes: int, skip: list[str]) -> N
         if name in skip:
             continue
         for what, only in (("from nothing", None), (f"{changes:,} changes", F.col("revision") == 1)):
-            query = Query.parse(text)
+            query = Query.from_text(text)
             seconds, rows = timed(lambda q=query, o=only: delta_query(q, {"e": edges}, only=o).df.count())  # type: ignore[misc]
             print(f"| {size:,} | {name} | {what} | {rows:,} | {seconds:.1f} |", flush=True)
     edges.df.unpersist()
@@ -98,7 +98,7 @@ def beside_the_stage(spark: SparkSession, scale: int, changes: int) -> None:
         return triangles.vertex_triangle_changes(triangles.triangle_changes(index, delta)).count()
 
     def generic() -> int:
-        found = incremental.query(Query.parse(QUERIES["triangle"]), {"e": Change(*parts)}, broadcast=True).delta.df
+        found = incremental.query(Query.from_text(QUERIES["triangle"]), {"e": Change(*parts)}, broadcast=True).delta.df
         at = found.select(F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff")
         return at.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0").count()
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from expectations.volumes import SETTLED, WIDTH, WINDOW, season, usual_growth, usual_rows
+from expectations.volumes import SETTLED, WIDTH, WINDOW, season_length, usual_growth, usual_rows
 from pipeline.local.demo import messages_file
 from tests.e2e.graphs import find_graph
 
@@ -85,10 +85,10 @@ def judged(series: Series, every: int, width: float = 1.0, settled: bool = False
     """Every epoch against those before it; `settled`: those alone that have `SETTLED` epochs before them."""
     epochs = false = doubled = halved = 0
     for place, (epoch, count) in enumerate(series):
-        band = usual_rows(series[max(0, place - WINDOW) : place], epoch, season(every), width)
+        band = usual_rows(series[max(0, place - WINDOW) : place], epoch, season_length(every), width)
         if band is None or (settled and band.epochs < SETTLED):
             continue
-        alarms = [abs(band.surprise(math.log1p(value))) > 1 for value in (count, 2 * count, count // 2)]
+        alarms = [abs(band.surprise_of(math.log1p(value))) > 1 for value in (count, 2 * count, count // 2)]
         epochs, false, doubled, halved = (
             epochs + 1,
             false + alarms[0],
@@ -129,10 +129,10 @@ def growth(series: Series, every: int, width: float = 1.0) -> tuple[int, int]:
     found = alarms = 0
     for place in range(1, len(series)):
         (_, before), (epoch, now) = series[place - 1], series[place]
-        band = usual_growth(series[max(0, place - WINDOW - 1) : place], epoch, season(every), width)
+        band = usual_growth(series[max(0, place - WINDOW - 1) : place], epoch, season_length(every), width)
         if band is not None:
             found += 1
-            alarms += abs(band.surprise(math.log1p(now) - math.log1p(before))) > 1
+            alarms += abs(band.surprise_of(math.log1p(now) - math.log1p(before))) > 1
     return found, alarms
 
 

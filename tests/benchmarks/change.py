@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.kept import Files
+from algorithms.kept import GraphCacheLocation
 from pipeline.home.directory import Home
 from pipeline.run import plain as plain_tables
 from pipeline.run import planning, runner, stages
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
     options = parser.parse_args()
     if options.tasks != "here":
-        kept.cache_location = lambda home: Files(home.path / "nowhere", "elsewhere")
+        kept.cache_location = lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere")
     if options.tasks == "forgetful":
         truss.CERTIFIED = None
     conf = {"spark.driver.memory": options.heap} if options.heap else {}

@@ -29,10 +29,10 @@ import numpy as np
 
 from algorithms.kernels import triangles, truss
 from algorithms.kernels.bucket import bucket_trussness
-from algorithms.kernels.graph import compact
-from algorithms.kernels.maintained import Maintained
-from algorithms.kernels.replay import replay
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.graph import compact_ids
+from algorithms.kernels.maintained import MaintainedGraph
+from algorithms.kernels.replay import replay_window
+from algorithms.kernels.warm import PersistentGraph
 from tests.e2e.graphs import find_graph
 from tests.kernels.references import read_rows, simple_edges
 from tests.kernels.test_replay import message_intervals
@@ -69,7 +69,7 @@ def igraph_trussness(a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray] |
     name = ctypes.util.find_library("igraph")
     if name is None:
         return None
-    library, (_, u, v) = ctypes.CDLL(name), compact(a, b)
+    library, (_, u, v) = ctypes.CDLL(name), compact_ids(a, b)
     ends = np.stack([u, v], axis=1).astype(np.int64)
     graph = ctypes.create_string_buffer(4096)  # more than an igraph_t
     given, found = (ctypes.c_void_p * 3)(), (ctypes.c_void_p * 3)()  # igraph_vector_int_t: begin, end of room, end
@@ -102,7 +102,7 @@ def peak_of_peel(a: np.ndarray, b: np.ndarray) -> int:
 def peak_of_replay(a: np.ndarray, b: np.ndarray) -> int:
     def grow(a: np.ndarray, b: np.ndarray) -> None:
         none, start = np.empty(0, np.int64), np.zeros(a.size, np.int64)
-        replay(a, b, start, start + 9, none, none, none, 0, 5)
+        replay_window(a, b, start, start + 9, none, none, none, 0, 5)
 
     grow(a[:9], b[:9])
     Path("/proc/self/clear_refs").write_text("5")
@@ -126,7 +126,7 @@ def peels(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
     for name, (a, b) in graphs.items():
         m = a.size
         times = repeat if m < LARGE else 1
-        counting, peel = median(triangles.count, times, a, b), median(truss.peel, times, a, b)
+        counting, peel = median(triangles.count_triangles, times, a, b), median(truss.peel, times, a, b)
         bucket = f"{cpu(bucket_trussness, a, b):.3f}" if m < LARGE else "–"
         other = igraph_trussness(a, b)
         assert other is None or (other[1] == truss.peel(a, b)).all(), "igraph differs"
@@ -134,7 +134,7 @@ def peels(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
         slow = f"{cpu(every_truss, a, b):.1f}" if name == smallest else "–"
         memory = [f"{elsewhere(run, a, b) / m:.0f}" for run in (peak_of_peel, peak_of_replay)]
         yield (
-            f"| {name} | {m:,} | {triangles.count(a, b).total:,} | {truss.peel(a, b).max()} | {counting:.3f} | "
+            f"| {name} | {m:,} | {triangles.count_triangles(a, b).total:,} | {truss.peel(a, b).max()} | {counting:.3f} | "
             f"{peel:.3f} | {m / peel / 1e6:.2f} | {bucket} | {peer} | {slow} | {memory[0]} | {memory[1]} |"
         )
 
@@ -152,15 +152,15 @@ def maintenance(graphs: dict[str, Edges], repeat: int, batches: list[int]) -> It
     )
     yield "|---" * 12 + "|"
     for name, (a, b) in graphs.items():
-        vertices, u, v = compact(a, b)
+        vertices, u, v = compact_ids(a, b)
         bare = cpu(truss.peel, a, b)
         for changes in batches:
             if 4 * changes < a.size:
                 yield row(name, vertices.size, u, v, changes, repeat if a.size < LARGE else 1, bare)
 
 
-def _maintained(n: int, tail: np.ndarray, head: np.ndarray, level: np.ndarray) -> Maintained:
-    return Warm.over(np.arange(n), tail, head, level, spare=False).kept
+def _maintained(n: int, tail: np.ndarray, head: np.ndarray, level: np.ndarray) -> MaintainedGraph:
+    return PersistentGraph.from_edges(np.arange(n), tail, head, level, spare=False).kept
 
 
 def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: int, bare: float) -> str:
@@ -170,11 +170,11 @@ def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: i
     chosen: dict[str, set[str]] = {"auto": set(), "first": set()}
     come = rng.choice(u.size, changes, replace=False).astype(np.int32)
     kept = _maintained(n, u, v, np.full(u.size, -1, np.int32))
-    kept.apply(NONE, np.setdiff1d(np.arange(u.size, dtype=np.int32), come), "peel")
+    kept.apply_batch(NONE, np.setdiff1d(np.arange(u.size, dtype=np.int32), come), "peel")
 
-    def timed(key: str, structure: Maintained, gone: np.ndarray, new: np.ndarray, method: str) -> None:
+    def timed(key: str, structure: MaintainedGraph, gone: np.ndarray, new: np.ndarray, method: str) -> None:
         began = time.process_time()
-        done = structure.apply(gone, new, method)
+        done = structure.apply_batch(gone, new, method)
         times[key].append(time.process_time() - began)
         if key in chosen:
             chosen[key].add(done.effort[0])
@@ -204,7 +204,7 @@ def first(graphs: dict[str, Edges], batches: list[int]) -> Iterator[str]:
     yield "| graph | changes | of them | maintained s | peel s | maintained / peel | estimate / peel | auto | auto s |"
     yield "|---" * 9 + "|"
     for name, (a, b) in graphs.items():
-        vertices, u, v = compact(a, b)
+        vertices, u, v = compact_ids(a, b)
         for changes in (size for size in batches if 4 * size < a.size):
             rng = np.random.default_rng(changes)
             come = rng.choice(u.size, changes, replace=False).astype(np.int32)
@@ -219,7 +219,7 @@ def first(graphs: dict[str, Edges], batches: list[int]) -> Iterator[str]:
                 for method in ("incremental", "peel", "auto"):
                     kept = _maintained(vertices.size, u, v, level.copy())
                     began = time.process_time()
-                    done[method] = kept.apply(*batch, method, last=True)
+                    done[method] = kept.apply_batch(*batch, method, last=True)
                     seconds[method] = time.process_time() - began
                 effort = done["incremental"].effort
                 yield (
@@ -236,7 +236,9 @@ def messages() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for method in ("auto", "incremental", "peel"):
         began = time.process_time()
-        changes, steps, *_ = replay(a, b, start, until, none, none, none, int(start.min()), int(until.max()), method)
+        changes, steps, *_ = replay_window(
+            a, b, start, until, none, none, none, int(start.min()), int(until.max()), method
+        )
         used = {m: sum(step.method == m for step in steps) for m in sorted({step.method for step in steps})}
         yield f"| {method} | {len(steps)} | {changes.a.size:,} | {time.process_time() - began:.2f} | {used} |"
 
@@ -256,7 +258,7 @@ def main() -> None:
     for scale in given.scale:
         graphs[f"R-MAT {scale}"] = rmat(scale, given.edge_factor)
     small = np.arange(2, dtype=np.int64)
-    for kernel in (truss.peel, triangles.count, bucket_trussness):  # compile before the clock runs
+    for kernel in (truss.peel, triangles.count_triangles, bucket_trussness):  # compile before the clock runs
         kernel(small[:1], small[1:])
     row("warm", 3, np.array([0, 0, 1], np.int32), np.array([1, 2, 2], np.int32), 1, 2, 1.0)
     print(f"Load of the machine at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")

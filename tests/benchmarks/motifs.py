@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.kernels import motif_count, motifs
-from algorithms.patterns import motif
+from algorithms.patterns import parse_motif
 from algorithms.times import FOREVER
 from tests import homes
 from tests.benchmarks import put_rows, spread
@@ -39,11 +39,11 @@ def arrays(scale: int, changed: int, names: list[str]) -> None:
     a, b = rmat(scale, 9)
     zero, ever, one = np.zeros(a.size, np.int64), np.full(a.size, FOREVER), np.ones(a.size, np.int64)
     for name in names:
-        wanted = {name: motif(TEXTS[name])}
+        wanted = {name: parse_motif(TEXTS[name])}
         size = len(wanted[name][0].vertices)
         first, found = timed(lambda w=wanted: motifs.vertex_changes(w, {"-": (a, b, zero, ever, one)}))  # type: ignore[misc]
         total = int(found[name][2].sum()) // size
-        audit, counted = timed(lambda w=wanted[name]: motif_count.count(w, {"-": (a, b)}))  # type: ignore[misc]
+        audit, counted = timed(lambda w=wanted[name]: motif_count.count_motifs(w, {"-": (a, b)}))  # type: ignore[misc]
         assert int(counted[1].sum()) // size == total
         deltas = []
         for i in range(REPEAT):

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from algorithms import truss
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
-from algorithms.parts import OWN, parts_for
+from algorithms.parts import OWN, count_partitions
 from pipeline.storage import rounds
 from pipeline.storage.session import size_plans, start_session
 from pipeline.storage.warehouse import Warehouse
@@ -73,7 +73,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
     nothing = spark.createDataFrame([], "a long, b long, k long, epoch long, diff long")
     weight = a.size * (OWN + 3 * 12)  # triangles of such a graph
     limit = next(
-        size for size in range(a.size // 64, a.size, a.size // 64) if parts_for(a.size, weight, size, 1) <= parts
+        size for size in range(a.size // 64, a.size, a.size // 64) if count_partitions(a.size, weight, size, 1) <= parts
     )
 
     before, now = nothing, edges
@@ -124,7 +124,7 @@ def orders(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray | Non
 
 
 def compare_orders(name: str, a: np.ndarray, b: np.ndarray, parts: int = 16) -> None:
-    support = kernel.support(kernel.in_cell(a, b, None))
+    support = kernel.count_cell_support(kernel.build_cell(a, b, None))
     vertices, place = np.unique(np.concatenate([a, b]), return_inverse=True)
     degree = np.bincount(place)
     for kind, key in orders(a, b):

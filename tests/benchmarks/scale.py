@@ -89,7 +89,7 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
         edges = index.groupBy("a", "b").agg(F.sum(F.when(F.col("until") > epochs + 1, F.col("diff"))).alias("n"))
         there = edges.where("n > 0").select("a", "b")
         seconds, _ = timed(lambda: third_party.triangle_counts(there, str(folder)).count())
-        name = third_party.reference(spark)
+        name = third_party.reference_name(spark)
         print(f"| full count by {name} | {seconds:.1f} | {seconds / whole:.1f} × the epoch |", flush=True)
     print(f"\n{facts.chosen}; {facts.proposals or 0:,} proposals")
 

@@ -25,21 +25,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import truss
-from algorithms.kept import Files, Task
+from algorithms.kept import GraphCacheLocation, Task
 from algorithms.kernels import files, maintained, replay
-from algorithms.kernels.proof import Prover
-from algorithms.kernels.replay import resume
-from algorithms.kernels.warm import Warm
-from algorithms.proof import Ask, Proof, State
+from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels.replay import resume_replay
+from algorithms.kernels.warm import PersistentGraph
+from algorithms.proof import Proof, ProofScope, ProvedState
 from algorithms.times import FOREVER
 from tests import peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat
 
 PHASES: list[tuple[Any, str]] = [
-    *((Warm, name) for name in ("over", "open", "apply", "save")),
-    (maintained.Maintained, "_peel"),
-    *((Prover, name) for name in ("__init__", "_recounted", "before", "after", "_follow", "_check_lists", "part")),
+    *((PersistentGraph, name) for name in ("over", "open", "apply", "save")),
+    (maintained.MaintainedGraph, "_peel"),
+    *(
+        (IncrementalProver, name)
+        for name in ("__init__", "_recounted", "before", "after", "_follow", "_check_lists", "part")
+    ),
 ]
 found: dict[str, float] = defaultdict(float)
 
@@ -76,17 +79,19 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
         found.clear()
         begin, wall = time.process_time(), time.time()
         if epoch == 0:
-            ask = Ask(parts, 0)
-            result = replay.replay(a, b, zero, open_end, none, none, none.astype(np.int32), 0, 0, kept=True, ask=ask)
+            ask = ProofScope(parts, 0)
+            result = replay.replay_window(
+                a, b, zero, open_end, none, none, none.astype(np.int32), 0, 0, kept=True, ask=ask
+            )
         else:
-            graph = Warm.open(folder, f"e{epoch - 1}")
+            graph = PersistentGraph.open_graph(folder, f"e{epoch - 1}")
             assert graph is not None
             gone = rng.choice(a.size, 500, replace=False)
             gone = np.array([e for e in gone if e not in alive])
             alive.update(gone.tolist())
             ends = np.unique(np.sort(np.stack([rng.choice(a, 500), rng.choice(b, 500)], axis=1), axis=1), axis=0)
             ends = ends[ends[:, 0] < ends[:, 1]]
-            numbers = graph.numbered(ends[:, 0].copy(), ends[:, 1].copy())
+            numbers = graph.number_edges(ends[:, 0].copy(), ends[:, 1].copy())
             ends = ends[graph.levels.level[numbers] < 0]
             until, start = np.full(gone.size, epoch), np.full(len(ends), epoch)
             both = (
@@ -105,11 +110,11 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
                 -np.ones(gone.size, np.int64),
             )
             both = tuple(np.concatenate(pair) for pair in zip(both, open_rows, strict=True))
-            result = resume(
-                graph, epoch - 1, both, np.zeros(both[0].size, np.bool_), epoch, epoch, Ask(parts, epoch % parts)
+            result = resume_replay(
+                graph, epoch - 1, both, np.zeros(both[0].size, np.bool_), epoch, epoch, ProofScope(parts, epoch % parts)
             )
-        result.graph.save(folder, f"e{epoch}", at=epoch)
-        files.sweep(folder, [f"e{epoch}", f"e{epoch - 1}"])
+        result.graph.save_graph(folder, f"e{epoch}", at=epoch)
+        files.sweep_folder(folder, [f"e{epoch}", f"e{epoch - 1}"])
         seconds = time.process_time() - begin
         assert result.proof is not None and not result.proof.wrong, result.proof
         row = {
@@ -128,7 +133,7 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
 def beginnings(folder: Path, size: int) -> None:
     """One epoch from the tables, and from a state in a table; `Files` that nobody sees."""
     a, b = by_rmat(size)
-    keep = Files(folder, "elsewhere"), "key"
+    keep = GraphCacheLocation(folder, "elsewhere"), "key"
 
     def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
         with peak.sent(folder, columns, names) as rows:
@@ -136,13 +141,13 @@ def beginnings(folder: Path, size: int) -> None:
             made = list(task(rows))
             return time.process_time() - begin, pa.Table.from_batches(made)
 
-    seconds, made = run(truss._replay(0, 0, keep, Ask(32, 0), 1), peak.first_load(a, b), peak.NAMES)
+    seconds, made = run(truss._replay_task(0, 0, keep, ProofScope(32, 0), 1), peak.first_load(a, b), peak.NAMES)
     show(a.size, "first load, which leaves a state", [{"whole": seconds}])
     notes = {row["k"]: row["note"] for row in made.filter(pc.is_valid(made["note"])).to_pylist()}
     proof, (front, back, _) = Proof.from_json(notes[truss.PROOF]), json.loads(notes[truss.LEFT])
-    counted = State(proof.steps[0].prints, proof.steps[0].counts)
+    counted = ProvedState(proof.steps[0].prints, proof.steps[0].counts)
     left = made.filter(pc.is_valid(made["label"]))
-    seconds, _ = run(truss._replay(1, 1, keep, Ask(32, 1), 1), peak.later(a, b, a.size // 1000), peak.NAMES)
+    seconds, _ = run(truss._replay_task(1, 1, keep, ProofScope(32, 1), 1), peak.later(a, b, a.size // 1000), peak.NAMES)
     show(a.size, "an epoch from the tables", [{"whole": seconds}])
     gone = np.arange(0, a.size, a.size // 1000)
     zero, one, many = np.zeros(gone.size, np.int64), np.ones(gone.size, np.int64), np.ones(a.size, np.int64)
@@ -152,7 +157,9 @@ def beginnings(folder: Path, size: int) -> None:
     state = [2 * many, *(left[name].to_numpy() for name in ("a", "b")), left["k"].to_numpy() - 2]
     state += [*(left[name].to_numpy() for name in truss.CERTIFICATE), many]
     columns = [*np.concatenate([*moved, np.stack(state)], axis=1)]
-    seconds, made = run(truss._restore((front, back), counted, 0, 1, 1, keep, Ask(32, 1)), columns, truss.GIVEN)
+    seconds, made = run(
+        truss._restore_task((front, back), counted, 0, 1, 1, keep, ProofScope(32, 1)), columns, truss.GIVEN
+    )
     assert made.filter(pc.equal(made["k"], truss.PROOF)).num_rows == 1, made["note"]
     show(a.size, "an epoch from a state in a table", [{"whole": seconds}])
 

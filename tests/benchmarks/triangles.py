@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from algorithms import third_party, triangles
 from algorithms.kernels import triangles as kernel
 from algorithms.kernels.history import vertex_changes
-from algorithms.plans import Choice
+from algorithms.plans import TrianglePlanChoice
 from algorithms.times import FOREVER
 from pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
@@ -145,9 +145,9 @@ def plans(spark: SparkSession, folder: Path, graph: str, edges: list[int], chang
                 )
                 taken["bulk"].append(seconds)
                 assert maintained == recounted, (size, changed, i)
-            choice = Choice("auto", a.size, changed, proposals)
+            choice = TrianglePlanChoice("auto", a.size, changed, proposals)
             found = {name: statistics.median(values) for name, values in taken.items()}
-            expected = ", ".join(f"{name} {value:.1f}" for name, value in choice.seconds().items())
+            expected = ", ".join(f"{name} {value:.1f}" for name, value in choice.estimated_seconds().items())
             plots.setdefault(a.size, {})[changed] = found
             shown = [f"{found[name]:.2f} ({min(taken[name]):.2f} – {max(taken[name]):.2f})" for name in found]
             print(
@@ -189,7 +189,7 @@ def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
     for size in edges:
         frame = spark.read.parquet(str(folder / f"index-{size}"))
         seconds, _ = timed(lambda frame=frame: third_party.triangle_counts(frame.select("a", "b"), str(folder)).count())  # type: ignore[misc]
-        print(f"| {size:,} | {third_party.reference(spark)} | {seconds:.1f} |", flush=True)
+        print(f"| {size:,} | {third_party.reference_name(spark)} | {seconds:.1f} |", flush=True)
         table = frame.select("a", "b").toArrow()
         vertices, index = np.unique(np.concatenate([table["a"].to_numpy(), table["b"].to_numpy()]), return_inverse=True)
         a, b = index[: table.num_rows], index[table.num_rows :]
@@ -205,7 +205,7 @@ def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
 
 
 def by_kernel(n: int, a: np.ndarray, b: np.ndarray) -> int:
-    return kernel.count(np.minimum(a, b), np.maximum(a, b)).total
+    return kernel.count_triangles(np.minimum(a, b), np.maximum(a, b)).total
 
 
 def by_igraph(n: int, a: np.ndarray, b: np.ndarray) -> int:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.suite import check_tables
-from expectations.volumes import ROWS, season
+from expectations.volumes import ROWS, season_length
 from pipeline import landing
 from pipeline.home.directory import Home
 from pipeline.local.demo import land_messages
@@ -56,7 +56,12 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
     for epoch, batch in sorted(ledger.published_batches().items()):
         counts = {"epoch": epoch, "rows": batch.rows, "bad_rows": batch.bad_rows}
         frames = {"totals": [{"epoch": epoch, **{m: points[epoch][m] for m in TOTALS}}], "volumes": [counts]}
-        context = {"epoch": epoch, "value_types": {}, "history": history, "seasons": season(home.schedule.seconds)}
+        context = {
+            "epoch": epoch,
+            "value_types": {},
+            "history": history,
+            "seasons": season_length(home.schedule.seconds),
+        }
         found = check_tables(frames, context)  # type: ignore[arg-type]
         alarms += [(check["name"], epoch, check["observed"]) for check in found if not check["passed"]]
         history.append(counts | {m: points[epoch][m] for m in ("edges", "triangles")})

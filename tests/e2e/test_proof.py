@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.proof import COLLECTIONS, Wrong
+from algorithms.proof import COLLECTIONS, UnprovedEdge
 from pipeline.errors import CheckFailed
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
@@ -118,7 +118,7 @@ def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
     proof = scene.ledger.get_proof(scene.run_id)
     assert proof is not None and proof.steps and not proof.wrong
     try:
-        told = replace(proof, wrong=1, shown=[Wrong(100, 101, 4, "too low")])
+        told = replace(proof, wrong=1, shown=[UnprovedEdge(100, 101, 4, "too low")])
         scene.ledger.put_proof(scene.run_id, told.to_json())
         assert judged(scene) == {"trussness values are proved"}
         base = {**proof.base, "trussness": proof.base["trussness"] + proof.base["edges"]}

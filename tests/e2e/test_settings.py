@@ -146,7 +146,7 @@ def test_what_spark_reads_is_read_without_it(spark: SparkSession) -> None:
         except PySparkException:
             spark_reads = False
         try:
-            Condition.parse(text)
+            Condition.from_text(text)
         except ValueError as error:
             assert not spark_reads, (text, str(error))
             refused.append(text)

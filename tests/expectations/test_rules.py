@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from expectations.engine import Judge
+from expectations.engine import ExpectationRunner
 from expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
 from expectations.model import Expectation
 from expectations.rules import rule_class
@@ -25,7 +25,7 @@ def asked(rule: Any, result_format: str) -> Counter[Any]:
 
 @pytest.mark.parametrize("expectation", [*EXPECTATIONS, *DIFFERENCES], ids=lambda e: f"{e.suite}: {e.name}")
 def test_a_prepared_rule_is_great_expectations_own(expectation: Expectation) -> None:
-    prepared = Judge().rule(expectation)
+    prepared = ExpectationRunner().to_gx_rule(expectation)
     own = type(prepared).__mro__[1]
     assert own.__module__.startswith("great_expectations.")
     plain = own(**prepared.dict(exclude_defaults=True))
@@ -50,8 +50,8 @@ def test_the_price_of_a_rule_is_a_few_configurations(monkeypatch: pytest.MonkeyP
     wanted = [e for e in EXPECTATIONS if e.on == "edge_set" and "column" in e.args]
     columns = sorted({e.args["column"] for e in wanted})
     frame = pd.DataFrame({column: [2, 2] for column in columns}, dtype="Int64")
-    judge = Judge()
-    judge.judge("edge_set", frame, wanted)
+    judge = ExpectationRunner()
+    judge.judge_frame("edge_set", frame, wanted)
     made = 0
     begin = ExpectationConfiguration.__init__
 
@@ -61,7 +61,7 @@ def test_the_price_of_a_rule_is_a_few_configurations(monkeypatch: pytest.MonkeyP
         begin(*args, **kwargs)
 
     monkeypatch.setattr(ExpectationConfiguration, "__init__", counted)
-    verdicts = judge.judge("edge_set", frame, wanted)
+    verdicts = judge.judge_frame("edge_set", frame, wanted)
     failed = sum(not verdict.passed for verdict in verdicts)
     assert len(verdicts) == len(wanted) > failed > 0
     assert made <= 5 * (len(wanted) + failed)

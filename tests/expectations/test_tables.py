@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations.engine import SMALL, CheckCrashed, Judge
-from expectations.frames import together
+from expectations.engine import SMALL, CheckCrashed, ExpectationRunner
+from expectations.frames import collect_frames
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS, check_tables
 from tests.expectations import world as w
@@ -270,7 +270,7 @@ def test_small_frames_take_one_query(tiny: SparkSession) -> None:
     context = tiny.sparkContext
     context.setJobGroup(group, group)
     try:
-        together({name: tiny.range(3).groupBy("id").count() for name in ("one", "other", "third")})
+        collect_frames({name: tiny.range(3).groupBy("id").count() for name in ("one", "other", "third")})
     finally:
         context.setLocalProperty("spark.jobGroup.id", "")
     assert len(context.statusTracker().getJobIdsForGroup(group)) == 1
@@ -412,7 +412,7 @@ def test_a_check_that_cannot_run_is_our_bug_and_not_bad_data() -> None:
     args = {"column": "nowhere"}
     rule = Expectation("s", "n", "info", "m", "r", on="x", kind="ExpectColumnValuesToBeNull", args=args)
     with pytest.raises(CheckCrashed, match="nowhere"):
-        Judge().judge("x", pd.DataFrame({"here": [1]}), [rule])
+        ExpectationRunner().judge_frame("x", pd.DataFrame({"here": [1]}), [rule])
 
 
 def test_names_are_unique_and_every_expectation_is_held_to_a_fault() -> None:

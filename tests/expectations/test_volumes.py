@@ -23,8 +23,8 @@ def test_the_bounds_in_rows_are_those_that_the_surprise_obeys() -> None:
     counts = list(enumerate([90, 100, 110, 95, 105, 100, 98, 102, 400]))
     band = volumes.usual_rows(counts, 9)
     assert band is not None and band.epochs == 9
-    low, high = band.rows
-    surprise = {x: abs(band.surprise(math.log1p(x))) for x in (low - 1, low, high, high + 1)}
+    low, high = band.row_bounds
+    surprise = {x: abs(band.surprise_of(math.log1p(x))) for x in (low - 1, low, high, high + 1)}
     assert surprise[low] <= 1 and surprise[high] <= 1
     assert surprise[low - 1] > 1 and surprise[high + 1] > 1
     assert volumes.usual_rows(counts[:7], 7) is None and volumes.usual_rows([], 1) is None
@@ -53,12 +53,12 @@ def test_one_large_step_does_not_make_every_number_usual() -> None:
     counts = [(day, 3) for day in range(10)] + [(day, 900 + 50 * (day % 4)) for day in range(10, 60)]
     counts[30] = 30, 3
     band = volumes.usual_rows(counts, 60)
-    assert band is not None and band.uneven
-    assert band.rows == (0, 4 * 1051 - 1)
-    assert band.surprise(math.log1p(5000)) > 1 > band.surprise(math.log1p(1050))
-    assert band.words(band.rows) == "more than 4,203 is beyond what was seen"
+    assert band is not None and band.is_uneven
+    assert band.row_bounds == (0, 4 * 1051 - 1)
+    assert band.surprise_of(math.log1p(5000)) > 1 > band.surprise_of(math.log1p(1050))
+    assert band.describe(band.row_bounds) == "more than 4,203 is beyond what was seen"
     calm = volumes.usual_rows(counts[31:], 60)
-    assert calm is not None and not calm.uneven and calm.words((600, 1500)) == "600 to 1,500 are usual"
+    assert calm is not None and not calm.is_uneven and calm.describe((600, 1500)) == "600 to 1,500 are usual"
 
 
 @pytest.mark.parametrize("scatter", [0.05, 0.1])

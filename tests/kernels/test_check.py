@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import truss
-from algorithms.kernels.check import check
-from algorithms.kernels.communities import communities, sizes
+from algorithms.kernels.check import check_trussness
+from algorithms.kernels.communities import truss_communities, truss_sizes
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
@@ -32,10 +32,10 @@ def test_check_finds_every_wrong_trussness(seed):
     a, b = shuffled(rng, edges)
     truth = slow_trussness(edges)
     right = np.array([truth[e] for e in zip(a.tolist(), b.tolist(), strict=True)], np.int64)
-    assert [x.size for x in check(a, b, right)] == [0, 0]
+    assert [x.size for x in check_trussness(a, b, right)] == [0, 0]
     for _ in range(4 if a.size else 0):
         wrong = np.maximum(right + rng.integers(-1, 2, a.size) * (rng.random(a.size) < rng.choice([0.05, 0.5])), 2)
-        verdict = check(a, b, wrong)
+        verdict = check_trussness(a, b, wrong)
         assert (verdict.too_high.size + verdict.too_low.size > 0) == (wrong != right).any()
         if (wrong >= right).all():
             assert verdict.too_low.size == 0
@@ -46,23 +46,23 @@ def test_check_finds_every_wrong_trussness(seed):
 
 def test_check_on_edges_of_the_domain():
     none = np.empty(0, np.int64)
-    assert [x.size for x in check(none, none, none)] == [0, 0]
+    assert [x.size for x in check_trussness(none, none, none)] == [0, 0]
     a, b = arrays(clique(12))
-    assert [x.size for x in check(a, b, np.full(a.size, 12))] == [0, 0]
-    assert check(a, b, np.full(a.size, 11)).too_low.size == a.size
-    assert check(a, b, np.full(a.size, 13)).too_high.size == a.size
+    assert [x.size for x in check_trussness(a, b, np.full(a.size, 12))] == [0, 0]
+    assert check_trussness(a, b, np.full(a.size, 11)).too_low.size == a.size
+    assert check_trussness(a, b, np.full(a.size, 13)).too_high.size == a.size
     with pytest.raises(ValueError, match="one per edge"):
-        check(a, b, np.full(a.size, 1))
+        check_trussness(a, b, np.full(a.size, 1))
 
 
 @pytest.mark.parametrize("name", parametrize_graphs(TOTALS))
 def test_check_on_real_graphs(name):
     a, b = simple_edges(read_rows(name))
     trussness = truss.peel(a, b)
-    assert [x.size for x in check(a, b, trussness)] == [0, 0]
+    assert [x.size for x in check_trussness(a, b, trussness)] == [0, 0]
     lowered = trussness.copy()
     lowered[np.argmax(lowered)] -= 1
-    verdict = check(a, b, lowered)
+    verdict = check_trussness(a, b, lowered)
     assert np.argmax(trussness) in verdict.too_low
 
 
@@ -74,7 +74,7 @@ def test_communities_and_sizes(seed):
     a, b = shuffled(rng, edges)
     trussness = truss.peel(a, b)
     rows = list(zip(a.tolist(), b.tolist(), strict=True))
-    measured = sizes(a, b, trussness)
+    measured = truss_sizes(a, b, trussness)
     for k, count, ends in zip(*(column.tolist() for column in measured), strict=True):
         kept = [e for e, t in zip(rows, trussness, strict=True) if t >= k]
         assert (count, ends) == (len(kept), len({v for e in kept for v in e}))
@@ -83,7 +83,7 @@ def test_communities_and_sizes(seed):
         for u, v, w in slow_triangles(set(kept)):
             links.add_edges_from([((u, v), (v, w)), ((u, v), (u, w))])
         expected = {frozenset(component) for component in nx.connected_components(links)}
-        named = communities(a, b, trussness, k)
+        named = truss_communities(a, b, trussness, k)
         got: dict[int, set] = {}
         for edge, name in zip(rows, named.tolist(), strict=True):
             if name >= 0:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms.kernels.facts import facts
+from algorithms.kernels.facts import count_certificate
 from tests import seeds
 from tests.truss.test_parts import after, random_graph
 
@@ -36,5 +36,5 @@ def test_cells_add_up_to_the_definition(seed: int) -> None:
         )
         if at.size:
             colours = (lambda vertices: of[vertices + 3]) if len(set(cell)) == 2 else None
-            sums[:, at] += np.stack(facts(a[at], b[at], kappa[at], label[at], colours))
+            sums[:, at] += np.stack(count_certificate(a[at], b[at], kappa[at], label[at], colours))
     assert sums.tolist() == [triangles.tolist(), backing.tolist(), first]

@@ -9,9 +9,9 @@ import pytest
 
 from algorithms.kernels.following import vertex_changes
 from algorithms.kernels.intervals import consolidate
-from algorithms.kernels.replay import batches
-from algorithms.kernels.warm import Mismatch
-from algorithms.proof import Ask
+from algorithms.kernels.replay import epoch_batches
+from algorithms.kernels.warm import StateMismatch
+from algorithms.proof import ProofScope
 from tests import seeds
 from tests.kernels.references import Edge, clique, slow_triangles
 from tests.kernels.test_replay import intervals, random_history
@@ -33,8 +33,8 @@ def followed(
     rng.shuffle(inside)
     table = tuple(np.array([row[i] for row in inside], np.int64) for i in range(5))
     flags = np.array([row[5] for row in inside], bool)
-    graph = made(before, Ask())
-    vertex, epoch, diff = vertex_changes(graph, batches(graph, frontier, table, flags, first, last), first)
+    graph = made(before, ProofScope())
+    vertex, epoch, diff = vertex_changes(graph, epoch_batches(graph, frontier, table, flags, first, last), first)
     assert (diff != 0).all() and consolidate([vertex, epoch], diff)[0].size == vertex.size
     return Counter({(v, e): n for v, e, n in zip(vertex.tolist(), epoch.tolist(), diff.tolist(), strict=True)})
 
@@ -70,5 +70,5 @@ def test_triangles_of_several_changed_edges_count_once() -> None:
 def test_rows_of_another_graph_are_refused() -> None:
     graph = made({0: {(0, 1), (1, 2)}})
     gone = [np.array([x], np.int64) for x in (5, 6, 0, 3, 1)]
-    with pytest.raises(Mismatch):
-        vertex_changes(graph, batches(graph, 0, tuple(gone), np.array([True]), 1, 4), 1)
+    with pytest.raises(StateMismatch):
+        vertex_changes(graph, epoch_batches(graph, 0, tuple(gone), np.array([True]), 1, 4), 1)

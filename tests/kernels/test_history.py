@@ -10,7 +10,7 @@ import pytest
 
 from algorithms.kernels import sums as sums_kernel
 from algorithms.kernels.history import colours_for, vertex_changes
-from algorithms.kernels.intervals import disjoint
+from algorithms.kernels.intervals import make_disjoint
 from algorithms.times import FOREVER
 from tests import seeds
 
@@ -124,7 +124,7 @@ def test_no_cell_is_larger_than_its_share():
 def test_intervals_that_contradict_each_other_are_an_error():
     one, two = np.array([1, 1]), np.array([2, 2])
     with pytest.raises(ValueError, match=r"edge \(1, 2\) is there 2 times at epoch 3"):
-        disjoint(one, two, np.array([0, 3]), np.array([9, 9]), np.array([1, 1]))
+        make_disjoint(one, two, np.array([0, 3]), np.array([9, 9]), np.array([1, 1]))
 
 
 @pytest.mark.parametrize("limit", [0, 1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import motif_count, motifs
-from algorithms.patterns import MOST, Edge, Pattern, kept, motif
+from algorithms.patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
 from algorithms.times import FOREVER
 from tests import seeds
 
@@ -39,7 +39,7 @@ def occurrences(pattern: Pattern, graph: Graph) -> dict[int, int]:
     for image in itertools.permutations(ids, len(pattern.vertices)):
         to = dict(zip(pattern.vertices, image, strict=True))
         ends = [(edge, (to[edge.a], to[edge.b])) for edge in pattern.edges]
-        if all((pair if e.directed else (min(pair), max(pair))) in graph[e.relation] for e, pair in ends):
+        if all((pair if e.is_directed else (min(pair), max(pair))) in graph[e.relation] for e, pair in ends):
             found.update(image)
     same = len(pattern.symmetries())
     assert all(count % same == 0 for count in found.values())
@@ -68,7 +68,7 @@ def at(found: tuple[np.ndarray, ...], epoch: int) -> dict[int, int]:
 
 @pytest.mark.parametrize("text", PATTERNS)
 def test_random_changes(text: str) -> None:
-    pattern = Pattern.parse(text)
+    pattern = Pattern.from_text(text)
     names = {edge.relation for edge in pattern.edges}
     for seed in seeds.several(range(8)):
         rng = random.Random(f"{text} {seed}")
@@ -89,7 +89,7 @@ def test_random_changes(text: str) -> None:
                 wanted = occurrences(pattern, graph)
                 assert at(counted, epoch) == wanted, (seed, epoch)
                 ends = {r: np.array(sorted(found), np.int64).reshape(-1, 2).T.copy() for r, found in graph.items()}
-                vertices, counts = motif_count.count([pattern], {r: (e[0], e[1]) for r, e in ends.items()})
+                vertices, counts = motif_count.count_motifs([pattern], {r: (e[0], e[1]) for r, e in ends.items()})
                 assert dict(zip(vertices.tolist(), counts.tolist(), strict=True)) == wanted, (seed, epoch)
                 sides.append(wanted)
             differences = {v: sides[1].get(v, 0) - sides[0].get(v, 0) for v in {*sides[0], *sides[1]}}
@@ -104,16 +104,16 @@ def test_many_epochs_and_vertices_grow_the_table() -> None:
     a, b = (np.concatenate([pair[side] for pair in ends]) for side in (0, 1))
     start = np.tile(epoch, 6)
     rows = (a, b, start, np.full(a.size, FOREVER), np.ones(a.size, np.int64))
-    (found,) = motifs.vertex_changes({"clique": motif(PATTERNS[7])}, {"-": rows}).values()
+    (found,) = motifs.vertex_changes({"clique": parse_motif(PATTERNS[7])}, {"-": rows}).values()
     assert found[0].tolist() == sorted((base[:, None] + np.arange(4)).ravel().tolist())
     assert found[1].tolist() == np.repeat(epoch, 4).tolist() and (found[2] == 1).all()
 
 
 def test_a_motif_of_two_patterns_counts_both() -> None:
     edges = np.array([[1, 2], [1, 2], [2, 3]])
-    patterns = motif(["a-b where x, b-c where y", "a-b where x, b-c where x"])
+    patterns = parse_motif(["a-b where x, b-c where y", "a-b where x, b-c where x"])
     graph = {"- where x": (edges[0], edges[1] + 1), "- where y": (edges[2], edges[2] + 1)}
-    vertices, counts = motif_count.count(patterns, graph)
+    vertices, counts = motif_count.count_motifs(patterns, graph)
     zero = np.zeros(2, np.int64)
     intervals = {name: (a, b, zero, zero + FOREVER, zero + 1) for name, (a, b) in graph.items()}
     found = motifs.vertex_changes({"it": patterns}, intervals)["it"]
@@ -146,14 +146,16 @@ def test_a_motif_of_two_patterns_counts_both() -> None:
 )
 def test_bad_patterns_are_refused_in_words(text: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        motif(text)  # type: ignore[arg-type]
+        parse_motif(text)  # type: ignore[arg-type]
 
 
 def test_commas_in_a_condition_do_not_end_it() -> None:
-    (pattern,) = motif("a->b where greatest(w, w - x) IN (1, 2), b-c where w - 1 > 0")
+    (pattern,) = parse_motif("a->b where greatest(w, w - x) IN (1, 2), b-c where w - 1 > 0")
     assert [edge.relation for edge in pattern.edges] == ["-> where greatest(w, w - x) IN (1, 2)", "- where w - 1 > 0"]
-    assert pattern.edges[1] == Edge("- where w - 1 > 0", "b", "c")
-    assert kept({"it": [pattern], "plain": motif("a-b, b-c")}) == [edge.relation for edge in pattern.edges]
+    assert pattern.edges[1] == PatternEdge("- where w - 1 > 0", "b", "c")
+    assert extra_relations({"it": [pattern], "plain": parse_motif("a-b, b-c")}) == [
+        edge.relation for edge in pattern.edges
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +163,9 @@ def test_commas_in_a_condition_do_not_end_it() -> None:
     [["a->b, b->c", "a->b, c->b", "b->a, b->c"], ["a-b where w > 0, b-c", "a-b, b-c"], ["a->b, b-c", "b->a, b-c"]],
 )
 def test_patterns_that_differ_may_stand_together(texts: list[str]) -> None:
-    assert len(motif(texts)) == len(texts)
+    assert len(parse_motif(texts)) == len(texts)
 
 
 def test_equal_conditions_make_a_symmetry() -> None:
-    assert len(Pattern.parse("a-b where w>0, b-c where w > 0").symmetries()) == 2
-    assert len(Pattern.parse("a-b where w>0, b-c where w > 1").symmetries()) == 1
+    assert len(Pattern.from_text("a-b where w>0, b-c where w > 0").symmetries()) == 2
+    assert len(Pattern.from_text("a-b where w>0, b-c where w > 1").symmetries()) == 1

@@ -11,10 +11,10 @@ import pytest
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels import proof
-from algorithms.kernels.proof import Prover
-from algorithms.kernels.replay import replay, resume
-from algorithms.kernels.warm import Certificate, Warm
-from algorithms.proof import Ask, Counts, Proof, State, added
+from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels.replay import replay_window, resume_replay
+from algorithms.kernels.warm import PersistentGraph, TrussCertificate
+from algorithms.proof import GraphCounts, Proof, ProofScope, ProvedState, add_counts
 from pipeline.local.demo import messages_file
 from tests import seeds
 from tests.kernels.references import Edge, slow_triangles, slow_trussness
@@ -28,12 +28,12 @@ def printed(rows: Counter[tuple[int, ...]]) -> Fingerprint:
     listed = [row for row, n in rows.items() if n]
     if not listed:
         return Fingerprint()
-    return Fingerprint.of_rows(
+    return Fingerprint.from_rows(
         [np.array(x, np.int64) for x in zip(*listed, strict=True)], np.array([rows[r] for r in listed])
     )
 
 
-def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], Counts]:
+def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], GraphCounts]:
     trussness, triangles = slow_trussness(edges), slow_triangles(edges)
     degrees = Counter((v,) for edge in edges for v in edge)
     at_vertex = Counter((v,) for triangle in triangles for v in triangle)
@@ -45,7 +45,7 @@ def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], Counts]:
     }
     wedges = sum(d * (d - 1) // 2 for d in degrees.values())
     sizes = dict(sorted(Counter(trussness.values()).items()))
-    return prints, Counts(len(edges), len(degrees), wedges, len(triangles), sizes)
+    return prints, GraphCounts(len(edges), len(degrees), wedges, len(triangles), sizes)
 
 
 def check_proof(found: Proof | None, history: History, first: int) -> None:
@@ -55,7 +55,7 @@ def check_proof(found: Proof | None, history: History, first: int) -> None:
     last = first - 1
     for step in found.steps:
         prints = {name: prints[name] + step.prints[name] for name in prints}
-        counts, last = added(counts, step.counts), step.epoch
+        counts, last = add_counts(counts, step.counts), step.epoch
         assert (prints, counts) == slowly(at(history, step.epoch)), f"epoch {step.epoch}"
     edges = at(history, last)
     low, high = found.between
@@ -69,13 +69,13 @@ def check_proof(found: Proof | None, history: History, first: int) -> None:
     }
 
 
-def through_rows(graph: Warm) -> Warm:
+def through_rows(graph: PersistentGraph) -> PersistentGraph:
     """Made again of its edges with their certificates."""
     there = np.flatnonzero(graph.levels.level >= 0).astype(np.int32)
-    values = Certificate(*(column[there] for column in graph.certificate()))
-    assert graph.counted is not None and not values.differs(values).any()
-    state = State(graph.counted.prints, graph.counted.counts)
-    return Warm.restored(*graph.ends(there), values, graph.ends_of_labels, state)
+    values = TrussCertificate(*(column[there] for column in graph.copy_certificate()))
+    assert graph.counted is not None and not values.differs_from(values).any()
+    state = ProvedState(graph.counted.prints, graph.counted.counts)
+    return PersistentGraph.from_checkpoint(*graph.edge_ends(there), values, graph.label_bounds, state)
 
 
 @pytest.mark.law(10)
@@ -91,15 +91,15 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
     start = at(history, first - 1)
     method = ["auto", "incremental", "peel"][int(rng.integers(3))]
     rows = [*columns(intervals(history, times[-1])), *known(start, slow_trussness(start))]
-    result = replay(*rows, first, times[-1], method, kept=True, ask=Ask(PARTS, 1))
+    result = replay_window(*rows, first, times[-1], method, kept=True, ask=ProofScope(PARTS, 1))
     check_proof(result.proof, history, first)
     graph = result.graph
     check_counts(graph)
     for revision in range(3):
         match int(rng.integers(3)):
             case 0:
-                graph.save(tmp_path, f"r{revision}")
-                opened = Warm.open(tmp_path, f"r{revision}")
+                graph.save_graph(tmp_path, f"r{revision}")
+                opened = PersistentGraph.open_graph(tmp_path, f"r{revision}")
                 assert opened is not None
                 graph = opened
             case 1:
@@ -111,15 +111,15 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
         listed = [row for row in listed if any(first <= time <= max(last, frontier) for time in row[2:4])]
         table = tuple(np.array([row[i] for row in listed], np.int64) for i in range(5))
         flags = np.array([row[5] for row in listed], bool)
-        result = resume(graph, frontier, table, flags, first, last, Ask(PARTS, revision))
+        result = resume_replay(graph, frontier, table, flags, first, last, ProofScope(PARTS, revision))
         check_proof(result.proof, after, first)
         graph, history = result.graph, after
         check_counts(graph)
 
 
-def check_counts(graph: Warm) -> None:
+def check_counts(graph: PersistentGraph) -> None:
     """What was counted along the changes is what one enumeration counts."""
-    followed, fresh = graph.counted, Prover(graph, Ask())._recounted()
+    followed, fresh = graph.counted, IncrementalProver(graph, ProofScope())._recount()
     assert followed is not None and followed[:2] == fresh[:2]
     assert (followed.backing == fresh.backing).all() and (followed.own == fresh.own).all()
 
@@ -135,20 +135,20 @@ def test_within_as_many_runs_as_there_are_parts_every_vertex_comes(seed: int, ke
     shift = int(rng.integers(parts))
     for which in range(parts):
         if graph is None or not kept:
-            graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True).graph
-        stretch = graph.stretch(parts, (which + shift) % parts)
+            graph = replay_window(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True).graph
+        stretch = graph.next_vertex_range(parts, (which + shift) % parts)
         assert 0 <= stretch.which < parts
         vertices = graph.ids[stretch.vertices]
         assert ((vertices >= stretch.low) & (vertices <= stretch.high)).all()
         bounds.append((stretch.low, stretch.high))
         if kept:
             swapped = np.sort(rng.integers(-60, 60, (5, 2)), axis=1)
-            come = graph.numbered(*np.unique(swapped[swapped[:, 0] < swapped[:, 1]], axis=0).T.copy())
+            come = graph.number_edges(*np.unique(swapped[swapped[:, 0] < swapped[:, 1]], axis=0).T.copy())
             come = come[graph.levels.level[come] < 0]
             gone = np.flatnonzero(graph.levels.level >= 0)[: come.size].astype(np.int32)
-            graph.apply(gone, come[: gone.size])
-            graph.save(tmp_path, str(which))
-            graph = Warm.open(tmp_path, str(which))
+            graph.apply_batch(gone, come[: gone.size])
+            graph.save_graph(tmp_path, str(which))
+            graph = PersistentGraph.open_graph(tmp_path, str(which))
     reach = -(2**63) - 1
     for low, high in sorted(bounds):
         assert low <= reach + 1
@@ -163,7 +163,7 @@ def test_every_day_of_the_demo_is_proved() -> None:
     second = pd.to_datetime(rows["Timestamp"], format="%m/%d/%y %I:%M %p").to_numpy("datetime64[s]").astype(np.int64)
     table = windows(np.stack([rows["Source"], rows["Target"], second], axis=1), 30, 86400.0)
     first, last = int(table[2].min()), int(table[2].max())
-    found = replay(*table, *known(set(), {}), first, last, ask=Ask()).proof
+    found = replay_window(*table, *known(set(), {}), first, last, ask=ProofScope()).proof
     assert found is not None and (len(found.steps), found.wrong, found.shown) == (193, 0, [])
 
 
@@ -171,27 +171,29 @@ def test_every_day_of_the_demo_is_proved() -> None:
 def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     edges = random_edges(rng)
-    graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=bool(seed % 2), ask=Ask()).graph
+    graph = replay_window(
+        *columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=bool(seed % 2), ask=ProofScope()
+    ).graph
     levels = graph.levels
     levels.label[:] = rng.integers(3, size=levels.label.size)
     graph.counted = None
     place = {edge: (levels.level[e], levels.label[e], e) for e, edge in enumerate(zip(*ends(graph), strict=True))}
     own = Counter(min((a, b), (a, c), (b, c), key=place.__getitem__) for a, b, c in slow_triangles(edges))
     wrong = sorted(edge for edge in edges if own[edge] > place[edge][0])
-    prover = Prover(graph, Ask())
+    prover = IncrementalProver(graph, ProofScope())
     before = prover.wrong
     assert before == len(wrong), "by one enumeration"
-    prover.part(graph.stretch(1, 0))
+    prover.share_fingerprints(graph.stretch(1, 0))
     assert prover.wrong == before, "edge by edge it is the same"
     levels.label[:] = levels.label[::-1].copy()
-    counts = prover._recounted()
+    counts = prover._recount()
     differ = (counts.own != graph.counted.own).any() or (counts.backing != graph.counted.backing).any()
-    prover.part(graph.stretch(1, 0))
+    prover.share_fingerprints(graph.stretch(1, 0))
     assert prover.wrong - before == differ, "and what was changed behind its back shows there"
 
 
-def ends(graph: Warm) -> tuple[list[int], list[int]]:
-    a, b = graph.ends(np.arange(graph.used.edges, dtype=np.int32))
+def ends(graph: PersistentGraph) -> tuple[list[int], list[int]]:
+    a, b = graph.edge_ends(np.arange(graph.used.edges, dtype=np.int32))
     return a.tolist(), b.tolist()
 
 
@@ -200,7 +202,7 @@ def test_a_base_that_is_wrong_is_not_proved() -> None:
     rows = intervals({0: edges, 1: edges | {(4, 5)}}, 1)
     for edge, k in (((1, 2), 2), ((1, 2), 4), ((3, 4), 3)):
         claimed = slow_trussness(edges) | {edge: k}
-        found = replay(*columns(rows), *known(edges, claimed), 1, 1, kept=True, ask=Ask()).proof
+        found = replay_window(*columns(rows), *known(edges, claimed), 1, 1, kept=True, ask=ProofScope()).proof
         assert found is not None and found.wrong and found.shown[0][:3] == (*edge, k)
 
 
@@ -212,19 +214,21 @@ def test_what_the_maintenance_gets_wrong_near_a_change_is_found(seed: int, monke
     edges = sorted(random_edges(rng))
     start, come = set(edges[::2]), set(edges[1::2][:3])
     rows = intervals({0: start, 1: start | come}, 1)
-    graph = replay(*columns(intervals({0: start}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()).graph
-    apply = Warm.apply
+    graph = replay_window(
+        *columns(intervals({0: start}, 0)), *known(set(), {}), 0, 0, kept=True, ask=ProofScope()
+    ).graph
+    apply = PersistentGraph.apply_batch
 
-    def wrongly(graph: Warm, removed, inserted, *rest):
+    def wrongly(graph: PersistentGraph, removed, inserted, *rest):
         done = apply(graph, removed, inserted, *rest)
         if inserted.size:
             graph.levels.level[inserted[0]] += rng.choice([-1, 1]) if graph.levels.level[inserted[0]] else 1
         return done
 
-    monkeypatch.setattr(Warm, "apply", wrongly)
+    monkeypatch.setattr(PersistentGraph, "apply_batch", wrongly)
     table = columns([row for row in rows if row[2] == 1])
     diff, old = np.ones(table[0].size, np.int64), np.zeros(table[0].size, bool)
-    found = resume(graph, 0, (*table, diff), old, 1, 1, Ask()).proof
+    found = resume_replay(graph, 0, (*table, diff), old, 1, 1, ProofScope()).proof
     assert found is not None and found.wrong
 
 
@@ -239,12 +243,14 @@ def test_neighbours_that_are_not_those_of_the_edges_are_found(
 ) -> None:
     monkeypatch.setattr(proof, "WHOLE", whole)
     edges = {(1, 2), (1, 3), (2, 3), (3, 4)}
-    graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()).graph
-    prover, levels = Prover(graph, Ask()), graph.levels
-    prover.part(graph.stretch(1, 0))
+    graph = replay_window(
+        *columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=ProofScope()
+    ).graph
+    prover, levels = IncrementalProver(graph, ProofScope()), graph.levels
+    prover.share_fingerprints(graph.stretch(1, 0))
     assert not prover.wrong
     come = graph.numbered(np.array([1], np.int64), np.array([4], np.int64))
-    prover.before(come[:0], come)
+    prover.before_batch(come[:0], come)
     graph.apply(come[:0], come)
     if what == "a neighbour":
         levels.neighbour[levels.begin[0]] += 1
@@ -252,5 +258,5 @@ def test_neighbours_that_are_not_those_of_the_edges_are_found(
         levels.place[levels.edge[levels.begin[0] : levels.begin[0] + 2], 0] ^= 1
     else:
         levels.live[2] -= 1
-    prover.after(1)
+    prover.after_batch(1)
     assert prover.wrong and "lists of neighbours" in prover.shown[0].why

@@ -12,11 +12,11 @@ import pytest
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels import region
-from algorithms.kernels.facts import facts
+from algorithms.kernels.facts import count_certificate
 from algorithms.kernels.levels import LABEL_GAP, UNASKED
-from algorithms.kernels.region import Asks, Known, Solved, solve
-from algorithms.kernels.warm import Mismatch
-from algorithms.proof import Counts, Prints
+from algorithms.kernels.region import KnownEdges, MissingLookups, SolvedRegion, solve_region
+from algorithms.kernels.warm import StateMismatch
+from algorithms.proof import GraphCounts, Prints
 from tests import reference, seeds
 
 Edge = tuple[int, int]
@@ -42,7 +42,7 @@ class Store:
         a, b = (np.array([edge[i] for edge in order], np.int64) for i in (0, 1))
         level, label = (np.array([self.rows[edge][i] for edge in order], np.int64) for i in (0, 1))
         if order:
-            counted = facts(a, b, level, label)
+            counted = count_certificate(a, b, level, label)
             for edge, own, backing in zip(order, counted.first.tolist(), counted.backing.tolist(), strict=True):
                 self.rows[edge][2:] = own, backing
                 assert own <= self.rows[edge][0] <= backing
@@ -57,7 +57,7 @@ class Store:
                 found.update(others)
         return found
 
-    def known(self, edges: set[Edge], floor: dict[Edge, int]) -> tuple[Known, list[Edge]]:
+    def known(self, edges: set[Edge], floor: dict[Edge, int]) -> tuple[KnownEdges, list[Edge]]:
         order = sorted(edges)
         rows = [self.rows.get(edge, [-1, 0, 0, 0]) for edge in order]
         columns = [np.array([row[i] for row in rows], np.int64) for i in range(4)]
@@ -65,9 +65,9 @@ class Store:
         level, label, own, backing = columns
         shorts = [column.astype(np.int32) for column in (level, own, backing)]
         floors = np.array([floor.get(edge, UNASKED) for edge in order], np.int32)
-        return Known(*ends, shorts[0], label, shorts[1], shorts[2], floors), order
+        return KnownEdges(*ends, shorts[0], label, shorts[1], shorts[2], floors), order
 
-    def maintain(self, batches: list[tuple[int, set[Edge], set[Edge]]]) -> Solved:
+    def maintain(self, batches: list[tuple[int, set[Edge], set[Edge]]]) -> SolvedRegion:
         """As the caller in Spark does it; the store is as after the batches."""
         moving = set[Edge]().union(*(gone | come for _, gone, come in batches))
         degree = Counter(v for edge in self.rows for v in edge)
@@ -81,10 +81,10 @@ class Store:
                 (epoch, *(np.array(sorted(at[edge] for edge in side), np.int32) for side in sides))
                 for epoch, *sides in batches
             ]
-            result = solve(known, self.ends, placed, degrees)  # type: ignore[arg-type]
-            if isinstance(result, Solved):
+            result = solve_region(known, self.ends, placed, degrees)  # type: ignore[arg-type]
+            if isinstance(result, SolvedRegion):
                 break
-            assert isinstance(result, Asks) and result.place.size
+            assert isinstance(result, MissingLookups) and result.place.size
             for place, least in zip(result.place.tolist(), result.least.tolist(), strict=True):
                 edge = order[place]
                 assert least < floor.get(edge, UNASKED), "nothing is looked up twice"
@@ -119,7 +119,7 @@ def _layers(edges: set[Edge], levels: dict[Edge, int]) -> list[set[Edge]]:
     return out
 
 
-def counted(edges: set[Edge]) -> tuple[Prints, Counts]:
+def counted(edges: set[Edge]) -> tuple[Prints, GraphCounts]:
     """Of a whole graph."""
     degree = Counter(v for edge in edges for v in edge)
     corners = Counter(v for triangle in reference.triangles(edges) for v in triangle)
@@ -129,7 +129,7 @@ def counted(edges: set[Edge]) -> tuple[Prints, Counts]:
         if not rows:
             return Fingerprint()
         columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
-        return Fingerprint.of_rows(columns, None if times is None else np.array(times, np.int64))
+        return Fingerprint.from_rows(columns, None if times is None else np.array(times, np.int64))
 
     prints = {
         "edges": of(sorted(edges)),
@@ -138,7 +138,7 @@ def counted(edges: set[Edge]) -> tuple[Prints, Counts]:
         "trussness": of([(*edge, k) for edge, k in trusses.items()]),
     }
     wedges = sum(d * (d - 1) // 2 for d in degree.values())
-    counts = Counts(len(edges), len(degree), wedges, sum(corners.values()) // 3, dict(Counter(trusses.values())))
+    counts = GraphCounts(len(edges), len(degree), wedges, sum(corners.values()) // 3, dict(Counter(trusses.values())))
     return prints, counts
 
 
@@ -148,7 +148,7 @@ def less(one: Any, other: Any) -> Any:
     numbers = [getattr(one[1], n) - getattr(other[1], n) for n in ("edges", "vertices", "wedges", "triangles")]
     ks = {*one[1].trusses, *other[1].trusses}
     trusses = {k: one[1].trusses.get(k, 0) - other[1].trusses.get(k, 0) for k in ks}
-    return prints, Counts(*numbers, {k: n for k, n in trusses.items() if n})
+    return prints, GraphCounts(*numbers, {k: n for k, n in trusses.items() if n})
 
 
 def window(rng: random.Random, edges: set[Edge], pool: list[Edge], batches: int, size: int) -> Any:
@@ -256,5 +256,5 @@ def test_a_stored_fault_is_found(name: str) -> None:
 @pytest.mark.parametrize("gone, come", [({(0, 9)}, set()), (set(), {(0, 1)})], ids=["absent", "present"])
 def test_a_change_that_does_not_fit(gone: set[Edge], come: set[Edge]) -> None:
     store = Store({(0, 1), (1, 2), (0, 2)}, False)
-    with pytest.raises(Mismatch, match="goes that is absent, or one comes that is present"):
+    with pytest.raises(StateMismatch, match="goes that is absent, or one comes that is present"):
         store.maintain([(0, gone, come)])

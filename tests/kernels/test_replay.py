@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import maintained, truss
-from algorithms.kernels.replay import Changes, replay
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.replay import TrussnessChanges, replay_window
+from algorithms.kernels.warm import PersistentGraph
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
@@ -49,7 +49,9 @@ def known(edges: set[Edge], trussness: dict[Edge, int]) -> tuple[np.ndarray, np.
     return a, b, np.array([trussness[edge] for edge in sorted(edges)], np.int32)
 
 
-def follow(changes: Changes, state: dict[Edge, int], history: dict[int, set[Edge]], first: int, last: int) -> None:
+def follow(
+    changes: TrussnessChanges, state: dict[Edge, int], history: dict[int, set[Edge]], first: int, last: int
+) -> None:
     """Apply the changes to a trussness, epoch by epoch: each finds what it says was there, and leaves the true one."""
     for epoch in sorted(e for e in history if first <= e <= last):
         here = changes.epoch == epoch
@@ -67,7 +69,7 @@ def check_history(history: dict[int, set[Edge]], first: int, last: int, method: 
         rng.shuffle(rows)
     before = max((epoch for epoch in history if epoch < first), default=None)
     state = slow_trussness(history[before]) if before is not None else {}
-    changes, steps, *_ = replay(*columns(rows), *known(set(state), state), first, last, method)
+    changes, steps, *_ = replay_window(*columns(rows), *known(set(state), state), first, last, method)
     assert (changes.before != changes.after).all()
     assert (np.diff(changes.epoch) >= 0).all()
     follow(changes, state, history, first, last)
@@ -112,15 +114,15 @@ def test_certified_maintenance(seed):
     names = {v: i for i, v in enumerate(sorted({v for e in pool for v in e}))}
     pool, n = [(names[u], names[v]) for u, v in pool], len(names)
     u, v = (x.astype(np.int32) for x in arrays(pool))
-    kept = Warm.over(np.arange(n), u, v, np.full(u.size, -1, np.int32), spare=False).kept
+    kept = PersistentGraph.from_edges(np.arange(n), u, v, np.full(u.size, -1, np.int32), spare=False).kept
     alive = rng.random(u.size) < 0.6
-    kept.apply(np.empty(0, np.int32), np.flatnonzero(alive).astype(np.int32), "peel")
+    kept.apply_batch(np.empty(0, np.int32), np.flatnonzero(alive).astype(np.int32), "peel")
     assert kept.certified
     for _ in range(25):
         flip = rng.random(u.size) < rng.choice([1.5 / u.size, 0.1, 0.3])
         flip &= rng.choice([alive, ~alive, np.ones(u.size, bool)])
         removed, inserted = (np.flatnonzero(flip & x).astype(np.int32) for x in (alive, ~alive))
-        kept.apply(removed, inserted, "incremental")
+        kept.apply_batch(removed, inserted, "incremental")
         alive ^= flip
         expected = np.full(u.size, -1)
         expected[alive] = truss.peel(u[alive].astype(np.int64), v[alive].astype(np.int64)) - 2
@@ -194,7 +196,7 @@ def test_emptied_and_refilled_and_hub():
 def test_intervals_that_touch_overlap_or_lie_outside():
     rows = [(1, 2, 0, 5), (1, 2, 5, 9), (1, 3, -4, OPEN), (2, 3, 3, 6), (2, 3, 5, 7), (2, 3, 8, 8), (2, 3, 50, 60)]
     none = np.empty(0, np.int64)
-    changes, steps, *_ = replay(*columns(rows), none, none, none, -(2**63), 40)
+    changes, steps, *_ = replay_window(*columns(rows), none, none, none, -(2**63), 40)
     got = sorted(zip(*(column.tolist() for column in changes), strict=True), key=lambda row: row[2:3] + row[:2])
     assert got == [
         (1, 3, -4, 0, 2),
@@ -212,9 +214,9 @@ def test_intervals_that_touch_overlap_or_lie_outside():
 
 def test_nothing_to_do():
     none = np.empty(0, np.int64)
-    changes, steps, *_ = replay(none, none, none, none, none, none, none, 0, 10)
+    changes, steps, *_ = replay_window(none, none, none, none, none, none, none, 0, 10)
     assert (changes.a.size, steps) == (0, [])
-    changes, steps, *_ = replay(*columns([(1, 2, 0, OPEN)]), *arrays([(1, 2)]), np.array([2]), 5, 10)
+    changes, steps, *_ = replay_window(*columns([(1, 2, 0, OPEN)]), *arrays([(1, 2)]), np.array([2]), 5, 10)
     assert (changes.a.size, steps) == (0, [])
 
 
@@ -222,11 +224,11 @@ def test_state_that_does_not_fit_is_named():
     rows = columns([(1, 2, 0, OPEN), (2, 3, 7, OPEN)])
     none = np.empty(0, np.int64)
     with pytest.raises(ValueError, match=r"\(1, 2\) is alive just before epoch 5, but its trussness is not given"):
-        replay(*rows, none, none, none, 5, 9)
+        replay_window(*rows, none, none, none, 5, 9)
     with pytest.raises(ValueError, match=r"\(2, 3\) is not alive just before epoch 5"):
-        replay(*rows, *arrays([(1, 2), (2, 3)]), np.array([2, 2]), 5, 9)
+        replay_window(*rows, *arrays([(1, 2), (2, 3)]), np.array([2, 2]), 5, 9)
     with pytest.raises(ValueError, match=r"\(1, 9\) has a trussness before epoch 5, but no interval"):
-        replay(*rows, *arrays([(1, 2), (1, 9)]), np.array([2, 2]), 5, 9)
+        replay_window(*rows, *arrays([(1, 2), (1, 9)]), np.array([2, 2]), 5, 9)
 
 
 def message_intervals(name: str, time: int, live_for: int, every: float) -> list[np.ndarray]:
@@ -254,7 +256,7 @@ def check_against_peel(a, b, start, until) -> None:
     """Replay in one call; at every breakpoint the accumulated trussness equals a peel."""
     none = np.empty(0, np.int64)
     first, last = int(start.min()), int(until.max())
-    changes, *_ = replay(a, b, start, until, none, none, none, first, last)
+    changes, *_ = replay_window(a, b, start, until, none, none, none, first, last)
     names = {edge: i for i, edge in enumerate(sorted(set(zip(a.tolist(), b.tolist(), strict=True))))}
     row = np.array([names[edge] for edge in zip(a.tolist(), b.tolist(), strict=True)])
     pairs = np.array(sorted(names), np.int64)
@@ -331,9 +333,9 @@ def test_labels_are_made_for_batches_to_come_and_not_for_the_last():
     start, until = np.zeros(a.size, np.int64), np.full(a.size, OPEN)
     start[come] = 5
     state = a[there], b[there], truss.peel(a[there], b[there])
-    alone, (step,), *_ = replay(a, b, start, until, *state, 5, 5)
+    alone, (step,), *_ = replay_window(a, b, start, until, *state, 5, 5)
     until[there[0]] = 6
-    both, steps, *_ = replay(a, b, start, until, *state, 5, 6)
+    both, steps, *_ = replay_window(a, b, start, until, *state, 5, 6)
     assert maintained.PATIENCE < step.estimate / step.peel < maintained.ALONE, "the batch is no example"
     assert [step.method, steps[0].method] == ["lift", "peel"]
     here = both.epoch == 5
@@ -348,7 +350,7 @@ def test_columns_of_different_lengths_are_named():
         cut = [column[: 1 if j in shorter else 2] for j, column in enumerate((a, b, start, until))]
         lengths = ", ".join(str(column.size) for column in cut)
         with pytest.raises(ValueError, match=f"^a, b, start, until differ in length: {lengths}$"):
-            replay(*cut, none, none, none, 0, 9)
+            replay_window(*cut, none, none, none, 0, 9)
 
 
 def test_a_step_says_what_came_and_went_and_how():
@@ -369,29 +371,31 @@ def test_a_step_says_what_came_and_went_and_how():
 
 def test_how_far_changes_spread_is_learned_from_each_batch():
     """Half-way to what a batch showed; of one that was given up, the least that it would have cost."""
-    kept = Warm.over(np.arange(3), *(np.array(x, np.int32) for x in ([0], [1], [0])), spare=False).kept
+    kept = PersistentGraph.from_edges(np.arange(3), *(np.array(x, np.int32) for x in ([0], [1], [0])), spare=False).kept
     assert kept.spread == maintained.SPREAD and kept.spread is not maintained.SPREAD
     kept.spread = {"descend": 1.0}
-    kept._learn("descend", 30, 10.0, True)
+    kept._learn_cost("descend", 30, 10.0, True)
     assert kept.spread == {"descend": 2.0}
-    kept._learn("descend", 5, 10.0, True)
+    kept._learn_cost("descend", 5, 10.0, True)
     assert kept.spread == {"descend": 1.25}
-    kept._learn("descend", 5, 10.0, False)  # 0.75 at the least: less than what is known
+    kept._learn_cost("descend", 5, 10.0, False)  # 0.75 at the least: less than what is known
     assert kept.spread == {"descend": 1.25}
-    kept._learn("descend", 15, 10.0, False)
+    kept._learn_cost("descend", 15, 10.0, False)
     assert kept.spread == {"descend": 1.75}
-    kept._learn("descend", 3, 0.0, True)  # of no triangle: as of one step
+    kept._learn_cost("descend", 3, 0.0, True)  # of no triangle: as of one step
     assert kept.spread == {"descend": 2.375}
 
 
-def unlabelled(present: bool) -> tuple[maintained.Maintained, np.ndarray]:
+def unlabelled(present: bool) -> tuple[maintained.MaintainedGraph, np.ndarray]:
     """A torus and an edge in no triangle, with known levels and no labels; and the number of that edge."""
     edges = [*sorted(torus(6)), (0, 36)]
     trussness = slow_trussness(set(edges))
     levels = np.array([trussness[edge] - 2 for edge in edges], np.int32)
     levels[-1] = 0 if present else -1
     u, v = (ends.astype(np.int32) for ends in arrays(edges))
-    return Warm.over(np.arange(37), u, v, levels, spare=False).kept, np.array([len(edges) - 1], np.int32)
+    return PersistentGraph.from_edges(np.arange(37), u, v, levels, spare=False).kept, np.array(
+        [len(edges) - 1], np.int32
+    )
 
 
 def test_the_cost_of_a_batch_is_of_that_batch():
@@ -402,7 +406,7 @@ def test_the_cost_of_a_batch_is_of_that_batch():
     for _ in range(3):
         for removed, inserted, worth in ((none, edge, maintained.LIFT_STEP), (edge, none, 1)):
             before, rent = int(clock[maintained.STEPS]), kept.rent
-            cost = kept.apply(removed, inserted, "incremental").effort[2]
+            cost = kept.apply_batch(removed, inserted, "incremental").effort[2]
             assert 0 < cost <= int((int(clock[maintained.STEPS]) - before) * worth)
             assert kept.rent - rent == (cost if inserted.size else 0)
             costs.append(cost)
@@ -414,9 +418,9 @@ def test_once_lifts_without_labels_have_cost_a_peel_a_peel_makes_labels():
     for rent, last, expected in ((0, False, "lift"), (10**9, False, "peel"), (10**9, True, "lift")):
         kept, edge = unlabelled(present=False)
         kept.rent = rent
-        done = kept.apply(none, edge, last=last)
+        done = kept.apply_batch(none, edge, last=last)
         assert (done.effort[0], kept.certified) == (expected, expected == "peel")
         assert kept.rent == 0 if expected == "peel" else kept.rent > rent
     kept, edge = unlabelled(present=True)
     kept.rent = 10**9
-    assert kept.apply(edge, none).effort[0] == "descend"  # it needs no labels
+    assert kept.apply_batch(edge, none).effort[0] == "descend"  # it needs no labels

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import triangles
-from algorithms.kernels.graph import adjacency, compact, orient
+from algorithms.kernels.graph import compact_ids, orient_edges, to_adjacency
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
@@ -30,7 +30,7 @@ def test_counts_and_listing_on_random_graphs(seed):
     edges = random_graph(rng)
     a, b = shuffled(rng, edges)
     expected = slow_triangles(edges)
-    total, vertices, per_vertex, per_edge = triangles.count(a, b)
+    total, vertices, per_vertex, per_edge = triangles.count_triangles(a, b)
     assert total == len(expected)
     assert vertices.tolist() == sorted({v for e in edges for v in e})
     assert dict(zip(vertices.tolist(), per_vertex.tolist(), strict=True)) == {
@@ -46,18 +46,18 @@ def test_counts_and_listing_on_random_graphs(seed):
 
 def test_empty_single_and_star():
     empty = np.empty(0, np.int64)
-    total, vertices, per_vertex, per_edge = triangles.count(empty, empty)
+    total, vertices, per_vertex, per_edge = triangles.count_triangles(empty, empty)
     assert (total, vertices.size, per_vertex.size, per_edge.size) == (0, 0, 0, 0)
     assert list(triangles.enumerate_triangles(empty, empty)) == []
-    total, vertices, _, per_edge = triangles.count(*arrays([(-(2**63), 2**63 - 1)]))
+    total, vertices, _, per_edge = triangles.count_triangles(*arrays([(-(2**63), 2**63 - 1)]))
     assert (total, vertices.tolist(), per_edge.tolist()) == (0, [-(2**63), 2**63 - 1], [0])
-    star = triangles.count(np.zeros(1000, np.int64), np.arange(1, 1001))
+    star = triangles.count_triangles(np.zeros(1000, np.int64), np.arange(1, 1001))
     assert (star.total, star.per_edge.max()) == (0, 0)
 
 
 @pytest.mark.parametrize("n", [3, 10, 100])
 def test_clique(n):
-    total, _, per_vertex, per_edge = triangles.count(*arrays(clique(n)))
+    total, _, per_vertex, per_edge = triangles.count_triangles(*arrays(clique(n)))
     assert total == comb(n, 3)
     assert set(per_vertex.tolist()) == {comb(n - 1, 2)}
     assert set(per_edge.tolist()) == {n - 2}
@@ -70,22 +70,22 @@ def test_hub_with_many_neighbours_is_linear():
     rim = np.arange(1, d + 1)
     a = np.concatenate([np.zeros(d, np.int64), rim[:-1]])
     b = np.concatenate([rim, rim[1:]])
-    assert triangles.count(a, b).total == d - 1
+    assert triangles.count_triangles(a, b).total == d - 1
 
 
 @pytest.mark.parametrize("name", parametrize_graphs(TOTALS))
 def test_published_totals(name):
     a, b = simple_edges(read_rows(name))
-    assert (a.size, triangles.count(a, b).total) == TOTALS[name][:2]
+    assert (a.size, triangles.count_triangles(a, b).total) == TOTALS[name][:2]
 
 
 def test_wrong_input_is_named():
     with pytest.raises(ValueError, match=r"edge \(1, 2\) comes twice"):
-        triangles.count(*arrays([(1, 2), (1, 3), (1, 2)]))
+        triangles.count_triangles(*arrays([(1, 2), (1, 3), (1, 2)]))
     with pytest.raises(ValueError, match=r"edge 1 is \(3, 3\)"):
-        triangles.count(*arrays([(1, 2), (3, 3)]))
+        triangles.count_triangles(*arrays([(1, 2), (3, 3)]))
     with pytest.raises(ValueError, match="one length"):
-        triangles.count(np.arange(2), np.arange(3))
+        triangles.count_triangles(np.arange(2), np.arange(3))
 
 
 @pytest.mark.parametrize("seed", seeds.several(range(20)))
@@ -93,8 +93,8 @@ def test_adjacency_is_sorted_and_symmetric(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     a, b = shuffled(rng, random_graph(rng))
-    graph = orient(a, b)
-    both = adjacency(graph)
+    graph = orient_edges(a, b)
+    both = to_adjacency(graph)
     ids = graph.vertices[graph.by_rank]
     tail, head = ids[graph.tail], ids[graph.head]
     assert np.minimum(tail, head).tolist() == a[graph.origin].tolist()
@@ -109,6 +109,6 @@ def test_adjacency_is_sorted_and_symmetric(seed):
 def test_compact_agrees_on_dense_and_scattered_ids():
     a, b = np.array([3, 3, 8]), np.array([5, 8, 9])
     far = 10**15
-    dense, sparse = compact(a, b), compact(a * far, b * far)
+    dense, sparse = compact_ids(a, b), compact_ids(a * far, b * far)
     assert (dense[0] * far).tolist() == sparse[0].tolist()
     assert [x.tolist() for x in dense[1:]] == [x.tolist() for x in sparse[1:]]

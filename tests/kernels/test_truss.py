@@ -65,7 +65,7 @@ def test_second_opinion_and_layer_certificate(seed):
     rng = np.random.default_rng(seed)
     edges = random_graph(rng)
     a, b = shuffled(rng, edges)
-    trussness, layer = truss.layers(a, b)
+    trussness, layer = truss.peel_layers(a, b)
     assert bucket_trussness(a, b).tolist() == trussness.tolist()
     key = dict(zip(zip(a.tolist(), b.tolist(), strict=True), zip(trussness, layer, strict=True), strict=True))
     later = dict.fromkeys(edges, 0)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import files
-from algorithms.kernels.proof import Prover
-from algorithms.kernels.replay import replay, resume
-from algorithms.kernels.warm import Mismatch, Warm
-from algorithms.proof import Ask
+from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels.replay import replay_window, resume_replay
+from algorithms.kernels.warm import PersistentGraph, StateMismatch
+from algorithms.proof import ProofScope
 from tests import seeds
 from tests.kernels.references import Edge, random_graph, slow_trussness
 from tests.kernels.test_replay import (
@@ -58,7 +58,9 @@ def signed(before: History, after: History) -> Counter[tuple[int, int, int, int]
     return rows
 
 
-def check_resumed(graph: Warm, before: History, after: History, first: int, last: int, rng: np.random.Generator):
+def check_resumed(
+    graph: PersistentGraph, before: History, after: History, first: int, last: int, rng: np.random.Generator
+):
     frontier = max(before)
     old, new = Counter(intervals(before, frontier)), signed(before, after)
     rows = [(*row, n, True) for row, n in old.items()] + [(*row, n, False) for row, n in new.items() if n]
@@ -66,14 +68,14 @@ def check_resumed(graph: Warm, before: History, after: History, first: int, last
     rng.shuffle(inside)
     table = [np.array([row[i] for row in inside], np.int64) for i in range(5)]
     flags = np.array([row[5] for row in inside], bool)
-    changes, _, graph, _ = resume(graph, frontier, tuple(table), flags, first, last)
+    changes, _, graph, _ = resume_replay(graph, frontier, tuple(table), flags, first, last)
     follow(changes, slow_trussness(at(after, first - 1)), after, first, last)
     return graph
 
 
-def made(history: History, ask: Ask | None = None) -> Warm:
+def made(history: History, ask: ProofScope | None = None) -> PersistentGraph:
     rows = intervals(history, max(history))
-    return replay(*columns(rows), *known(set(), {}), min(history), max(history), kept=True, ask=ask).graph
+    return replay_window(*columns(rows), *known(set(), {}), min(history), max(history), kept=True, ask=ask).graph
 
 
 @pytest.mark.parametrize("seed", seeds.several(range(60)))
@@ -84,8 +86,8 @@ def test_revision_after_revision_from_files(seed: int, tmp_path: Path) -> None:
     graph = made(history)
     for revision in range(6):
         if rng.random() < 0.7:
-            graph.save(tmp_path, f"r{revision}", at=max(history))
-            opened = Warm.open(tmp_path, f"r{revision}")
+            graph.save_graph(tmp_path, f"r{revision}", at=max(history))
+            opened = PersistentGraph.open_graph(tmp_path, f"r{revision}")
             assert opened is not None
             graph = opened
         after, first, last = revised(rng, history)
@@ -109,8 +111,8 @@ def test_it_grows_from_nothing(tmp_path: Path) -> None:
         graph = check_resumed(graph, history, after, epoch, epoch, rng)
         history = after
     check_structure(graph.levels)
-    graph.save(tmp_path, "big")
-    opened = Warm.open(tmp_path, "big")
+    graph.save_graph(tmp_path, "big")
+    opened = PersistentGraph.open_graph(tmp_path, "big")
     assert opened is not None
     check_structure(opened.levels)
 
@@ -120,8 +122,8 @@ def test_a_removed_half_is_won_back(tmp_path: Path) -> None:
     edges = {(u, v) for u in range(60) for v in range(u + 1, 60)}
     few = {edge for edge in edges if rng.random() < 0.3}
     graph = made({0: edges, 1: few})
-    graph.save(tmp_path, "few")
-    opened = Warm.open(tmp_path, "few")
+    graph.save_graph(tmp_path, "few")
+    opened = PersistentGraph.open_graph(tmp_path, "few")
     assert opened is not None
     assert opened.used.edges == len(few) < graph.used.edges
     check_structure(opened.levels)
@@ -178,36 +180,36 @@ OF_CHANGES = [
 )
 def test_what_is_not_right_counts_as_absent(tmp_path: Path, how: str, shared: bool) -> None:
     """shared: of a state that has its files in common with the one before it."""
-    graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask())
-    graph.save(tmp_path, "older" if shared else "key")
+    graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, ProofScope())
+    graph.save_graph(tmp_path, "older" if shared else "key")
     if shared:
         graph = changed(tmp_path, "older", "key")
     assert (tmp_path / "key" / "level.at.npy").exists() == shared
-    assert Warm.open(tmp_path, "key") is not None
+    assert PersistentGraph.open_graph(tmp_path, "key") is not None
     damage(tmp_path / "key", how)
-    assert Warm.open(tmp_path, "key") is None
+    assert PersistentGraph.open_graph(tmp_path, "key") is None
     in_common = how.startswith(("one bit", "a truncated", "an empty")) and how not in OF_CHANGES
-    assert not shared or (Warm.open(tmp_path, "older") is None) == in_common
+    assert not shared or (PersistentGraph.open_graph(tmp_path, "older") is None) == in_common
 
 
-def changed(folder: Path, old: str, new: str) -> Warm:
+def changed(folder: Path, old: str, new: str) -> PersistentGraph:
     """Take an edge out of the state `old`, and keep what is left as `new`."""
-    graph = Warm.open(folder, old)
+    graph = PersistentGraph.open_graph(folder, old)
     assert graph is not None
-    prover = Prover(graph, Ask())
+    prover = IncrementalProver(graph, ProofScope())
     gone = np.flatnonzero(graph.levels.level > 1)[:1].astype(np.int32)
-    prover.before(gone, gone[:0])
-    graph.apply(gone, gone[:0])
-    prover.after(1)
-    graph.save(folder, new)
+    prover.before_batch(gone, gone[:0])
+    graph.apply_batch(gone, gone[:0])
+    prover.after_batch(1)
+    graph.save_graph(folder, new)
     return graph
 
 
 def test_a_state_shares_the_files_of_the_one_before_it_and_outlives_it(tmp_path: Path) -> None:
-    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask()).save(tmp_path, "0")
+    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, ProofScope()).save_graph(tmp_path, "0")
     for i in range(1, 4):
         graph = changed(tmp_path, str(i - 1), str(i))
-        opened = Warm.open(tmp_path, str(i))
+        opened = PersistentGraph.open_graph(tmp_path, str(i))
         assert opened is not None
         for name, x in opened.levels._asdict().items():
             assert name in ("mark", "need", "clock") or (x == getattr(graph.levels, name)).all(), name
@@ -216,8 +218,8 @@ def test_a_state_shares_the_files_of_the_one_before_it_and_outlives_it(tmp_path:
         check_structure(opened.levels)
         check_certificate(opened.levels)
         assert (tmp_path / str(i) / "edge.npy").samefile(tmp_path / str(i - 1) / "edge.npy")
-        files.sweep(tmp_path, [str(i)])
-    assert opened.apply(np.flatnonzero(opened.levels.level >= 0)[:2].astype(np.int32), np.empty(0, np.int32))
+        files.sweep_folder(tmp_path, [str(i)])
+    assert opened.apply_batch(np.flatnonzero(opened.levels.level >= 0)[:2].astype(np.int32), np.empty(0, np.int32))
 
 
 def no_links(*_: object) -> None:
@@ -230,13 +232,13 @@ def no_links(*_: object) -> None:
 def test_a_state_that_shares_no_files_is_written_as_a_whole(
     tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask()).save(tmp_path, "old")
-    graph = Warm.open(tmp_path, "old")
+    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, ProofScope()).save_graph(tmp_path, "old")
+    graph = PersistentGraph.open_graph(tmp_path, "old")
     assert graph is not None
     if why == "no links":
         monkeypatch.setattr("os.link", no_links)
     elif why == "the older has gone":
-        files.sweep(tmp_path, [])
+        files.sweep_folder(tmp_path, [])
     elif why == "the older is wrong":
         (tmp_path / "old" / "manifest.json").write_text("{")
     elif why == "much has changed":
@@ -244,10 +246,10 @@ def test_a_state_that_shares_no_files_is_written_as_a_whole(
         graph.levels.own[:] += 1
         graph.levels.backing[:] += 1
     else:
-        graph._grow(2000)
-    graph.save(tmp_path, "new")
+        graph._grow_arrays(2000)
+    graph.save_graph(tmp_path, "new")
     assert not [*(tmp_path / "new").glob("*.at.npy")]
-    opened = Warm.open(tmp_path, "new")
+    opened = PersistentGraph.open_graph(tmp_path, "new")
     assert opened is not None
     for name, x in opened.levels._asdict().items():
         assert name == "mark" or (x == getattr(graph.levels, name)).all(), name
@@ -259,28 +261,28 @@ def test_what_differs(size: int) -> None:
     for share in (0, 0.001, 0.5, 1):
         x = rng.integers(0, 99, size, dtype=np.int32)
         y = x + (rng.random(size) < share).astype(np.int32)
-        assert files.differing(x, y).tolist() == np.flatnonzero(x != y).tolist()
+        assert files.differing_positions(x, y).tolist() == np.flatnonzero(x != y).tolist()
 
 
 def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
     graph = made({0: {(0, 1), (1, 2), (0, 2)}})
     for key in ("a", "b", "b", "c"):
-        graph.save(tmp_path, key)
+        graph.save_graph(tmp_path, key)
     (tmp_path / ".c.123").mkdir()  # of a killed writer
-    files.sweep(tmp_path, ["b", "c"])
+    files.sweep_folder(tmp_path, ["b", "c"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
-    files.sweep(tmp_path / "nowhere", [])
+    files.sweep_folder(tmp_path / "nowhere", [])
 
 
 def test_a_state_of_other_edges_is_refused() -> None:
     graph = made({0: {(0, 1), (1, 2)}})
     rows = [np.array([x], np.int64) for x in (0, 1, 0, 5, 1)]
-    with pytest.raises(Mismatch):  # (0, 1) is said to have begun before, and there is no room for it to end twice
-        resume(graph, 0, tuple(np.repeat(row, 2) for row in rows), np.array([True, True]), 0, 6)
+    with pytest.raises(StateMismatch):  # (0, 1) is said to have begun before, and there is no room for it to end twice
+        resume_replay(graph, 0, tuple(np.repeat(row, 2) for row in rows), np.array([True, True]), 0, 6)
     graph = made({0: {(0, 1), (1, 2)}})
     gone = [np.array([x], np.int64) for x in (5, 6, 0, 3, 1)]
-    with pytest.raises(Mismatch):
-        resume(graph, 0, tuple(gone), np.array([True]), 1, 4)
+    with pytest.raises(StateMismatch):
+        resume_replay(graph, 0, tuple(gone), np.array([True]), 1, 4)
 
 
 def test_a_state_is_compacted_when_more_than_a_quarter_is_absent(tmp_path: Path) -> None:
@@ -288,15 +290,15 @@ def test_a_state_is_compacted_when_more_than_a_quarter_is_absent(tmp_path: Path)
     assert len(edges) == 36
     for gone, kept in ((0, 36), (9, 36), (10, 26), (36, 0)):
         graph = made({0: set(edges), 1: set(edges[gone:])})
-        graph.save(tmp_path, f"without {gone}", epoch=7)
-        opened = Warm.open(tmp_path, f"without {gone}")
-        facts = files.manifest(tmp_path, f"without {gone}")
+        graph.save_graph(tmp_path, f"without {gone}", epoch=7)
+        opened = PersistentGraph.open_graph(tmp_path, f"without {gone}")
+        facts = files.read_manifest(tmp_path, f"without {gone}")
         assert opened is not None and facts is not None
         assert (opened.used.edges, facts["edges"], facts["epoch"]) == (kept, 36 - gone, 7)
         assert opened.kept.certified == graph.kept.certified
         assert (opened.kept.spread, opened.kept.rent) == (graph.kept.spread, graph.kept.rent)
         check_structure(opened.levels)
-    assert files.manifest(tmp_path, "none") is None
+    assert files.read_manifest(tmp_path, "none") is None
 
 
 def test_what_a_graph_has_learned_goes_into_its_files(tmp_path: Path) -> None:
@@ -306,9 +308,9 @@ def test_what_a_graph_has_learned_goes_into_its_files(tmp_path: Path) -> None:
         9,
         False,
     )
-    for state in (graph, graph.compacted()):
-        state.save(tmp_path, "key")
-        opened = Warm.open(tmp_path, "key")
+    for state in (graph, graph.to_compact()):
+        state.save_graph(tmp_path, "key")
+        opened = PersistentGraph.open_graph(tmp_path, "key")
         assert opened is not None
         assert (opened.kept.spread, opened.kept.rent, opened.kept.certified) == (graph.kept.spread, 9, False)
 
@@ -332,23 +334,23 @@ def test_the_checksum_is_of_every_byte_its_place_and_how_many_there_are(size: in
 
 def test_changes_that_do_not_fit_are_refused_before_anything_changes() -> None:
     graph = made({0: {(0, 1), (1, 2), (0, 2)}, 1: {(0, 1), (1, 2)}})
-    numbers = graph.numbered(*(np.array(ends, np.int64) for ends in ((0, 0, 1), (1, 2, 2))))
+    numbers = graph.number_edges(*(np.array(ends, np.int64) for ends in ((0, 0, 1), (1, 2, 2))))
     before = graph.levels.level.copy()
     there, absent, none = numbers[[0, 2]], numbers[[1]], np.empty(0, np.int32)
     for removed, inserted in ((absent, none), (none, there), (there, there), (absent, absent)):
-        with pytest.raises(Mismatch, match="an edge goes that is absent, or one comes that is present"):
-            graph.apply(removed, inserted)
+        with pytest.raises(StateMismatch, match="an edge goes that is absent, or one comes that is present"):
+            graph.apply_batch(removed, inserted)
         assert (graph.levels.level == before).all()
-    graph.apply(there[:1], absent)
+    graph.apply_batch(there[:1], absent)
     assert (graph.levels.level[numbers] >= 0).tolist() == [False, True, True]
 
 
 def test_ends_come_with_the_lesser_first_and_numbers_are_kept() -> None:
     graph = made({0: {(5, 9), (-3, 5)}})
     a, b = np.array([5, -3, -7, 5], np.int64), np.array([9, 5, 2**62, 6], np.int64)
-    numbers = graph.numbered(a, b)
-    assert [column.tolist() for column in graph.ends(numbers)] == [a.tolist(), b.tolist()]
+    numbers = graph.number_edges(a, b)
+    assert [column.tolist() for column in graph.edge_ends(numbers)] == [a.tolist(), b.tolist()]
     assert (graph.levels.level[numbers] >= 0).tolist() == [True, True, False, False]
-    again = graph.numbered(b[::-1].copy(), a[::-1].copy())  # in either direction
+    again = graph.number_edges(b[::-1].copy(), a[::-1].copy())  # in either direction
     assert again.tolist() == numbers[::-1].tolist()
     assert (graph.used.vertices, graph.used.edges) == (6, 4)

@@ -107,7 +107,7 @@ def stored_rows() -> Stored:
 def print_rows(*rows: tuple[int, ...]) -> Fingerprint:
     """`rows`: the data, and how often."""
     columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
-    return Fingerprint.of_rows(columns[:-1], columns[-1])
+    return Fingerprint.from_rows(columns[:-1], columns[-1])
 
 
 RECOUNTED = {  # of vertices 1 and 2, and of the edges that begin there

@@ -152,10 +152,10 @@ def test_any_order_equals_recomputation(
 def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -> None:
     """The change of random signed intervals, by both."""
     from algorithms.motifs import motif_changes, motif_changes_in_joins
-    from algorithms.patterns import motif
+    from algorithms.patterns import parse_motif
 
     rng = random.Random(seeds.one(4))
-    wanted = {name: motif(json.loads(MOTIFS[name][0])) for name in names}
+    wanted = {name: parse_motif(json.loads(MOTIFS[name][0])) for name in names}
     before, change = [], []
     for name in sorted({edge.relation for (pattern,) in wanted.values() for edge in pattern.edges}):
         for a, b in itertools.permutations(range(7), 2):

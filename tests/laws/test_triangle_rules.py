@@ -118,9 +118,9 @@ def test_the_shift_between_alt_and_neu_matters(spark: SparkSession, monkeypatch)
     empty = spark.createDataFrame([], SCHEMA)
     delta = spark.createDataFrame([(1, 2, 0, FOREVER, 1), (1, 3, 0, FOREVER, 1), (2, 3, 0, FOREVER, 1)], SCHEMA)
     assert [tuple(r)[:3] for r in triangles.triangle_changes(empty, delta).collect()] == [(1, 2, 3)]
-    monkeypatch.setattr(triangles, "_visible", lambda end: F.lit(True))
+    monkeypatch.setattr(triangles, "_is_visible", lambda end: F.lit(True))
     assert triangles.triangle_changes(empty, delta).count() == 3
-    monkeypatch.setattr(triangles, "_visible", lambda end: ~F.col("neu"))
+    monkeypatch.setattr(triangles, "_is_visible", lambda end: ~F.col("neu"))
     assert triangles.triangle_changes(empty, delta).count() == 0
 
 

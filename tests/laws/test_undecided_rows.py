@@ -201,8 +201,10 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
         values = list(TYPES)
         surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
         ways = {
-            "stage": contents(edges.steps(edges.edge_changes(None, kept, None, values, None, text), ["a", "b"])),
-            "first": contents(edges.steps(edges.first_edges(kept, values, None, text), ["a", "b"])),
+            "stage": contents(
+                edges.interval_steps(edges.edge_changes(None, kept, None, values, None, text), ["a", "b"])
+            ),
+            "first": contents(edges.interval_steps(edges.first_edges(kept, values, None, text), ["a", "b"])),
             "proof": contents(landed.edge_steps(landed.add_pairs(kept), home)),
             "audit": {e: {(r.a, r.b) for r in surviving if r.epoch == e} for e in EPOCHS},
         }

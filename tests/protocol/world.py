@@ -57,7 +57,7 @@ class Protocol:
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
         patch.setattr(pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
-        patch.setattr(expectations.engine, "prepare", lambda: None)
+        patch.setattr(expectations.engine, "import_in_background", lambda: None)
         patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)

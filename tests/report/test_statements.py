@@ -131,7 +131,7 @@ def landed(world: World, epoch: int) -> dict[str, Any] | None:
     past = [(e, b) for e, b in sorted(world.newest.batches.items()) if e < epoch]
     band = volumes.usual_rows([(e, len(b.edges)) for e, b in past], epoch, 7)
     assert (band is None) == (len(past) < volumes.LEAST)
-    low, high = band.rows if band else (None, None)
+    low, high = band.row_bounds if band else (None, None)
     middle = round(math.expm1(band.middle)) if band else None
     history = {"epochs": len(past), "low": low, "high": high, "middle": middle}
     history["uneven"] = band is not None and band.high - band.low > math.log(100)

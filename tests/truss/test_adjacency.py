@@ -90,14 +90,14 @@ def told(found: list[np.ndarray]) -> list[Row]:
 
 def agrees(graph: Graph, found: Adjacency) -> None:
     known = columns([(a, b, values[0] + 2) for (a, b), values in graph.edges.items()], 3)
-    assert found.fingerprint == Fingerprint.of_rows(known)
+    assert found.fingerprint == Fingerprint.from_rows(known)
     ends = sorted({end for pair in (*graph.edges, *graph.asked) for end in pair})
     degrees = [sum(vertex in pair for pair in graph.edges) for vertex in ends]
-    assert found.degrees(np.array(ends, np.int64)).tolist() == degrees
+    assert found.look_up_degrees(np.array(ends, np.int64)).tolist() == degrees
     asked = columns([(*pair, least) for pair, least in graph.asked.items()], 3)
     there = sorted((*pair, *graph.edges[pair]) for pair in graph.asked if pair in graph.edges)
-    assert sorted(told(found.of(*asked[:2]))) == there
-    assert told(found.triangles(*asked)) == sorted(graph.triangles(graph.asked))
+    assert sorted(told(found.look_up_edges(*asked[:2]))) == there
+    assert told(found.look_up_triangles(*asked)) == sorted(graph.triangles(graph.asked))
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest
     try:
         agrees(graph, found)
     finally:
-        found.forget()
+        found.delete_files()
     assert not (local(plans) / KIND / found._name).exists()
 
 
@@ -122,7 +122,7 @@ def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest
 def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
     rows = [(*row, 0) for row in graph.rows] + [(*pair, *ABSENT, 1, 1) for pair in graph.moves]
-    block = Block.of(dict(zip([*EDGE, *VALUES, "diff", "moves"], columns(rows, 8), strict=True)))
+    block = Block.from_rows(dict(zip([*EDGE, *VALUES, "diff", "moves"], columns(rows, 8), strict=True)))
     pairs = sorted(graph.asked.items())
     if not pairs:
         return
@@ -132,7 +132,9 @@ def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pyte
     found = []
     for some in (1, 5, 1 << 20):
         monkeypatch.setattr(adjacency, "SOME", some)
-        proposed, counts = (look(block, asked).to_pydict() for look in (adjacency._proposed, adjacency._counts))
+        proposed, counts = (
+            look(block, asked).to_pydict() for look in (adjacency._answer_proposals, adjacency._answer_counts)
+        )
         assert dict(zip(counts["number"], counts["count"], strict=True)) == Counter(proposed["number"]), some
         found.append(sorted(zip(*proposed.values(), strict=True)))
     assert found[0] == found[1] == found[2]
@@ -145,8 +147,8 @@ def test_of_two_values_of_an_edge_the_greatest(blocks: int, plans: SparkSession)
     graph = Graph(0)
     graph.rows, graph.moves = rows, {(1, 2)}
     found = graph.made(plans, blocks)
-    assert told(found.of(*columns([(1, 2)], 2))) == [(1, 2, 3, 9, 0, 0)]
-    found.forget()
+    assert told(found.look_up_edges(*columns([(1, 2)], 2))) == [(1, 2, 3, 9, 0, 0)]
+    found.delete_files()
 
 
 def local(spark: SparkSession) -> Path:
@@ -188,31 +190,31 @@ def test_what_is_lost_is_made_again(
     fault: Callable[[Path, Adjacency], None], made: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = set()
-    make = Adjacency._make
+    make = Adjacency._build_blocks
 
     def counted(self: Adjacency) -> None:
         make(self)
         names.add(self._name)
 
-    monkeypatch.setattr(Adjacency, "_make", counted)
+    monkeypatch.setattr(Adjacency, "_build_blocks", counted)
     graph, folder = Graph(3), local(plans)
     found = graph.made(plans, blocks=3)
     assert graph.edges and list((folder / KIND / found._name).iterdir())
     fault(folder, found)
     agrees(graph, found)
     assert len(names) == made
-    found.forget()
+    found.delete_files()
     assert not any((folder / KIND / name).exists() for name in names)
 
 
 def test_files_that_never_stay(plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, graph, folder = Adjacency._make, Graph(3), local(plans)
+    make, graph, folder = Adjacency._build_blocks, Graph(3), local(plans)
 
     def nowhere(self: Adjacency) -> None:
         make(self)
         lost(folder, self)
 
-    monkeypatch.setattr(Adjacency, "_make", nowhere)
+    monkeypatch.setattr(Adjacency, "_build_blocks", nowhere)
     with pytest.raises(Missing, match="do not keep the files"):
         agrees(graph, graph.made(plans, blocks=3))
 
@@ -223,7 +225,7 @@ def test_nothing_is_left(error: Exception | None, plans: SparkSession) -> None:
     rows, moves = table([*EDGE, *VALUES, "diff"], graph.rows), table(EDGE, sorted(graph.moves))
     frames = plans.createDataFrame(rows), plans.createDataFrame(moves)
     raised = pytest.raises(ValueError, match="of the caller") if error else nullcontext()
-    with raised, adjacency.adjacency(*frames, len(graph.edges), 2, 4) as found:
+    with raised, adjacency.open_adjacency(*frames, len(graph.edges), 2, 4) as found:
         agrees(graph, found)
         assert (folder / KIND / found._name).exists()
         if error:
@@ -236,34 +238,34 @@ def test_a_look_up_moves_nothing_but_what_is_asked(names: list[str], plans: Spar
     """The plan, that is; and of a block it reads one row."""
     found = Graph(3).made(plans, blocks=3)
     packs = {"part": pa.array([0], pa.int32()), "rows": pa.array([b""])}
-    sent = found.sent(adjacency._found, pa.table({name: packs[name] for name in names}))
+    sent = found.send_questions(adjacency._answer_edges, pa.table({name: packs[name] for name in names}))
     plan = sent._jdf.queryExecution().executedPlan().toString()
     assert "InMemoryTableScan [part#" in plan, plan
     assert (plan.count("Exchange"), plan.count(" BroadcastExchange"), plan.count(" Exchange ")) == (2, 1, 1), plan
     assert plan.index("InMemoryRelation") < plan.index(" Exchange hashpartitioning(part#"), "that of the cached rows"
     assert found._made.rdd.getNumPartitions() == 3, "no tasks without a block but by chance"
     assert found._made.count() <= 3
-    found.forget()
+    found.delete_files()
 
 
 def block() -> adjacency.Block:
     rows = table([*EDGE, *VALUES, "diff", "moves"], [(1, 2, 3, 9, 0, 0, 1, 0), (1, 3, 2, 8, 0, 0, 1, 0)])
-    return adjacency.Block.of({name: rows[name].to_numpy() for name in rows.column_names})
+    return adjacency.Block.from_rows({name: rows[name].to_numpy() for name in rows.column_names})
 
 
 def test_a_block_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    block().save("graph", 0)
-    assert adjacency.Block.load("graph", 0) is None, "nowhere to leave it"
+    block().save_block("graph", 0)
+    assert adjacency.Block.load_block("graph", 0) is None, "nowhere to leave it"
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     for _ in range(2):  # two attempts of one task
-        block().save("graph", 0)
-    again = adjacency.Block.load("graph", 0)
+        block().save_block("graph", 0)
+    again = adjacency.Block.load_block("graph", 0)
     assert again is not None and again.a.tolist() == [1, 1] and again.by_tail.tolist() == [0, 1]
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(OSError, match="No space left"):
-        block().save("graph", 1)
-    scratch.forget(KIND, "graph")
+        block().save_block("graph", 1)
+    scratch.delete_graph(KIND, "graph")
     assert not any(tmp_path.rglob("*.npy"))
 
 

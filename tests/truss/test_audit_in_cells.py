@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms.kernels.triangles import count
+from algorithms.kernels.triangles import count_triangles
 from algorithms.kernels.truss import peel
 from algorithms.patterns import PLAIN
 from pipeline.checking import beyond, recounted
@@ -35,7 +35,7 @@ def maintained(history: dict[int, set[tuple[int, int]]]) -> Stored:
         for x, y, k in zip(a.tolist(), b.tolist(), peel(a, b).tolist(), strict=True):
             rows += [(epoch, EDGE, x, y, None, 1), (epoch, TRUSSNESS, x, y, k, 1)]
         rows += [(epoch, DEGREE, v, None, None, n) for v, n in Counter([*a.tolist(), *b.tolist()]).items()]
-        found = count(a, b)
+        found = count_triangles(a, b)
         pairs = zip(found.vertices.tolist(), found.per_vertex.tolist(), strict=True)
         rows += [(epoch, TRIANGLES, v, None, None, n) for v, n in pairs if n]
     return rows

@@ -26,22 +26,22 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The parts whose triangles were looked for."""
     numbers = list[int]()
-    kernel = parts.part
+    kernel = parts.build_partition
 
-    def counted(number: int, *columns: np.ndarray) -> parts.Part:
+    def counted(number: int, *columns: np.ndarray) -> parts.Partition:
         numbers.append(number)
         return kernel(number, *columns)
 
-    monkeypatch.setattr(parts, "part", counted)
+    monkeypatch.setattr(parts, "build_partition", counted)
     return numbers
 
 
-def triangle(number: int = 0, name: str = "graph") -> parts.Part:
+def triangle(number: int = 0, name: str = "graph") -> parts.Partition:
     a, b, level = np.array([1, 1, 2]), np.array([2, 3, 3]), np.zeros(3, np.int32)
-    return lists.part(name, number, a, b, level, np.array([0, 1, 1], np.int32)).part
+    return lists.cache_partition(name, number, a, b, level, np.array([0, 1, 1], np.int32)).part
 
 
-def told(part: parts.Part) -> tuple[list[int], ...]:
+def told(part: parts.Partition) -> tuple[list[int], ...]:
     return tuple(np.asarray(column).tolist() for column in part[1:])
 
 
@@ -51,20 +51,20 @@ def test_what_is_read_is_what_was_made(seed: int, local: Path, made: list[int]) 
     a, b = random_graph(rng)
     owner, level = owners(rng, a.size), rng.integers(-1, 5, a.size).astype(np.int32)
     for number in np.unique(owner).tolist():
-        assert lists.again("graph", number) is None
-        lists.part("graph", number, a, b, level, owner)
-        again, later = lists.part("graph", number, a, b, level, owner), lists.again("graph", number)
+        assert lists.load_partition("graph", number) is None
+        lists.cache_partition("graph", number, a, b, level, owner)
+        again, later = lists.cache_partition("graph", number, a, b, level, owner), lists.load_partition("graph", number)
         assert later is not None
         for left in (again, later):
-            assert told(left.part) == told(parts.part(number, a, b, owner))
+            assert told(left.part) == told(parts.build_partition(number, a, b, owner))
             columns = (*left[:3], *left.part[1:])
             assert all(np.array_equal(*pair) for pair in zip(left[:3], (a, b, level), strict=True))
             assert all(each.flags.writeable and type(each) is np.ndarray for each in columns), "one kernel for a type"
             assert [each.dtype for each in left[:3]] == [np.int64, np.int64, np.int32]
     known = len(made)
-    scratch.forget(lists.KIND, "graph")
+    scratch.delete_graph(lists.KIND, "graph")
     assert not any((local / lists.KIND).rglob("*.npy"))
-    lists.part("graph", int(owner[0]), a, b, level, owner)
+    lists.cache_partition("graph", int(owner[0]), a, b, level, owner)
     assert len(made) == known + 1
 
 
@@ -107,14 +107,14 @@ def damaged(local: Path, patch: pytest.MonkeyPatch) -> None:
 def test_a_fault_costs_time_alone(
     fault: Callable[[Path, pytest.MonkeyPatch], None], local: Path, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = told(parts.part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32)))
+    expected = told(parts.build_partition(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32)))
     fault(local, monkeypatch)
     assert told(triangle()) == told(triangle()) == expected
     assert made == [0, 0, 0]
-    lists.leave("graph", 0, "epoch1", 0, np.arange(3))
-    found = lists.left("graph", 0, "epoch1", 0)
+    lists.save_values("graph", 0, "epoch1", 0, np.arange(3))
+    found = lists.load_values("graph", 0, "epoch1", 0)
     assert found is None or found.tolist() == [0, 1, 2]
-    scratch.forget(lists.KIND, "graph")
+    scratch.delete_graph(lists.KIND, "graph")
     assert not any(local.rglob("*.npy")), "nothing half written is left"
 
 
@@ -128,19 +128,22 @@ def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
 
 def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
     """And the same again, if it has to be done again; none but the round that is asked for."""
-    assert lists.left("graph", 0, "epoch1", 0) is None
+    assert lists.load_values("graph", 0, "epoch1", 0) is None
     for round_ in (0, 1, 4):
-        lists.leave("graph", 0, "epoch1", round_, np.full(3, round_))
-    lists.leave("graph", 10, "epoch1", 2, np.full(3, 8))
+        lists.save_values("graph", 0, "epoch1", round_, np.full(3, round_))
+    lists.save_values("graph", 10, "epoch1", 2, np.full(3, 8))
     for round_, there in ((0, False), (1, True), (2, False), (4, True), (5, False)):
-        found = lists.left("graph", 0, "epoch1", round_)
+        found = lists.load_values("graph", 0, "epoch1", round_)
         assert (None if found is None else found.tolist()) == ([round_] * 3 if there else None), round_
     (path,) = (local / lists.KIND).rglob("0.epoch1.4.npy")
     for damaged in (b"half a file", b"", path.read_bytes()[:-8]):
         path.write_bytes(damaged)
-        assert lists.left("graph", 0, "epoch1", 4) is None, "all is heard again"
-    lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
+        assert lists.load_values("graph", 0, "epoch1", 4) is None, "all is heard again"
+    lists.save_values("graph", 0, "epoch2", 0, np.full(3, 7))
     assert [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
-    assert lists.left("graph", 0, "epoch2", 0) is not None and lists.left("graph", 10, "epoch1", 2) is not None
-    scratch.forget(lists.KIND, "graph")
-    assert lists.left("graph", 0, "epoch2", 0) is None
+    assert (
+        lists.load_values("graph", 0, "epoch2", 0) is not None
+        and lists.load_values("graph", 10, "epoch1", 2) is not None
+    )
+    scratch.delete_graph(lists.KIND, "graph")
+    assert lists.load_values("graph", 0, "epoch2", 0) is None

@@ -8,7 +8,7 @@ import pytest
 
 from algorithms import packs, parts
 from algorithms.parts import BEFORE, HELD
-from algorithms.truss_parts import _Before, _Holding, _lowered
+from algorithms.truss_parts import _EpochBounds, _lower_bounds, _PartitionRows
 
 EPOCHS = range(1, 5)
 
@@ -45,7 +45,7 @@ class Edges:
         for i, (a, b, (level, cap, owner), epoch, diff) in enumerate(rows):
             for name, value in zip(HELD, (a, b, owner, level if diff == 0 else -1, cap, epoch, diff), strict=True):
                 columns[name][i] = value
-        self.rows = parts.packed(7, columns)
+        self.rows = parts.pack_partition(7, columns)
 
 
 def shuffled(rng: np.random.Generator, rows: pa.Table) -> pa.Table:
@@ -58,13 +58,13 @@ def test_a_part_knows_its_edges_at_every_epoch(seed: int) -> None:
     rng = np.random.default_rng(seed)
     edges = Edges(rng)
     assert all(n <= packs.MOST for n in edges.rows["n"].to_pylist())
-    held = _Holding.of(shuffled(rng, edges.rows))
+    held = _PartitionRows.from_rows(shuffled(rng, edges.rows))
     pairs = list(zip(held.a.tolist(), held.b.tolist(), strict=True))
     assert pairs == sorted(edges.pairs)
     for name in ("level", "cap", "owner"):
         assert getattr(held, name).tolist() == [getattr(edges, name)[pair] for pair in pairs], name
     for epoch in (0, *EPOCHS):
-        assert held.there(epoch).tolist() == [edges.there[pair][epoch] for pair in pairs], epoch
+        assert held.alive_at(epoch).tolist() == [edges.there[pair][epoch] for pair in pairs], epoch
 
 
 @pytest.mark.parametrize("inserted", [0, 2])
@@ -79,7 +79,7 @@ def test_a_part_knows_what_it_has_been_told(seed: int, inserted: int) -> None:
     def tell(sender: int, round_: int, said: dict[tuple[int, int], int]) -> None:
         a, b = np.array(list(said) or np.empty((0, 2)), np.int64).T
         to, values = np.full(len(said), me), np.array(list(said.values()), np.int64)
-        told.append(parts.said(sender, round_, to, 5, {"a": a, "b": b, "value": values}))
+        told.append(parts.round_messages(sender, round_, to, 5, {"a": a, "b": b, "value": values}))
 
     remembered = {pair: int(rng.integers(0, 6)) for pair in edges.pairs if rng.random() < 0.5}
     tell(me, BEFORE, remembered)
@@ -99,8 +99,8 @@ def test_a_part_knows_what_it_has_been_told(seed: int, inserted: int) -> None:
                 bound[pair] = min(bound[pair], value)
     heard = shuffled(rng, pa.concat_tables(told))
     heard = heard.filter(pa.compute.greater(heard["n"], 0)).drop(["looked"])
-    held = _Holding.of(shuffled(rng, edges.rows))
-    known = _Before.of(held, heard, epoch, inserted)
+    held = _PartitionRows.from_rows(shuffled(rng, edges.rows))
+    known = _EpochBounds.from_rows(held, heard, epoch, inserted)
     pairs = sorted(edges.pairs)
     assert known.bounds.tolist() == [before[pair] for pair in pairs]
     assert known.gone.tolist() == [edges.there[pair][epoch - 1] and not edges.there[pair][epoch] for pair in pairs]
@@ -108,6 +108,6 @@ def test_a_part_knows_what_it_has_been_told(seed: int, inserted: int) -> None:
     for parted in ([heard], [heard.filter(pa.compute.invert(newest)), heard.filter(newest)]):  # all, or it goes on
         now = known.first.copy()
         for some in parted:
-            found = _lowered(held.a, held.b, some, now, me, number - 1)
+            found = _lower_bounds(held.a, held.b, some, now, me, number - 1)
         assert now.tolist() == [bound[pair] for pair in pairs]
         assert found.tolist() == [fell[pair] for pair in pairs]

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from algorithms import lists, parts, truss, truss_parts
 from algorithms.kernels.truss import peel
-from algorithms.parts import OnExecutors
+from algorithms.parts import ExecutorRoundStore
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
@@ -68,7 +68,7 @@ def check(
     first: int,
     stored: list[Triple],
     size: int = 10,
-    rounds: OnExecutors | None = None,
+    rounds: ExecutorRoundStore | None = None,
 ) -> list[dict[str, Any]]:
     """With a tiny limit: the definition's triples at every epoch, and those of one task; the notes."""
     window = frames(spark, history, stored)
@@ -123,7 +123,7 @@ def test_parts_equal_the_replay_and_the_definition(spark: SparkSession) -> None:
     for epoch in (2, 3):
         assert {row[:2] for row in changes(now) if row[3] == epoch} >= TORUS, "one edge moves all"
     notes = check(spark, now, 2, changes(history))
-    summary = truss.summary(json.dumps(note) for note in notes)
+    summary = truss.summarize_notes(json.dumps(note) for note in notes)
     assert summary.methods == {"parts": 2}
     assert summary.looked_at > 0 and summary.rounds > 4
 
@@ -200,12 +200,12 @@ def test_it_is_proved_in_the_parts_in_which_it_was_found(spark: SparkSession, mo
     """They hold edges, too, that have gone by the last epoch."""
     history = packed(range(4), 3)
     history[2] = set(sorted(history[2])[::2])
-    rounds = OnExecutors()
+    rounds = ExecutorRoundStore()
     found = truss.trussness_changes(*frames(spark, history, []), 0, 2, 10, rounds=rounds)
     triples = found.where("diff <> 0").groupBy("a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
     edges = triples.select("a", "b", "k").localCheckpoint()
-    monkeypatch.setattr(parts, "_layout", None)  # none is made again
-    rows = truss_parts.certificate(edges, edges.count(), 10, rounds).toPandas()
+    monkeypatch.setattr(parts, "_partition_layout", None)  # none is made again
+    rows = truss_parts.build_checkpoint(edges, edges.count(), 10, rounds).toPandas()
     assert set(zip(rows["a"], rows["b"], strict=True)) == history[2] < history[0] | history[1] | history[2]
     a, b = (rows[end].to_numpy() for end in ("a", "b"))
     assert rows["level"].tolist() == (peel(a, b) - 2).tolist()
@@ -218,13 +218,13 @@ def test_places_are_a_valid_order_and_show_what_is_too_low(spark: SparkSession, 
     a, b = arrays(sorted(packed(range(3), 1)[0] | clique(5)))
     k = peel(a, b)
     edges = pd.DataFrame({"a": a, "b": b, "k": k})
-    found = truss_parts.places(spark.createDataFrame(edges), size).toPandas()
+    found = truss_parts.elimination_order(spark.createDataFrame(edges), size).toPandas()
     assert len(found) == len(edges)
     label = edges.merge(found, on=["a", "b"])["label"].to_numpy()
     assert (np.array(after(a, b, k - 2, label)) <= k - 2).all()
     low = clique(5)  # they lie among vertices of others: all that can rise rise together
     edges.loc[[pair in low for pair in zip(a.tolist(), b.tolist(), strict=True)], "k"] -= 1
-    placed = {(row.a, row.b) for row in truss_parts.places(spark.createDataFrame(edges), size).collect()}
+    placed = {(row.a, row.b) for row in truss_parts.elimination_order(spark.createDataFrame(edges), size).collect()}
     assert set(zip(a.tolist(), b.tolist(), strict=True)) - placed >= low
 
 
@@ -232,7 +232,7 @@ def test_triangles_are_looked_for_once_and_nothing_is_left(spark: SparkSession) 
     a, b = arrays(sorted(packed(range(12), 1)[0] | torus(6)))
     edges = spark.createDataFrame(pd.DataFrame({"a": a, "b": b, "k": peel(a, b)}))
     seen = list[set[str]]()
-    truss_parts.places(edges, 4, say=lambda text: seen.append(kept(spark)))
+    truss_parts.elimination_order(edges, 4, say=lambda text: seen.append(kept(spark)))
     known = [{file for file in each if ".places." in file} for each in seen]
     lists = {frozenset(each - after) for each, after in zip(seen, known, strict=True)}
     assert len(seen) > 1 and len(lists) == 1 and all(lists) and all(known), "and what each part knows"
@@ -251,7 +251,7 @@ def kept(spark: SparkSession) -> set[str]:
     return {row.path for row in spark.range(0, 1, 1, 1).mapInArrow(look, "path string").collect()}
 
 
-class Losing(OnExecutors):
+class Losing(ExecutorRoundStore):
     """Executors that lose some of what parts have left there, before any job of a round, or do not have some at hand
     for one job, as if another did it; `lost`: how many files."""
 
@@ -281,7 +281,7 @@ class Losing(OnExecutors):
                 yield pa.RecordBatch.from_pydict({"lost": pa.array([lost], pa.int64())})
 
         self.lost += self.spark.range(0, 1, 1, 1).mapInArrow(lose, "lost long").collect()[0].lost
-        return super().keep(rows, after)
+        return super().persist_rows(rows, after)
 
 
 @pytest.mark.dear("rounds over partitions are many jobs")

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from algorithms import truss_region
-from algorithms.kept import Files
-from algorithms.kernels.facts import facts
+from algorithms.kept import GraphCacheLocation
+from algorithms.kernels.facts import count_certificate
 from pipeline.errors import RunFailed, Unavailable
 from pipeline.home import memory
 from pipeline.home.directory import Home
@@ -61,7 +61,7 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture()
 def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Tasks are on other machines, and any graph is large."""
-    monkeypatch.setattr(kept, "cache_location", lambda home: Files(home.path / "nowhere", "elsewhere"))
+    monkeypatch.setattr(kept, "cache_location", lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere"))
     monkeypatch.setattr(truss, "CERTIFIED", 1)
     return World(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
 
@@ -90,14 +90,14 @@ def certified(world: World) -> None:
     assert found is not None
     state = certificates.read_checkpoint(Warehouse(world.spark, world.home), found)
     assert state is not None and state.at == world.ledger.get_revision().frontier
-    rows = truss_region.summed(state.rows).collect()
+    rows = truss_region.sum_state(state.rows).collect()
     assert {(row.a, row.b, row.level + 2) for row in rows} == set(
         world.expected_edges(world.ledger.get_revision().revision)
     )
     assert len(rows) == len({(row.a, row.b) for row in rows}) and all(row.diff == 1 for row in rows)
     names = ("a", "b", "level", "label", "own", "backing")
     a, b, level, label, own, backing = (np.array([row[name] for row in rows], np.int64) for name in names)
-    counted = facts(a, b, level, label)
+    counted = count_certificate(a, b, level, label)
     assert (counted.backing == backing).all() and (counted.first == own).all()
     assert (backing >= level).all() and (own <= level).all()
     assert (label > state.ends[0]).all() and (label < state.ends[1]).all()
@@ -291,7 +291,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         assert found is not None
         rows = found.rows.where(where).withColumn(column, F.expr(value))
         monkeypatch.setattr(
-            certificates, "read_checkpoint", lambda *args: truss_region.State(rows, found.at, found.ends)
+            certificates, "read_checkpoint", lambda *args: truss_region.RegionState(rows, found.at, found.ends)
         )
 
     expected = {
@@ -342,7 +342,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
             warehouse, kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
         )
         assert found is not None
-        other = truss_region.State(found.rows.where("level > 0"), found.at, found.ends)
+        other = truss_region.RegionState(found.rows.where("level > 0"), found.at, found.ends)
         monkeypatch.setattr(certificates, "read_checkpoint", lambda *args: other)
 
     def small() -> None:
@@ -377,7 +377,9 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
     )
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
-    monkeypatch.setattr(certificates, "read_checkpoint", lambda *args: truss_region.State(lied, found.at, found.ends))
+    monkeypatch.setattr(
+        certificates, "read_checkpoint", lambda *args: truss_region.RegionState(lied, found.at, found.ends)
+    )
     for epoch in (2, 3):
         world.land_batches(epoch)
     said = run(world, 2, 3)

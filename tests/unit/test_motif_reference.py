@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kernels.motif_count import count
-from algorithms.patterns import motif
+from algorithms.kernels.motif_count import count_motifs
+from algorithms.patterns import parse_motif
 from pipeline.checking.motif_reference import read_motifs
 from tests import seeds
 
@@ -25,15 +25,17 @@ TEXTS = [
 def test_both_readings_count_the_same(text: str) -> None:
     seed = seeds.one()
     rng = np.random.default_rng(seed)
-    ours, (theirs,) = motif(text), read_motifs({"m": text}).values()
+    ours, (theirs,) = parse_motif(text), read_motifs({"m": text}).values()
 
     a, b = np.unique(rng.integers(0, 8, (30, 2)), axis=0).T
     directed = a[a != b], b[a != b]
     low, high = np.unique(np.sort(np.stack(directed), axis=0), axis=1)
     found = []
     for patterns in (ours, theirs):
-        relations = {edge.relation: edge.directed for pattern in patterns for edge in pattern.edges}
-        found.append(count(patterns, {name: directed if way else (low, high) for name, way in relations.items()}))
+        relations = {edge.relation: edge.is_directed for pattern in patterns for edge in pattern.edges}
+        found.append(
+            count_motifs(patterns, {name: directed if way else (low, high) for name, way in relations.items()})
+        )
     assert [column.tolist() for column in found[0]] == [column.tolist() for column in found[1]], seed
 
 

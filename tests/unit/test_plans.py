@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from algorithms.plans import Choice, MotifChoice
+from algorithms.plans import MotifPlanChoice, TrianglePlanChoice
 
 
 def test_a_first_load_is_enumerated_and_a_small_change_of_a_large_graph_is_not() -> None:
-    assert Choice("auto", 0, 1_000_000).plan == "bulk"
-    assert Choice("auto", 10_000_000, 1_000, 200_000).plan == "delta"
+    assert TrianglePlanChoice("auto", 0, 1_000_000).plan == "bulk"
+    assert TrianglePlanChoice("auto", 10_000_000, 1_000, 200_000).plan == "delta"
 
 
 def test_more_proposals_tip_the_choice() -> None:
-    plans = [Choice("auto", 2_000_000, 1_000, proposals).plan for proposals in (0, 10**4, 10**6, 10**7, 10**8)]
+    plans = [
+        TrianglePlanChoice("auto", 2_000_000, 1_000, proposals).plan for proposals in (0, 10**4, 10**6, 10**7, 10**8)
+    ]
     assert plans[0] == "delta" and plans[-1] == "bulk" and plans == sorted(plans, reverse=True)
 
 
 def test_what_the_configuration_says_is_done_and_said() -> None:
-    forced = Choice("bulk", 10_000_000, 1, 1)
+    forced = TrianglePlanChoice("bulk", 10_000_000, 1, 1)
     assert forced.plan == "bulk"
-    assert forced.words().startswith("enumeration of all, as [triangles] plan says: about ")
-    choice = Choice("auto", 10_000_000, 1, 7)
-    assert choice.plan == "delta" and set(choice.seconds()) == {"delta", "bulk"}
-    assert choice.words().startswith("delta query, by cost: about ")
+    assert forced.describe().startswith("enumeration of all, as [triangles] plan says: about ")
+    choice = TrianglePlanChoice("auto", 10_000_000, 1, 7)
+    assert choice.plan == "delta" and set(choice.estimated_seconds()) == {"delta", "bulk"}
+    assert choice.describe().startswith("delta query, by cost: about ")
 
 
 @pytest.mark.parametrize(
@@ -38,4 +40,4 @@ def test_what_the_configuration_says_is_done_and_said() -> None:
     ],
 )
 def test_the_plan_of_motifs(wanted: str, stored: int, changed: int, plan: str) -> None:
-    assert MotifChoice(wanted, stored, changed, rules=6, limit=10_000).plan == plan
+    assert MotifPlanChoice(wanted, stored, changed, rules=6, limit=10_000).plan == plan

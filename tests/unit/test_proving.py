@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, Step, Wrong
+from algorithms.proof import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
 from pipeline.run import proving
 from pipeline.state.facts import TrussFacts
 from pipeline.state.prints import Prints, add_fingerprints, subtract_fingerprints
@@ -20,7 +20,7 @@ from pipeline.state.prints import Prints, add_fingerprints, subtract_fingerprint
 BASE, FIRST, EXPIRY, FRONTIER = 2, 3, 5, 7  # a batch lands at 3 and at 7; at 5 edges expire, and nothing lands
 LATER = 9  # when others will
 CHANGED = (FIRST, EXPIRY, FRONTIER)
-TRIANGLE, EDGE = Counts(3, 3, 3, 1, {3: 3}), Counts(1, 2, 0, 0, {2: 1})
+TRIANGLE, EDGE = GraphCounts(3, 3, 3, 1, {3: 3}), GraphCounts(1, 2, 0, 0, {2: 1})
 
 
 def print_of(number: int) -> Fingerprint:
@@ -33,7 +33,7 @@ def prints_of(number: int) -> dict[str, Fingerprint]:
     return {table: print_of(10 * number + i) for i, table in enumerate(COLLECTIONS)}
 
 
-def total_diffs(counts: Counts, epoch: int, sign: int = 1) -> list[tuple[str, int, int, int, int]]:
+def total_diffs(counts: GraphCounts, epoch: int, sign: int = 1) -> list[tuple[str, int, int, int, int]]:
     names = ("edges", "vertices", "wedges", "triangles")
     rows = [(name, 0, epoch, 1, sign * getattr(counts, name)) for name in names]
     return rows + [("truss", k, epoch, 1, sign * n) for k, n in counts.trusses.items()]
@@ -60,15 +60,15 @@ class Stored:
             base=prints_of(1),
             counts=TRIANGLE,
             steps=[
-                Step(FIRST, prints_of(FIRST), EDGE, 1),
-                Step(EXPIRY, prints_of(EXPIRY), Counts(-1, -2, 0, 0, {2: -1}), 1),
-                Step(FRONTIER, prints_of(FRONTIER), TRIANGLE, 3),
+                ProvedEpoch(FIRST, prints_of(FIRST), EDGE, 1),
+                ProvedEpoch(EXPIRY, prints_of(EXPIRY), GraphCounts(-1, -2, 0, 0, {2: -1}), 1),
+                ProvedEpoch(FRONTIER, prints_of(FRONTIER), TRIANGLE, 3),
             ],
             part={},
             looked_at=5,
             wrong=0,
             shown=[],
-            asked=Ask(),
+            asked=ProofScope(),
         )
     )
 
@@ -112,7 +112,7 @@ def test_what_is_proved_is_stored() -> None:
 def test_a_region_is_proved_on_what_the_runs_before_have_proved() -> None:
     stored = Stored()
     stored.proof.base = {}
-    stored.proof.counts = Counts()
+    stored.proof.counts = GraphCounts()
     assert judge(stored) == {}
 
 
@@ -164,7 +164,7 @@ def test_numbers_of_edges_of_a_trussness_are_named() -> None:
     stored.totals += [("truss", 3, FRONTIER, 2, -6), ("truss", 4, FRONTIER, 2, 6)]
     assert judge(stored) == {("totals", f"edges of trussness {k}"): {FRONTIER} for k in (3, 4)}
     shown = {"edges": 6, "vertices": 3, "wedges": 3, "triangles": 2, "trusses": {4: 6}}
-    proved = Counts(6, 3, 3, 2, {3: 6})
+    proved = GraphCounts(6, 3, 3, 2, {3: 6})
     assert [*proving._unequal_totals(shown, proved)] == [
         ("edges of trussness 3", (0, 6)),
         ("edges of trussness 4", (6, 0)),
@@ -198,9 +198,9 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     assert staged == [("mine", stored.change)]
 
 
-@pytest.mark.parametrize(("asked", "known"), [(Ask(8, 3), True), (Ask(), True), (Ask(), False)])
+@pytest.mark.parametrize(("asked", "known"), [(ProofScope(8, 3), True), (ProofScope(), True), (ProofScope(), False)])
 def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
-    monkeypatch: pytest.MonkeyPatch, asked: Ask, *, known: bool
+    monkeypatch: pytest.MonkeyPatch, asked: ProofScope, *, known: bool
 ) -> None:
     """Of all pairs where nothing is known of the state before."""
     stored, looked = Stored(), list[Any]()
@@ -215,7 +215,7 @@ def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
 
 def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
-    stored.proof = replace(stored.proof, wrong=30, shown=[Wrong(100, 101, 4, "too low")])
+    stored.proof = replace(stored.proof, wrong=30, shown=[UnprovedEdge(100, 101, 4, "too low")])
     run = stored.run()
     run.epochs = [FIRST, 4, FRONTIER]
     found = prove(monkeypatch, stored, run)

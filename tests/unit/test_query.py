@@ -49,14 +49,14 @@ REFUSED = {
 def test_what_is_no_query_is_refused_with_its_place(text: str) -> None:
     column, why = REFUSED[text]
     with pytest.raises(ValueError) as refused:
-        Query.parse(text)
+        Query.from_text(text)
     assert f"at column {column}: {why}" in str(refused.value)
 
 
 def test_comparisons_may_come_first_be_chained_and_turn_around() -> None:
-    query = Query.parse("a<b, e(a,b)")
+    query = Query.from_text("a<b, e(a,b)")
     assert (query.atoms, query.less_than) == ((Atom("e", ("a", "b")),), (("a", "b"),))
-    query = Query.parse("e(a,b), a!=b>c, f(b,c)")
+    query = Query.from_text("e(a,b), a!=b>c, f(b,c)")
     assert (query.less_than, query.different) == ((("c", "b"),), (("a", "b"),))
 
 
@@ -89,7 +89,7 @@ def test_random_queries_are_read_as_they_were_written() -> None:
         head = tuple(rng.sample(bound, rng.randint(1, len(bound)))) if rng.random() < 0.5 else None
         if head:
             text = f"out{gap()}({gap()}{f'{gap()},'.join(head)}{gap()}){gap()}:-{text}"
-        query = Query.parse(text)
+        query = Query.from_text(text)
         less = [pair if kind == "<" else pair[::-1] for kind, pair in items if kind in ("<", ">")]
         assert list(query.atoms) == [item for kind, item in items if kind == "atom"], f"seed {chosen}: {text!r}"
         assert list(query.less_than) == less, f"seed {chosen}: {text!r}"

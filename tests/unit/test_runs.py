@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from algorithms.proof import Ask, Counts, Proof
+from algorithms.proof import GraphCounts, Proof, ProofScope
 from pipeline.errors import AltneuError, RevisionConflict
 from pipeline.state import lease, totals
 from pipeline.state.attempts import Attempt, describe_attempt, list_unpublished, newest_unresolved
@@ -418,7 +418,7 @@ def test_what_a_run_that_did_not_publish_still_says() -> None:
 def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
         ledger.create_run(run_id, 0, [1], {})
-    one, other = (Proof({}, Counts(n, 2, 1, 0, {3: n}), [], {}, n, 0, [], Ask(8, 3)) for n in (5, 6))
+    one, other = (Proof({}, GraphCounts(n, 2, 1, 0, {3: n}), [], {}, n, 0, [], ProofScope(8, 3)) for n in (5, 6))
     for proof in (other, one):
         ledger.put_proof("a", proof.to_json())
     ledger.put_proof("b", other.to_json())
@@ -427,7 +427,9 @@ def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     assert (ledger.get_proof("a"), ledger.get_proof("b")) == (one, None)
     earlier = {name: said for name, said in json.loads(one.to_json()).items() if name != "between"}
     ledger.put_proof("a", json.dumps(earlier | {"part": {"edges": {"first": 1, "second": 2}}}))
-    assert ledger.get_proof("a") == replace(one, asked=Ask()), "of a part whose vertices are chosen otherwise by now"
+    assert ledger.get_proof("a") == replace(one, asked=ProofScope()), (
+        "of a part whose vertices are chosen otherwise by now"
+    )
 
 
 # -- totals -------------------------------------------------------------------------------------------------------

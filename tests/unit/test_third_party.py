@@ -13,7 +13,7 @@ from algorithms import third_party
 def test_graphframes_is_called_as_its_signature_says(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = create_autospec(graphframes.GraphFrame)
     monkeypatch.setattr(graphframes, "GraphFrame", frame)
-    monkeypatch.setattr(third_party, "reference", lambda spark: "GraphFrames")
+    monkeypatch.setattr(third_party, "reference_name", lambda spark: "GraphFrames")
     third_party.triangle_counts(MagicMock(), "unused")
     frame.assert_called_once()
     frame.return_value.triangleCount.assert_called_once()

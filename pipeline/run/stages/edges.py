@@ -25,7 +25,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     few = decision.strategy is Strategy.BROADCAST
     tiny = run.count_stored_rows() <= WHOLE_ROWS
     motif_edges: int | None = None
-    relations = patterns.kept(config.motif_patterns())
+    relations = patterns.extra_relations(config.motif_patterns())
     if decision.upserts.value:
         pairs = None if tiny else edges.touched_pairs(delta, values)
         if base is None and not tiny and len(run.epochs) == 1:  # in several epochs most pairs have several rows
@@ -47,7 +47,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
         return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
     delta_edges = run.read_delta("edges")
     run.write_rows("degrees", edges.degree_changes(delta_edges))
-    edge_diffs = edges.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    edge_diffs = edges.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     degree_diffs = edges.degree_total_changes(run.read_before("degrees"), run.read_delta("degrees"), few, whole=tiny)
     known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss, truss_region
-from algorithms.kept import Files
-from algorithms.parts import Rounds
-from algorithms.proof import Ask
-from algorithms.truss_region import Region
+from algorithms.kept import GraphCacheLocation
+from algorithms.parts import RoundStore
+from algorithms.proof import ProofScope
+from algorithms.truss_region import RegionUpdate
 
 from ...home import memory
 from ...reading.names import replace_with_names
@@ -71,20 +71,20 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         elif new is None:
             new = _replay_from_tables(run, decision, first, keep, ask, place)
         stack.callback(new.unpersist)
-        changes = truss.triples(new)
+        changes = truss.result_triples(new)
         written = run.write_rows("trussness", changes.where(F.col("diff") != 0))
         found = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
         notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
         log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
         told = {row.k: row.note for row in notes}
-        did = truss.summary(log)
+        did = truss.summarize_notes(log)
         certified = None if log else standing.parent_checkpoint(run)  # nothing to do: what there was is still true
         if region is not None:
             certified = standing.extend_checkpoint(run, region.state, region.ends)
         elif place is not None and did.rounds:
             certified = standing.create_checkpoint(run, place)
         elif truss.LEFT in told:
-            certified = standing.save_checkpoint(run, truss.left(new, told[truss.LEFT]))
+            certified = standing.save_checkpoint(run, truss.checkpoint_rows(new, told[truss.LEFT]))
     parent, name = resuming.parent_graph_key(run), None
     run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
     if kept.cached_epoch(run.home, key) is not None:
@@ -114,7 +114,9 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
     )
 
 
-def _resume_from_graph(run: RunContext, first: int, files: Files | None, name: str, ask: Ask) -> DataFrame | None:
+def _resume_from_graph(
+    run: RunContext, first: int, files: GraphCacheLocation | None, name: str, ask: ProofScope
+) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
     graph = resuming.find_graph(run, files)
     if graph is None:
@@ -123,7 +125,9 @@ def _resume_from_graph(run: RunContext, first: int, files: Files | None, name: s
     return resuming.execute_plan(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
-def _restore_from_checkpoint(run: RunContext, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame | None:
+def _restore_from_checkpoint(
+    run: RunContext, first: int, keep: tuple[GraphCacheLocation, str] | None, ask: ProofScope
+) -> DataFrame | None:
     """The changes from the state that the parent's run has left in a table, all of it in one task, EXECUTED; None: it
     is not there, or does not fit."""
     state = standing.read_parent_checkpoint(run)
@@ -137,8 +141,8 @@ def _restore_from_checkpoint(run: RunContext, first: int, keep: tuple[Files, str
 
 
 def _update_region(
-    run: RunContext, first: int, decision: TrussChoice, stack: ExitStack, place: Rounds
-) -> Region | None:
+    run: RunContext, first: int, decision: TrussChoice, stack: ExitStack, place: RoundStore
+) -> RegionUpdate | None:
     """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
     stack is open; None: it is not there, is wrong, or its region is too large for a task."""
     state = standing.read_parent_checkpoint(run)
@@ -152,13 +156,18 @@ def _update_region(
     )
     try:
         return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
-    except truss_region.Unfit as error:
+    except truss_region.RegionUnfit as error:
         run.say(f"{error}: in parts")
         return None
 
 
 def _replay_from_tables(
-    run: RunContext, decision: TrussChoice, first: int, keep: tuple[Files, str] | None, ask: Ask, place: Rounds | None
+    run: RunContext,
+    decision: TrussChoice,
+    first: int,
+    keep: tuple[GraphCacheLocation, str] | None,
+    ask: ProofScope,
+    place: RoundStore | None,
 ) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.format_label
