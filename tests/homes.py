@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.home.directory import Home
-from pipeline.landing.folder import seal
+from pipeline.landing.folder import seal_folder
 from pipeline.run import planning, runner, stages
 from pipeline.run.decisions import TrussChoice
 from pipeline.run.forecast import forecast_run
@@ -93,5 +93,7 @@ def old(folder: Path) -> tuple[Path, dict[str, Any]]:
     with tarfile.open(Path(__file__).parent / "data" / "home-of-format-0.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     for landed in (folder / "home" / "landing").glob("epoch=*"):
-        seal(landed, sum(file.read_text().count("\n") - 1 for file in landed.iterdir()))  # they are whole at once
+        seal_folder(
+            landed, sum(file.read_text().count("\n") - 1 for file in landed.iterdir())
+        )  # they are whole at once
     return folder / "home", json.loads((folder / "answers.json").read_text())

@@ -166,7 +166,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         for module in (context, compact):
             patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
         patch.setattr(duck, "DuckTables", lambda home: MemoryReader(owner, home))
-        patch.setattr(frames, "_read", plain_stages.read_here)
+        patch.setattr(frames, "_read_files", plain_stages.read_here)
         for name, work in plain_stages.WORKS.items():
             patch.setattr(import_module(f"pipeline.run.stages.{name}"), "work", work)
         audit = import_module("pipeline.run.stages.audit")

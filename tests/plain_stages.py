@@ -19,7 +19,7 @@ from algorithms.times import FOREVER
 from pipeline.errors import CheckFailed
 from pipeline.home.directory import Home
 from pipeline.landing import frames
-from pipeline.landing.folder import Landed
+from pipeline.landing.folder import BatchFiles
 from pipeline.run.changed import TOP
 from pipeline.run.context import RunContext
 from pipeline.run.decision import Strategy
@@ -186,9 +186,11 @@ class Collected:
         return [Row(**row) for row in self._rows]
 
 
-def read_here(spark: None, home: Home, landed: Iterable[Landed], rows: Callable[..., Any], schema: str) -> Collected:
+def read_here(
+    spark: None, home: Home, landed: Iterable[BatchFiles], rows: Callable[..., Any], schema: str
+) -> Collected:
     """Take the place of `frames._read`."""
-    layout, s3 = frames._layout(home), frames.S3.from_environment()
+    layout, s3 = frames._row_schema_of(home), frames.S3.from_environment()
     files = [
         frames._File(batch.epoch, file.location, f"epoch={batch.label}/{file.name}", layout, s3)
         for batch in landed
@@ -206,9 +208,9 @@ def ingest(run: RunContext) -> IngestFacts:
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
     source: Any = (None, run.home, accepted.batches)
-    good = [row.asDict() for row in frames.good(*source).collect()]
+    good = [row.asDict() for row in frames.read_good_rows(*source).collect()]
     malformed = any(bad_rows for _, bad_rows in accepted.counts.values())
-    bad = [row.asDict() for row in frames.bad(*source).collect()] if malformed else []
+    bad = [row.asDict() for row in frames.read_bad_rows(*source).collect()] if malformed else []
     if run.home.config.vertices.ids == "string":
         good = number_vertices(run, good)
     else:

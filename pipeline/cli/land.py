@@ -14,7 +14,7 @@ from .printing import Progress, err, out
 
 if TYPE_CHECKING:
     from ..home.directory import Home
-    from ..landing import Form, LandReport
+    from ..landing import LandReport, RawFormat
 
 
 @register_command
@@ -72,7 +72,7 @@ def land(
     from ..home.directory import Home
     from ..landing.folded import REMEDY, describe_folded, record_folded
 
-    options = landing.Options(
+    options = landing.LandOptions(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
         separator=sep,
         header=header,
@@ -89,7 +89,7 @@ def land(
         far=yes,
     )
 
-    def confirm_form(form: Form) -> bool:
+    def confirm_form(form: RawFormat) -> bool:
         progress.pause_display()
         _print_form(form)
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
@@ -114,11 +114,11 @@ def land(
 
 def landing_state(home: Home) -> tuple[dict[str, object], str | None]:
     """Which batches are in the landing, and the settings. A batch that is placed is another folder, or other files."""
-    from ..landing import listing
+    from ..landing import list_batches
 
     folders: dict[str, object] = {}
     if home.landed_remotely:
-        folders |= {batch.label: {file.location for file in batch.files} for batch in listing(home).values()}
+        folders |= {batch.label: {file.location for file in batch.files} for batch in list_batches(home).values()}
     else:
         folders |= {path.name: path.stat().st_ino for path in home.landing.glob("epoch=*")}
     settings = home.path / "altneu.toml"
@@ -135,7 +135,7 @@ def describe_outcome(home: Home, before: tuple[dict[str, object], str | None]) -
     return "everything is landed; next: altneu backfill --all"
 
 
-def _print_form(form: Form) -> None:
+def _print_form(form: RawFormat) -> None:
     for line in form.describe():
         err.print(line, markup=False)
 

@@ -17,7 +17,7 @@ from .printing import Document, Progress, abbreviate_labels, err, format_moment,
 
 if TYPE_CHECKING:
     from ..home.directory import Home
-    from ..landing.survey import Epoch
+    from ..landing.survey import EpochState
     from ..run.forecast import Forecast
     from ..run.planning import Plan
     from ..state.ledger import Ledger
@@ -54,7 +54,7 @@ def plan(
         out.print(f"  a run will refuse until history is restated: {changed.command}", markup=False)
 
 
-def _print_incomplete(epochs: list[Epoch]) -> None:
+def _print_incomplete(epochs: list[EpochState]) -> None:
     """Epochs that are no batch yet, and why: no run reads them."""
     for each in epochs[:5]:
         err.print(f"epoch {each.label} is incomplete and is left out: {each.why or ''}", markup=False)
@@ -62,7 +62,7 @@ def _print_incomplete(epochs: list[Epoch]) -> None:
         err.print(f"(and {len(epochs) - 5:,} more: altneu status)")
 
 
-def _print_folded(epochs: list[Epoch]) -> None:
+def _print_folded(epochs: list[EpochState]) -> None:
     """Epochs that have landed before the history that is kept: no run takes them up."""
     from ..landing.folded import REMEDY, describe_folded
 
@@ -355,7 +355,7 @@ def execute_plan(
     _refuse_left_out(home, ledger, left_out, folded)
 
 
-def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[Epoch]) -> None:
+def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[EpochState]) -> None:
     """Raises `BatchWrong` when epochs were left out: wrong ones, with what is wrong with each of the first of them, or
     those that a compaction has folded."""
     from ..landing.folded import REMEDY, describe_folded

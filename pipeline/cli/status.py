@@ -39,14 +39,14 @@ def status(
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
     from ..landing.folded import REMEDY
-    from ..landing.survey import grid
+    from ..landing.survey import list_epoch_rows
     from ..run import held
     from ..state import prints
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
     home, ledger = open_home()
-    parent, rows = grid(home, ledger)
+    parent, rows = list_epoch_rows(home, ledger)
     shown = _choose_entries(home, rows, since, last, failed)
     sizes = ledger.table_sizes()
     readable = [row.revision for row in ledger.list_revisions() if row.snapshots]

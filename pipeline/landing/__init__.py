@@ -8,28 +8,36 @@ files is imported when it is asked for: it takes Arrow, and who only looks what 
 
 from typing import TYPE_CHECKING, Any
 
-from .folder import BYTES_PER_ROW, EMPTY_DIGEST, OPERATIONS, digest, listing, rows, unchanged
-from .landed import SUFFIXES, Landed
+from .folder import (
+    BYTES_PER_ROW,
+    EMPTY_DIGEST,
+    OPERATIONS,
+    count_batch_rows,
+    digest_batches,
+    is_unchanged,
+    list_batches,
+)
+from .landed import SUFFIXES, BatchFiles
 
 if TYPE_CHECKING:
     from .batches import LandReport, land
-    from .form import Form
-    from .options import Options
+    from .form import RawFormat
+    from .options import LandOptions
 
 __all__ = [
     "BYTES_PER_ROW",
     "EMPTY_DIGEST",
     "OPERATIONS",
     "SUFFIXES",
-    "Form",
+    "BatchFiles",
+    "LandOptions",
     "LandReport",
-    "Landed",
-    "Options",
-    "digest",
+    "RawFormat",
+    "count_batch_rows",
+    "digest_batches",
+    "is_unchanged",
     "land",
-    "listing",
-    "rows",
-    "unchanged",
+    "list_batches",
 ]
 
 

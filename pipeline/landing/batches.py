@@ -13,14 +13,14 @@ from ..file_names import make_stem
 from ..home.directory import Config, Home
 from ..home.file import Entries
 from . import objects, raw
-from .folder import COMPLETE, EMPTY, listing, rows, seal
-from .form import Form, understand
-from .journal import Draft, discard_unused, landing_lock, recover, report_undone
-from .options import HELP, Options
+from .folder import COMPLETE, EMPTY, count_batch_rows, list_batches, seal_folder
+from .form import RawFormat, infer_format
+from .journal import Draft, discard_unused, landing_lock, recover_landing, report_undone
+from .options import HELP, LandOptions
 from .sources import prepare_sources, require_files
 
 Say = Callable[[str], None]
-Confirm = Callable[[Form], bool]
+Confirm = Callable[[RawFormat], bool]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class LandReport:
     replaced_epochs: int = 0
     replaced_rows: int = 0
     declared: dict[str, Entries] = field(default_factory=dict)
-    form: Form | None = None
+    form: RawFormat | None = None
     comments: int = 0  # lines before the rows of the files
     rejected: raw.Rejected = field(default_factory=list)
     rejected_file: Path | None = None
@@ -42,7 +42,7 @@ class LandReport:
 def land(
     home: Home,
     files: list[Path],
-    options: Options,
+    options: LandOptions,
     say: Say = lambda text: None,
     confirm: Confirm = lambda form: True,
 ) -> LandReport:
@@ -53,31 +53,31 @@ def land(
     are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an error.
     """
     options.require_text()
-    epoch = _epoch(home, options)
+    epoch = _resolve_epoch_option(home, options)
     if not options.empty:
         require_files(files)
     draft = Draft(home.landing, say, home.path / "altneu.toml")
     try:
         form = None
         if not options.empty:
-            form = understand(home, prepare_sources(files, draft.folder / "inputs"), options)
+            form = infer_format(home, prepare_sources(files, draft.folder / "inputs"), options)
             if not confirm(form):
                 raise UsageError("nothing was landed.", HELP)
         if home.landed_remotely:
             with landing_lock(home.landing, say):
-                report_undone(objects.recover(home), say)
+                report_undone(objects.recover_landing(home), say)
         if form is None:
             assert epoch is not None
-            found = raw.Split()
+            found = raw.SplitResult()
             (draft.new / home.schedule.format_label(epoch)).mkdir()
             found.rows[epoch] = 0
         else:
-            form, found = _read(form, epoch, draft, say)
-            _validate(form, found)
+            form, found = _split_files(form, epoch, draft, say)
+            _require_rows(form, found)
         report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
         report.comments = found.comments
         report.rejected, report.declared = found.rejected, form.declared if form else {}
-        _place(report, draft, found, options, files, say)
+        _seal_and_place_batches(report, draft, found, options, files, say)
     finally:
         draft.close()
         if not (home.path / "altneu.toml").exists():
@@ -85,7 +85,7 @@ def land(
     return report
 
 
-def _epoch(home: Home, options: Options) -> int | None:
+def _resolve_epoch_option(home: Home, options: LandOptions) -> int | None:
     if options.empty and options.epoch is None:
         raise UsageError("--empty takes --epoch E, and no file.", HELP)
     if options.epoch is None:
@@ -100,7 +100,7 @@ def _epoch(home: Home, options: Options) -> int | None:
     return epoch
 
 
-def _require_near_epochs(report: LandReport, landed: Iterable[int], options: Options) -> None:
+def _require_near_epochs(report: LandReport, landed: Iterable[int], options: LandOptions) -> None:
     """Raises `UsageError` for an epoch that lies 100 years or more from all that are landed and from today."""
     schedule, known = report.home.schedule, list(landed)
     far = next((epoch for epoch in report.epochs if schedule.is_far(epoch, known)), None)
@@ -116,17 +116,17 @@ def _require_near_epochs(report: LandReport, landed: Iterable[int], options: Opt
     )
 
 
-def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, raw.Split]:
+def _split_files(form: RawFormat, epoch: int | None, draft: Draft, say: Say) -> tuple[RawFormat, raw.SplitResult]:
     """Split the files; again, when all of their rows speak for another unit or type than the first ones."""
     for _ in range(3):
-        found = raw.split(form, epoch, draft.new, say)
-        clock, wider = form.clock, raw.widened(form, found.rejected)
-        other = clock.likely() if clock and not clock.text and not clock.given else None
+        found = raw.split_by_epoch(form, epoch, draft.new, say)
+        clock, wider = form.clock, raw.widen_types(form, found.rejected)
+        other = clock.likely_unit() if clock and not clock.text and not clock.given else None
         if not wider and (clock is None or other in (None, clock.unit)):
             break
         if clock is not None:
             clock = clock.with_unit(other or clock.unit)
-        form = form.widened(wider, clock)
+        form = form.with_types(wider, clock)
         shutil.rmtree(draft.new)
         draft.new.mkdir()
     if form.clock is not None:
@@ -134,14 +134,14 @@ def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, 
     return form, found
 
 
-def _validate(form: Form, found: raw.Split) -> None:
-    good, serious = sum(found.rows.values()), found.serious()
+def _require_rows(form: RawFormat, found: raw.SplitResult) -> None:
+    good, serious = sum(found.rows.values()), found.serious_rejections()
     names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
     advice = "check --columns, --sep and --header"
     if names * 2 > len(serious):
         advice = 'for names instead of integers: [vertices] ids = "string" in altneu.toml (a new home: --ids string)'
     elif form.clock is not None:
-        about_times = (form.clock.advise(reason, text) for _, _, reason, text in serious)
+        about_times = (form.clock.next_command_for(reason, text) for _, _, reason, text in serious)
         advice = next(filter(None, about_times), advice)
     if not good:
         first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
@@ -161,20 +161,22 @@ def _validate(form: Form, found: raw.Split) -> None:
         )
 
 
-def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options, files: list[Path], say: Say) -> None:
+def _seal_and_place_batches(
+    report: LandReport, draft: Draft, found: raw.SplitResult, options: LandOptions, files: list[Path], say: Say
+) -> None:
     """Seal the new batches and put them into the landing, with the settings they need."""
     home = report.home
     label = home.schedule.format_label
     moves = []
     if found.rejected and not options.dry_run:
-        raw.keep(draft.folder / "rejected.jsonl", found.rejected)
+        raw.write_rejected(draft.folder / "rejected.jsonl", found.rejected)
         name = f"{make_stem(files[0].name)}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
         report.rejected_file = home.landing / "_rejected" / name
         moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
     with landing_lock(home.landing, say):
-        report_undone(recover(home.landing), say)
-        settings = _settings(report)
-        there = listing(report.home)
+        report_undone(recover_landing(home.landing), say)
+        settings = _merge_settings(report)
+        there = list_batches(report.home)
         if not options.far:
             _require_near_epochs(report, there, options)
         old = [there[epoch] for epoch in report.epochs if epoch in there]
@@ -186,7 +188,7 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
                     f"epoch {label(landed.epoch)} is landed as epoch={landed.label}.",
                     f"rename {home.landed_at}/epoch={landed.label} to epoch={label(landed.epoch)}",
                 )
-        counts = {landed.epoch: rows(landed) for landed in old}
+        counts = {landed.epoch: count_batch_rows(landed) for landed in old}
         report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
         if options.dry_run:
             return
@@ -195,18 +197,18 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
             (home.landing / "_rejected").mkdir(exist_ok=True)
         if home.landed_remotely:
             labels = {label(epoch): rows for epoch, rows in total.items()}
-            objects.place(home, draft.new, labels, settings, options.append)
-            draft.place([], None, moves)
+            objects.place_batches(home, draft.new, labels, settings, options.append)
+            draft.place_batches([], None, moves)
             return
         for epoch in report.epochs:
             if options.append:
-                _add_old(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch))
-            seal(draft.new / label(epoch), total[epoch])
+                _add_former_files(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch))
+            seal_folder(draft.new / label(epoch), total[epoch])
         home.landing.mkdir(parents=True, exist_ok=True)
-        draft.place([label(epoch) for epoch in report.epochs], settings, moves)
+        draft.place_batches([label(epoch) for epoch in report.epochs], settings, moves)
 
 
-def _settings(report: LandReport) -> str | None:
+def _merge_settings(report: LandReport) -> str | None:
     """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
     fresh = Home.draft_home(report.home.path)
     now, default = fresh.config.model_dump(), Config().model_dump()
@@ -223,7 +225,7 @@ def _settings(report: LandReport) -> str | None:
     return text
 
 
-def _add_old(old: Path, new: Path) -> None:
+def _add_former_files(old: Path, new: Path) -> None:
     """Put the files of a batch next to the new ones, which take free names."""
     if not old.is_dir():
         return

@@ -14,13 +14,13 @@ from ..errors import AltneuError, Unavailable
 from ..home.directory import Home
 from ..state import copying, files
 from ..state.ledger import Ledger
-from .folder import digest, listing, seal
-from .landed import COMPLETE, EMPTY, Landed
+from .folder import digest_batches, list_batches, seal_folder
+from .landed import COMPLETE, EMPTY, BatchFiles
 from .objects import Manifest
 
 
 @dataclass(frozen=True)
-class Batches:
+class CopiedBatches:
     """epochs: how many are copied; incomplete: the labels of those that are no batch yet."""
 
     epochs: int
@@ -28,12 +28,12 @@ class Batches:
     copied: copying.CopyResult
 
 
-def copy(source: Home, target: Home, say: copying.Say) -> Batches:
+def copy_landing(source: Home, target: Home, say: copying.Say) -> CopiedBatches:
     """Raises `Unavailable`, and `AltneuError` where the landing is being changed."""
-    batches = listing(source)
+    batches = list_batches(source)
     there = copying.list_existing(target.landed_at)
     wanted = [
-        copying.CopyRequest(file.location, f"{_folder(target, batch)}/{file.name}", file.bytes, file.changed)
+        copying.CopyRequest(file.location, f"{_target_folder(target, batch)}/{file.name}", file.bytes, file.changed)
         for batch in batches.values()
         for file in batch.files
     ]
@@ -44,39 +44,39 @@ def copy(source: Home, target: Home, say: copying.Say) -> Batches:
                 files.delete_file(location)
         copied = copying.copy_files(wanted, there, "landing", say)
         complete = [batch for batch in batches.values() if batch.incomplete is None]
-        files.map_parallel(lambda batch: _mark(target, batch), complete)
+        files.map_parallel(lambda batch: _mark_complete(target, batch), complete)
     except OSError as error:
         raise Unavailable(
             f"{target.landed_at}: {files.format_store_error(error)}", "altneu doctor; then the same command"
         ) from error
     incomplete = [batch.label for batch in batches.values() if batch.incomplete is not None]
-    return Batches(len(complete), incomplete, copied)
+    return CopiedBatches(len(complete), incomplete, copied)
 
 
-def _folder(target: Home, batch: Landed) -> str:
+def _target_folder(target: Home, batch: BatchFiles) -> str:
     return f"{target.landed_at}/epoch={batch.label}"
 
 
-def _mark(target: Home, batch: Landed) -> None:
+def _mark_complete(target: Home, batch: BatchFiles) -> None:
     """Write what says that a batch is complete, last."""
-    folder = _folder(target, batch)
+    folder = _target_folder(target, batch)
     if not batch.files:
         files.write_file(f"{folder}/{EMPTY}", b"")
     if batch.sealed is None:
         files.write_file(f"{folder}/{COMPLETE}", b"")
     elif target.landed_remotely:
         sizes = {file.name: file.bytes for file in batch.files}
-        files.write_file(f"{folder}/{COMPLETE}", Manifest(batch.sealed, sizes, {}).text())
+        files.write_file(f"{folder}/{COMPLETE}", Manifest(batch.sealed, sizes, {}).to_bytes())
     else:
-        seal(Path(folder), batch.sealed)
+        seal_folder(Path(folder), batch.sealed)
 
 
-def verify(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
+def verify_copy(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
     """Raise `AltneuError` where a batch is not what it was; what differs is deleted, so that it is copied again. The
     digests are remembered by the new home."""
-    ours, theirs = _complete(source), _complete(target)
-    expected = digest(former, ours.values(), remember=False)
-    found = digest(ledger, theirs.values())
+    ours, theirs = _list_complete_batches(source), _list_complete_batches(target)
+    expected = digest_batches(former, ours.values(), remember=False)
+    found = digest_batches(ledger, theirs.values())
     wrong = [epoch for epoch in expected if found.get(epoch) != expected[epoch]]
     for epoch in wrong:
         for file in theirs[epoch].files if epoch in theirs else ():
@@ -89,5 +89,5 @@ def verify(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
         )
 
 
-def _complete(home: Home) -> Mapping[int, Landed]:
-    return {epoch: batch for epoch, batch in listing(home).items() if batch.incomplete is None}
+def _list_complete_batches(home: Home) -> Mapping[int, BatchFiles]:
+    return {epoch: batch for epoch, batch in list_batches(home).items() if batch.incomplete is None}

@@ -11,9 +11,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ..errors import UsageError
-from .layout import ARROW, BLOCK, BOM, FileBroken, Layout, beside_newlines, require_known_columns, skip_bom, trim_texts
+from .layout import (
+    ARROW,
+    BLOCK,
+    BOM,
+    BrokenFileError,
+    RowSchema,
+    beside_newlines,
+    require_known_columns,
+    skip_bom,
+    trim_texts,
+)
 from .records import Records, cut_records, is_record, split_record
-from .values import kind_of, scalar
+from .values import infer_type, parse_scalar
 
 _ARROWS_OWN = r"^[ \t]*[-+]?(0[xX]|[nN][aA][nN]\()"
 _SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that may stand for a separator that Arrow does not take
@@ -22,7 +32,7 @@ _SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that may stand for a separator tha
 class Delimited:
     """CSV, or any text with a separator; `separator` " " stands for any run of spaces and tabs."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: RowSchema) -> None:
         self.layout = layout
         self.separator = parse_separator(layout.separator)
         self.comments = 0  # lines that `start` has skipped
@@ -48,55 +58,55 @@ class Delimited:
             self._check_header(header, first)
             return consumed + max(header.count(b"\n"), 1), first
         if self.layout.header and not self.names:
-            raise FileBroken("the file is empty: not even a header")
+            raise BrokenFileError("the file is empty: not even a header")
         return consumed, b""
 
     def _read_header(self, header: bytes, stream: IO[bytes]) -> bytes:
         """Return the whole header, whose names may hold line breaks within quotes."""
-        while not is_record(header.removesuffix(b"\n") + b"\n", self._separator()):
+        while not is_record(header.removesuffix(b"\n") + b"\n", self._resolve_separator()):
             line = stream.readline()
             header += line
             if not line or len(header) > BLOCK:
-                raise FileBroken("the header has a quote that is not closed")
+                raise BrokenFileError("the header has a quote that is not closed")
         return header
 
     def _check_header(self, header: bytes, first: bytes) -> None:
         if not self.names:
             try:
-                self.names = self.split(header.decode().strip("\r\n"))
+                self.names = self.split_fields(header.decode().strip("\r\n"))
             except UnicodeDecodeError:
-                raise FileBroken("its header is not UTF-8 text: write the file as UTF-8") from None
+                raise BrokenFileError("its header is not UTF-8 text: write the file as UTF-8") from None
             except ValueError as error:
-                raise FileBroken(f"the header cannot be read: {error}") from None
+                raise BrokenFileError(f"the header cannot be read: {error}") from None
 
         def guess_types() -> dict[str, str]:
             try:
-                cells = self.split(first.decode("utf-8", "replace").strip("\r\n"))
+                cells = self.split_fields(first.decode("utf-8", "replace").strip("\r\n"))
             except ValueError:
                 cells = []
-            return {name: kind_of([cell]) for name, cell in zip(self.names, cells, strict=False)}
+            return {name: infer_type([cell]) for name, cell in zip(self.names, cells, strict=False)}
 
         require_known_columns(self.names, self.layout, guess_types)
 
-    def _separator(self) -> str:
+    def _resolve_separator(self) -> str:
         return self.separator or ","
 
-    def cut(self, text: bytes, line: int) -> Records:
+    def cut_records(self, text: bytes, line: int) -> Records:
         """Take the whole records at the beginning of a text, whose first line has a number."""
-        return cut_records(text, line, self._separator())
+        return cut_records(text, line, self._resolve_separator())
 
-    def split(self, text: str) -> list[str]:
-        return split_record(text, self._separator())
+    def split_fields(self, text: str) -> list[str]:
+        return split_record(text, self._resolve_separator())
 
-    def fast(self, records: Records) -> pa.Table:
+    def parse_with_arrow(self, records: Records) -> pa.Table:
         block = records.text
-        self._refuse_what_arrow_reads_otherwise(records)
-        if self._separator() == " ":
+        self._refuse_ambiguous_for_arrow(records)
+        if self._resolve_separator() == " ":
             block = re.sub(rb"[ \t]+", b" ", block.replace(b"\r\n", b"\n"))
             if b" " in beside_newlines(block):
                 block = block.replace(b" \n", b"\n").replace(b"\n ", b"\n").removeprefix(b" ")
         types = {name: self.layout.types[name] for name in self.names if name in self.layout.types}
-        table = self._parsed(block, types)
+        table = self._parse_columns(block, types)
         hexadecimal = b"x" in block or b"X" in block  # Python looks for two bytes at a hundredth of the speed
         numeric = [
             name
@@ -105,15 +115,15 @@ class Delimited:
             or (type_ == "double" and pc.any(pc.is_nan(table[name])).as_py())
         ]
         if numeric:
-            for column in self._parsed(block, dict.fromkeys(numeric, "string")).columns:
+            for column in self._parse_columns(block, dict.fromkeys(numeric, "string")).columns:
                 if pc.any(pc.match_substring_regex(column, _ARROWS_OWN)).as_py():
                     raise pa.ArrowInvalid("Arrow takes 0x10 for 16 and nan(1) for nan")
         return trim_texts(table) if b" " in block or b"\t" in block else table
 
-    def _columns(self) -> list[str]:
+    def _list_included_columns(self) -> list[str]:
         return [name if name != "_" else f"_{i}" for i, name in enumerate(self.names)]
 
-    def _parsed(self, block: bytes, types: dict[str, str]) -> pa.Table:
+    def _parse_columns(self, block: bytes, types: dict[str, str]) -> pa.Table:
         """Some of the columns of a block."""
         if block.startswith(BOM):
             raise pa.ArrowInvalid("Arrow skips it at the start of any block")
@@ -122,7 +132,7 @@ class Delimited:
             io.BytesIO(block),
             pacsv.ReadOptions(
                 use_threads=False,
-                column_names=self._columns(),
+                column_names=self._list_included_columns(),
                 block_size=len(block) + 1,
             ),
             pacsv.ParseOptions(
@@ -142,7 +152,7 @@ class Delimited:
 
     def _with_short_separator(self, block: bytes) -> tuple[bytes, str]:
         """Put one byte in place of a separator of several bytes, which Arrow does not take."""
-        separator = self._separator()
+        separator = self._resolve_separator()
         if len(separator.encode()) == 1:
             return block, separator
         if b'"' in block:
@@ -152,7 +162,7 @@ class Delimited:
             raise pa.ArrowInvalid("no byte is left for the separator")
         return block.replace(separator.encode(), bytes([spare])), chr(spare)
 
-    def _refuse_what_arrow_reads_otherwise(self, records: Records) -> None:
+    def _refuse_ambiguous_for_arrow(self, records: Records) -> None:
         block = records.text
         if len(records.faulty):
             raise pa.ArrowInvalid("Arrow takes text after a closing quote")
@@ -164,12 +174,12 @@ class Delimited:
             except UnicodeDecodeError:
                 raise pa.ArrowInvalid("not UTF-8") from None
 
-    def row(self, text: str) -> dict[str, Any]:
-        fields = self.split(text)
+    def parse_row(self, text: str) -> dict[str, Any]:
+        fields = self.split_fields(text)
         if len(fields) != len(self.names):
             raise ValueError(f"{len(fields)} fields instead of {len(self.names)}")
         found = dict(zip(self.names, fields, strict=True))
-        return {n: scalar(found.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
+        return {n: parse_scalar(found.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
 
 
 def parse_separator(text: str | None) -> str | None:

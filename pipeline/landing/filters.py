@@ -129,7 +129,7 @@ def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> 
     reason = F.lit(None).cast("string")
     for place, condition in enumerate(conditions):
         values = F.to_json(F.struct(*map(quote_identifier, condition.columns)), {"ignoreNullFields": "false"})
-        words = F.concat(F.lit(_reason(condition.setting)), F.substring(values, 1, _SHOWN))
+        words = F.concat(F.lit(_format_reason(condition.setting)), F.substring(values, 1, _SHOWN))
         reason = F.when(F.col("_failure") == place, words).otherwise(reason)
     row = F.to_json(
         F.struct(*[quote_identifier(name) for name in rows.columns if name not in ("file", "line", "epoch")])
@@ -152,7 +152,7 @@ def require_decided(home: Home, upserts: DataFrame, quarantine: DataFrame, *, sa
     for a condition that nobody asks any more. `same_filter`: `[edges] where` is what it was when the rows landed.
     """
     conditions = fallible_conditions(home)
-    reasons = [_reason(condition.setting) for condition in conditions] if same_filter else []
+    reasons = [_format_reason(condition.setting) for condition in conditions] if same_filter else []
     former = F.col("reason").contains(_FAILS) & F.expr("reason LIKE '[edges] %' OR reason LIKE '[motifs] %'")
     for reason in reasons:
         former &= ~F.col("reason").startswith(reason)
@@ -201,5 +201,5 @@ def _sum_copies(rows: DataFrame) -> DataFrame:
     return rows.groupBy(*data).agg(F.sum("diff").alias("_copies")).where("_copies > 0").select(*data)
 
 
-def _reason(setting: str) -> str:
+def _format_reason(setting: str) -> str:
     return setting + _FAILS

@@ -13,19 +13,19 @@ from expectations.model import Check
 from ..home.directory import Home
 from ..state.incidents import list_incidents
 from ..state.ledger import Ledger
-from .survey import Epoch, survey
+from .survey import EpochState, compare_with_ledger
 
 SUITE, NAME = "landing", "what has landed can be published"
 REMEDY = "altneu rebuild --from-landing   (everything again, from what is landed), or put the former files back"
 _MEANING = "What has landed for an epoch is published, unless a compaction has folded the history before it."
 
 
-def record_folded(home: Home, ledger: Ledger) -> list[Epoch]:
+def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
     """The landed epochs that a compaction has folded; each new one is recorded as a failed check, and each that is none
     any more as a passed one."""
     if ledger.get_revision().since is None:
         return []
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     folded = {entry.epoch: entry for entry in found.values() if entry.state == "folded"}
     failing = {
         failure.epoch
@@ -33,21 +33,21 @@ def record_folded(home: Home, ledger: Ledger) -> list[Epoch]:
         for failure in one.open_failures
         if (failure.suite, failure.name) == (SUITE, NAME) and failure.epoch is not None
     }
-    new = [_result(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]
-    over = [_result(epoch, "it is as it was published", passed=True) for epoch in sorted(failing - set(folded))]
+    new = [_build_check(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]
+    over = [_build_check(epoch, "it is as it was published", passed=True) for epoch in sorted(failing - set(folded))]
     if new or over:
         ledger.put_checks(None, parent.revision, [*new, *over])
     return list(folded.values())
 
 
-def describe_folded(epochs: Iterable[Epoch]) -> str:
+def describe_folded(epochs: Iterable[EpochState]) -> str:
     """Which epochs a compaction has folded, in a line."""
     listed = list(epochs)
     shown = ", ".join(entry.label for entry in listed[:5]) + (" …" if len(listed) > 5 else "")
     return f"{len(listed):,} landed epoch(s) cannot be published ({shown}): {listed[0].why}"
 
 
-def _result(epoch: int, observed: str, *, passed: bool) -> Check:
+def _build_check(epoch: int, observed: str, *, passed: bool) -> Check:
     return {
         "epoch": epoch,
         "suite": SUITE,

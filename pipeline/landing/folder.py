@@ -22,10 +22,10 @@ from ..home.directory import Home
 from ..state import files
 from ..state.ledger import Ledger
 from . import landed, objects
-from .journal import interrupted
-from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, SUFFIXES, File, Landed
+from .journal import list_interrupted
+from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, SUFFIXES, BatchFiles, LandedFile
 
-__all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "File", "Landed"]
+__all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "BatchFiles", "LandedFile"]
 
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
@@ -34,38 +34,38 @@ TICK = 0.1  # seconds by which a folder's time may be after that of the file in 
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
-def listing(home: Home) -> dict[int, Landed]:
+def list_batches(home: Home) -> dict[int, BatchFiles]:
     """Epoch → what is landed for it. Raises `AltneuError` on a folder whose name is no epoch."""
     if home.landed_remotely:
-        return objects.listing(home)
+        return objects.list_batches(home)
     if not home.landing.is_dir():
         return {}
     found = []
-    disturbed = interrupted(home.landing)
+    disturbed = list_interrupted(home.landing)
     for folder in sorted(home.landing.iterdir()):
         if not folder.is_dir() or not folder.name.startswith("epoch="):
             continue
         label = folder.name.removeprefix("epoch=")
-        epoch = landed.epoch_of(home, folder.name)
+        epoch = landed.parse_epoch_folder(home, folder.name)
         try:
-            found.append(_landed(home, folder, epoch, disturbed.pop(label, None)))
+            found.append(_describe_folder(home, folder, epoch, disturbed.pop(label, None)))
         except FileNotFoundError:  # a land replaces it at this moment
-            found.append(Landed(epoch, label, (), incomplete="it is being replaced"))
+            found.append(BatchFiles(epoch, label, (), incomplete="it is being replaced"))
     for label, reason in disturbed.items():
-        found.append(Landed(landed.epoch_of(home, f"epoch={label}"), label, (), incomplete=reason))
-    return landed.once(found)
+        found.append(BatchFiles(landed.parse_epoch_folder(home, f"epoch={label}"), label, (), incomplete=reason))
+    return landed.index_by_epoch(found)
 
 
-def _landed(home: Home, folder: Path, epoch: int, disturbed: str | None) -> Landed:
+def _describe_folder(home: Home, folder: Path, epoch: int, disturbed: str | None) -> BatchFiles:
     names = [file.name for file in folder.iterdir()]
-    found = [File.of(folder / name) for name in landed.data(home, folder.name, names)]
-    sealed = _sealed(folder, found) if found else 0
-    why = disturbed or landed.unfinished(home, epoch, names)
-    why = why or (_unsettled(home, folder, found, sealed) if found else _not_asked_for(folder))
-    return Landed(epoch, folder.name.removeprefix("epoch="), tuple(found), why, sealed)
+    found = [LandedFile.from_path(folder / name) for name in landed.iterate_data_names(home, folder.name, names)]
+    sealed = _read_sealed_count(folder, found) if found else 0
+    why = disturbed or landed.explain_unfinished(home, epoch, names)
+    why = why or (_explain_unsettled(home, folder, found, sealed) if found else _explain_unexpected(folder))
+    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(found), why, sealed)
 
 
-def _unsettled(home: Home, folder: Path, found: list[File], sealed: int | None) -> str | None:
+def _explain_unsettled(home: Home, folder: Path, found: list[LandedFile], sealed: int | None) -> str | None:
     """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
     changes = {file.name: Path(file.location).stat().st_ctime for file in found}
     changes["its list of files"] = folder.stat().st_mtime
@@ -85,59 +85,63 @@ def _unsettled(home: Home, folder: Path, found: list[File], sealed: int | None) 
     )
 
 
-def _not_asked_for(folder: Path) -> str | None:
+def _explain_unexpected(folder: Path) -> str | None:
     return None if (folder / EMPTY).exists() else NOT_ASKED_FOR
 
 
-def seal(folder: Path, rows: int) -> None:
+def seal_folder(folder: Path, rows: int) -> None:
     """Mark a folder as complete: the last thing that is written into it."""
     if not rows:
         (folder / EMPTY).touch()
-    found = {file.name: _sealing(File.of(file)) for file in folder.iterdir() if not file.name.startswith((".", "_"))}
+    found = {
+        file.name: _format_stamp(LandedFile.from_path(file))
+        for file in folder.iterdir()
+        if not file.name.startswith((".", "_"))
+    }
     (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": found}) + "\n")
 
 
-def _sealing(file: File) -> str:
+def _format_stamp(file: LandedFile) -> str:
     """Bytes and time, which stay when a folder is copied with its times."""
     return ":".join(file.stamp.split(":")[:2])
 
 
-def _sealed(folder: Path, found: Iterable[File]) -> int | None:
+def _read_sealed_count(folder: Path, found: Iterable[LandedFile]) -> int | None:
     """How many rows the files hold, if they are those that the folder was sealed with."""
     try:
         seal = json.loads((folder / COMPLETE).read_text())
-        return int(seal["rows"]) if seal["files"] == {file.name: _sealing(file) for file in found} else None
+        return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in found} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def rows(batch: Landed) -> int:
+def count_batch_rows(batch: BatchFiles) -> int:
     """How many rows a folder holds: as its seal says, else the lines of its files, counted. Of a broken file, which a
     run will name, the rows that its size stands for."""
-    return batch.sealed if batch.sealed is not None else sum(map(_rows, batch.files))
+    return batch.sealed if batch.sealed is not None else sum(map(_count_file_rows, batch.files))
 
 
-def _rows(file: File) -> int:
+def _count_file_rows(file: LandedFile) -> int:
     try:
-        return _count(file)
+        return _count_lines(file)
     except (OSError, EOFError, zlib.error, ValueError):  # Arrow's errors of a broken file are ValueErrors
         return round(file.bytes / BYTES_PER_ROW)
 
 
-def _count(file: File) -> int:
+def _count_lines(file: LandedFile) -> int:
     if file.name.endswith(".parquet"):
         import pyarrow.parquet as pq
 
         with files.open_random_access(file.location) as stream:
             return int(pq.ParquetFile(stream).metadata.num_rows)
-    from .parsing import opened
+    from .parsing import open_stream
 
-    with opened(file.location) as stream:
+    with open_stream(file.location) as stream:
         lines = sum(1 for line in stream if line.strip())
     return max(lines - (".csv" in Path(file.name).suffixes), 0)
 
 
-def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> dict[int, str]:
+def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], remember: bool = True) -> dict[int, str]:
     """Epoch → digest of its content (names of the files do not matter, their bytes do).
 
     A file whose stamp is as before is not read again. Nor is an object that is so young that it may have changed
@@ -147,7 +151,7 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
     known = ledger.known_digests()
     new: dict[str, tuple[str, str]] = {}
 
-    def of(file: File) -> str:
+    def digest_file(file: LandedFile) -> str:
         before = known.get(file.location)
         if before and before[0] == file.stamp:
             return before[1]
@@ -158,7 +162,7 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
         if found is None:
             try:
                 with files.open_stream(file.location) as stream:
-                    found = _hashed(stream)
+                    found = _hash_stream(stream)
             except OSError as error:
                 if remote or isinstance(error, FileNotFoundError):
                     raise
@@ -171,7 +175,7 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
 
     listed = [file for batch in batches for file in batch.files]
     try:
-        each = dict(zip(listed, files.map_parallel(of, listed), strict=True))
+        each = dict(zip(listed, files.map_parallel(digest_file, listed), strict=True))
     except OSError as error:
         if isinstance(error, FileNotFoundError) or any(files.local_path(file.location) for file in listed):
             raise
@@ -186,22 +190,22 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
     }
 
 
-def _hashed(stream: IO[bytes]) -> str:
+def _hash_stream(stream: IO[bytes]) -> str:
     sums = hashlib.sha256()
     while block := stream.read(1 << 20):
         sums.update(block)
     return sums.hexdigest()
 
 
-def unchanged(ledger: Ledger, batches: Iterable[Landed], digests: dict[int, str]) -> bool:
+def is_unchanged(ledger: Ledger, batches: Iterable[BatchFiles], digests: dict[int, str]) -> bool:
     """Are the files as they were when they had these digests?"""
 
-    def now(file: File) -> File:
+    def restat_file(file: LandedFile) -> LandedFile:
         path = files.local_path(file.location)
-        return objects.again(file) if path is None else File.of(path)
+        return objects.restat_file(file) if path is None else LandedFile.from_path(path)
 
     try:
-        fresh = [replace(batch, files=tuple(files.map_parallel(now, batch.files))) for batch in batches]
-        return digest(ledger, fresh, remember=False) == digests
+        fresh = [replace(batch, files=tuple(files.map_parallel(restat_file, batch.files))) for batch in batches]
+        return digest_batches(ledger, fresh, remember=False) == digests
     except FileNotFoundError:
         return False

@@ -18,37 +18,37 @@ from ..file_names import format_name
 from ..home.columns import reserved
 from ..home.directory import Home
 from ..home.file import Entries
-from .folder import listing
-from .layout import FileBroken, Layout
-from .options import HELP, Options
-from .parsing import read
+from .folder import list_batches
+from .layout import BrokenFileError, RowSchema
+from .options import HELP, LandOptions
+from .parsing import read_blocks
 from .sampling import SEPARATOR_WORDS, Sample, take_sample
 from .sources import Source
 from .time_forms import read_form
 from .times import UNITS, Clock
-from .values import is_value, kind_of
+from .values import infer_type, is_value
 
-__all__ = ["HELP", "Form", "Options", "understand"]
+__all__ = ["HELP", "LandOptions", "RawFormat", "infer_format"]
 
 SHOWN = 3  # rows of each kind of file
 
 
 @dataclass(frozen=True)
-class Form:
+class RawFormat:
     """How the files are read, and what has to be declared for it."""
 
     home: Home  # as it will be: with the declared settings
     names: tuple[str, ...]  # of the columns, in the order of the first file; "_" is left out
-    layouts: dict[Source, Layout]
+    layouts: dict[Source, RowSchema]
     clock: Clock | None
     values: dict[str, str]
     declared: dict[str, Entries]  # section → its new settings
     remarks: dict[Source, str] = field(default_factory=dict)  # what else was understood of a file
 
-    def types(self) -> dict[str, str]:
+    def column_types(self) -> dict[str, str]:
         return next(iter(self.layouts.values())).types
 
-    def widened(self, types: dict[str, str], clock: Clock | None) -> Form:
+    def with_types(self, types: dict[str, str], clock: Clock | None) -> RawFormat:
         """The same with other types of new value columns, and another unit of the times."""
         values = self.values | types
         declared = self.declared | ({"values": values} if values else {})
@@ -70,7 +70,7 @@ class Form:
             yield f"understood {f'{names} ' if len(alike) > 1 else ''}as {text}"
             yield from (f"  {'  '.join(row)}" for row in read_first_rows(sources[0], self.layouts[sources[0]]))
 
-    def _describe_layout(self, source: Source, layout: Layout) -> str:
+    def _describe_layout(self, source: Source, layout: RowSchema) -> str:
         """Describe in one line the columns with their types, the separator, the header, the time."""
         time = self.clock.column if self.clock else None
         types = layout.types
@@ -85,12 +85,12 @@ class Form:
         return "; ".join(filter(None, [*parts, self.remarks.get(source), str(self.clock or "")]))
 
 
-def understand(home: Home, sources: list[Source], options: Options) -> Form:
+def infer_format(home: Home, sources: list[Source], options: LandOptions) -> RawFormat:
     """Options and first rows → how to read the files. Raises `UsageError` for what cannot be."""
-    every, epoch_only = _every(home, options)
+    every, epoch_only = _infer_epoch_length(home, options)
     settings: dict[str, Entries] = {"epochs": {"every": every}} if every else {}
     if options.ids and options.ids != home.config.vertices.ids:
-        settings["vertices"] = {"ids": _ids(home, options.ids)}
+        settings["vertices"] = {"ids": _resolve_id_type(home, options.ids)}
     _require_text_for(options, sources)
     planned, _ = home.with_settings(**settings) if settings else (home, "")
     id_type = "long" if planned.config.vertices.ids == "integer" else "string"
@@ -101,11 +101,11 @@ def understand(home: Home, sources: list[Source], options: Options) -> Form:
     _check_names(home, order, options, samples[0])
     columns = _gather_cells(samples, names)
     known = {*types, "_", options.time_column}
-    values = {name: kind_of(columns[name]) for name in order if name not in known}
+    values = {name: infer_type(columns[name]) for name in order if name not in known}
     clock = None
     if not epoch_only:
         assert options.time_column is not None
-        clock = _clock(options, columns[options.time_column])
+        clock = _infer_clock(options, columns[options.time_column])
         types[options.time_column] = "string" if clock.text else "long" if clock.unit == "ns" else "double"
     types |= values
     declared = settings | ({"values": values} if values else {})
@@ -114,24 +114,24 @@ def understand(home: Home, sources: list[Source], options: Options) -> Form:
     required = frozenset({"src", "dst"} | ({options.time_column} if options.time_column else set()))
     optional = frozenset(used) - required
     layouts = {
-        sample.source: Layout(
+        sample.source: RowSchema(
             used, optional, own, sample.separator, bool(sample.header), sample.comment, _list_fields(sample, own)
         )
         for sample, own in zip(samples, names, strict=True)
     }
-    remarks = {sample.source: _remark(sample, own) for sample, own in zip(samples, names, strict=True)}
-    return Form(final, order, layouts, clock, values, declared, remarks)
+    remarks = {sample.source: _describe_surprises(sample, own) for sample, own in zip(samples, names, strict=True)}
+    return RawFormat(final, order, layouts, clock, values, declared, remarks)
 
 
-def read_first_rows(source: Source, layout: Layout) -> list[list[str]]:
+def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
     """Read the first rows of a file as all of its rows will be read, each field with the name of its column. Raises
     `UsageError` for a broken file."""
     try:
-        for block in read(source.path, layout):
+        for block in read_blocks(source.path, layout):
             if block.good.num_rows or block.bad:
                 first = block.good.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
                 return [[f"{name}={_format_cell(cell)}" for name, cell in row.items()] for row in first]
-    except FileBroken as error:
+    except BrokenFileError as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
     return []
 
@@ -157,7 +157,7 @@ def _list_fields(sample: Sample, names: tuple[str, ...]) -> tuple[str, ...] | No
     return (*sample.names, *names[len(sample.names) :])
 
 
-def _remark(sample: Sample, names: Sequence[str]) -> str:
+def _describe_surprises(sample: Sample, names: Sequence[str]) -> str:
     """Say what a reader would not expect of a file: renamed columns, comments, a banner."""
     own = sample.names or names
     renamed = [f"{before} → {name}" for before, name in zip(own, names, strict=False) if name not in (before, "_")]
@@ -166,7 +166,7 @@ def _remark(sample: Sample, names: Sequence[str]) -> str:
     return "; ".join(filter(None, [f"renamed {', '.join(renamed)}" if renamed else "", lines, banner]))
 
 
-def _require_text_for(options: Options, sources: Sequence[Source]) -> None:
+def _require_text_for(options: LandOptions, sources: Sequence[Source]) -> None:
     """Raise `UsageError` for an option of delimited text where no file is such."""
     given = {"--sep": options.separator, "--header": options.header, "--comment": options.comment}
     said = [name for name, value in given.items() if value is not None]
@@ -176,7 +176,7 @@ def _require_text_for(options: Options, sources: Sequence[Source]) -> None:
         )
 
 
-def _every(home: Home, options: Options) -> tuple[str | None, bool]:
+def _infer_epoch_length(home: Home, options: LandOptions) -> tuple[str | None, bool]:
     """The length of an epoch that has to be declared, and whether all rows go into one epoch."""
     if (options.time_column is None) == (options.epoch is None):
         raise UsageError("say either --time COLUMN (with --every) or --epoch E.", HELP)
@@ -201,10 +201,10 @@ def _every(home: Home, options: Options) -> tuple[str | None, bool]:
     return (every if home.config.epochs.every is None else None), options.epoch is not None
 
 
-def _ids(home: Home, ids: str) -> str:
+def _resolve_id_type(home: Home, ids: str) -> str:
     if ids not in ("integer", "string"):
         raise UsageError(f'--ids {ids}: "integer" or "string".', HELP)
-    if listing(home):
+    if list_batches(home):
         raise UsageError(
             f'--ids {ids}: this home has [vertices] ids = "{home.config.vertices.ids}", and epochs landed with it.',
             "altneu --home ANOTHER land …",
@@ -215,7 +215,7 @@ def _ids(home: Home, ids: str) -> str:
 # -- Columns -----------------------------------------------------------------------------------------------------
 
 
-def _name_columns(samples: list[Sample], options: Options) -> list[tuple[str, ...]]:
+def _name_columns(samples: list[Sample], options: LandOptions) -> list[tuple[str, ...]]:
     """Name the columns of each file, in the file's order. Raises `UsageError`."""
     first = next((sample for sample in samples if sample.names is not None), None)
     if first is None and not options.columns:
@@ -235,7 +235,7 @@ def _name_columns(samples: list[Sample], options: Options) -> list[tuple[str, ..
     return [_name_own_columns(sample, first, columns, options) for sample in samples]
 
 
-def _are_fields_by_name(sample: Sample, options: Options) -> bool:
+def _are_fields_by_name(sample: Sample, options: LandOptions) -> bool:
     """Whether --columns has all fields of a JSON file by its own words, in whatever order."""
     return sample.source.format == "json" and set(sample.names or ()) <= set(options.columns)
 
@@ -265,7 +265,7 @@ def _require_own_order(sample: Sample, columns: tuple[str, ...]) -> None:
         )
 
 
-def _name_own_columns(sample: Sample, first: Sample, columns: tuple[str, ...], options: Options) -> tuple[str, ...]:
+def _name_own_columns(sample: Sample, first: Sample, columns: tuple[str, ...], options: LandOptions) -> tuple[str, ...]:
     """Name the columns of a file as the first one that names its columns has them. Raises `UsageError`."""
     assert first.names is not None
     if sample.names is None:
@@ -290,7 +290,7 @@ def _name_own_columns(sample: Sample, first: Sample, columns: tuple[str, ...], o
     return tuple(meaning[name] for name in sample.names)
 
 
-def _check_names(home: Home, names: tuple[str, ...], options: Options, sample: Sample) -> None:
+def _check_names(home: Home, names: tuple[str, ...], options: LandOptions, sample: Sample) -> None:
     for name in names:
         if not name.isprintable():
             raise UsageError(
@@ -317,10 +317,10 @@ def _check_names(home: Home, names: tuple[str, ...], options: Options, sample: S
     for name in names:
         why = reserved(name)
         if why and name not in ("src", "dst", "op", "seq", "_", options.time_column):
-            renamed = _replace_name(names, name, _free(name, names))
+            renamed = _replace_name(names, name, _find_free_name(name, names))
             raise UsageError(f"column {name}: {why}.", f"call it otherwise: --columns {renamed}")
         if name.lower() in {other.lower() for other in (*names, *home.config.values) if other != name}:
-            renamed = _replace_name(names, name, _free(f"{name}2", [*names, *home.config.values]))
+            renamed = _replace_name(names, name, _find_free_name(f"{name}2", [*names, *home.config.values]))
             raise UsageError(
                 f"column {name}: another column differs in its capitals alone.",
                 f"call it otherwise: --columns {renamed}",
@@ -332,14 +332,14 @@ def _replace_name(names: Sequence[str], name: str, other: str) -> str:
     return ",".join(other if each == name else each for each in names)
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def _find_free_name(name: str, taken: Sequence[str]) -> str:
     """A name as near to one that cannot be taken as there is."""
     plain = re.sub(r"[^\w -]+", "_", name).strip("_- ")[:60] or "column"
     tried = (plain, *(f"{plain}{n}" for n in range(2, 99)))
     return next(other for other in tried if not reserved(other) and other not in taken)
 
 
-def _clock(options: Options, cells: list[str]) -> Clock:
+def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
     """The time column as its first rows show it."""
     assert options.time_column is not None
     given = options.time_unit is not None
@@ -367,5 +367,5 @@ def _clock(options: Options, cells: list[str]) -> Clock:
     if given:
         clock.unit, clock.given = str(options.time_unit), True
     else:
-        clock.look(numbers)
+        clock.observe(numbers)
     return clock

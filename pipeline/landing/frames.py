@@ -26,10 +26,10 @@ from ..home.s3 import S3
 from ..storage import few
 from ..storage.declared import ddl_schema, value_columns
 from ..storage.session import count_cores
-from . import OPERATIONS, Landed
+from . import OPERATIONS, BatchFiles
 from .headers import HARMLESS, reject_repeated_headers
-from .layout import FileBroken, Layout
-from .parsing import read
+from .layout import BrokenFileError, RowSchema
+from .parsing import read_blocks
 
 FEW_FILES = 8  # a task each, whatever the cores: of more, a core gets about four tasks, since files differ in size
 
@@ -38,24 +38,28 @@ COMMENTS_NOTED = "comments before the header"  # the reason in quarantine of wha
 _ID = {"integer": "bigint", "string": "string"}
 
 
-def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+def read_good_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
     """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
     id_type = _ID[home.config.vertices.ids]
     own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
-    return _read(spark, home, landed, _good, ddl_schema({"src": id_type, "dst": id_type} | value_columns(home) | own))
+    return _read_files(
+        spark, home, landed, _iterate_good, ddl_schema({"src": id_type, "dst": id_type} | value_columns(home) | own)
+    )
 
 
-def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+def read_bad_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
     """The other rows of the landed files, and why: file, line, reason, text, epoch. Read at every use."""
-    return _read(spark, home, landed, _bad, "file string, line bigint, reason string, text string, epoch bigint")
+    return _read_files(
+        spark, home, landed, _iterate_bad, "file string, line bigint, reason string, text string, epoch bigint"
+    )
 
 
-def judge(
+def count_rows(
     spark: SparkSession,
     home: Home,
-    landed: Sequence[Landed],
+    landed: Sequence[BatchFiles],
     apart: bool = False,
-    count_failures: Callable[[Sequence[Landed]], Iterable[Row]] | None = None,
+    count_failures: Callable[[Sequence[BatchFiles]], Iterable[Row]] | None = None,
 ) -> tuple[dict[int, tuple[int, int]], dict[int, BatchRejected]]:
     """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
     share. `apart`: each epoch by itself; else all are one. `count_failures`: of batches without a broken file, how many
@@ -64,7 +68,7 @@ def judge(
     A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
     """
     schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
-    files = _read(spark, home, landed, _counted, f"{schema}line bigint, reason string, text string").collect()
+    files = _read_files(spark, home, landed, _count_file, f"{schema}line bigint, reason string, text string").collect()
     files.sort(key=lambda row: (row.epoch, row.file))
     away = next((row for row in files if row.fatal and row.again), None)
     if away:
@@ -81,7 +85,7 @@ def judge(
         counts[row.epoch] = before[0] + row.good, before[1] + row.bad
     wrong: dict[int, BatchRejected] = {}
     for epochs in [[epoch] for epoch in counts] if apart else [list(counts)]:
-        error = _wrong(home, [row for row in files if row.epoch in epochs])
+        error = _describe_wrong_batch(home, [row for row in files if row.epoch in epochs])
         wrong |= dict.fromkeys(epochs, error) if error else {}
     return counts, wrong
 
@@ -95,7 +99,7 @@ def _add_failures(counted: Row, failed: Row) -> Row:
     return Row(**found)
 
 
-def _wrong(home: Home, files: Sequence[Row]) -> BatchRejected | None:
+def _describe_wrong_batch(home: Home, files: Sequence[Row]) -> BatchRejected | None:
     """Why the batches of some files must not be published, if so: the files as `judge` has counted them."""
     broken = [row for row in files if row.fatal]
     if broken:
@@ -124,16 +128,16 @@ class _File:
     epoch: int
     location: str
     name: str
-    form: Layout
+    form: RowSchema
     s3: S3
 
 
 _Rows = Callable[[_File], Iterator[pa.Table]]
 
 
-def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows, schema: str) -> DataFrame:
+def _read_files(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], rows: _Rows, schema: str) -> DataFrame:
     """What `rows` makes of each of the files, a file a task as far as there are cores."""
-    form = _layout(home)
+    form = _row_schema_of(home)
     files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
     s3 = S3.from_environment()  # executors have keys of their own, and perhaps not these
     if not files:
@@ -154,9 +158,9 @@ def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows
 _Bad = list[tuple[int, str, str]]  # line, reason, text
 
 
-def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
     """The rows of a file with their operations, and the malformed ones. Raises `FileBroken`."""
-    for block in read(file.location, file.form, file.s3):
+    for block in read_blocks(file.location, file.form, file.s3):
         if ".csv" in Path(file.name).suffixes:
             block = reject_repeated_headers(block, file.form)
         rows = block.good.combine_chunks()
@@ -175,15 +179,15 @@ def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
         yield rows.filter(fine), malformed
 
 
-def _good(file: _File) -> Iterator[pa.Table]:
-    for rows, _ in _blocks(file):
+def _iterate_good(file: _File) -> Iterator[pa.Table]:
+    for rows, _ in _iterate_blocks(file):
         n, lines = rows.num_rows, rows["line"]
         rows = rows.drop_columns(["line"]).append_column("file", pa.repeat(pa.scalar(file.name), n))
         yield rows.append_column("line", lines).append_column("epoch", pa.repeat(pa.scalar(file.epoch, pa.int64()), n))
 
 
-def _bad(file: _File) -> Iterator[pa.Table]:
-    for _, rows in _blocks(file):
+def _iterate_bad(file: _File) -> Iterator[pa.Table]:
+    for _, rows in _iterate_blocks(file):
         line, reason, text = zip(*rows, strict=True) if rows else ((), (), ())
         yield pa.table(
             {
@@ -196,19 +200,19 @@ def _bad(file: _File) -> Iterator[pa.Table]:
         )
 
 
-def _counted(file: _File) -> Iterator[pa.Table]:
+def _count_file(file: _File) -> Iterator[pa.Table]:
     """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
     found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0}
     found |= {"fatal": False, "again": False}
     first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
     try:
-        for rows, malformed in _blocks(file):
+        for rows, malformed in _iterate_blocks(file):
             serious = [row for row in malformed if row[1] not in (*HARMLESS, COMMENTS_NOTED)]
             found["good"] += rows.num_rows
             found["bad"] += len(malformed)
             found["serious"] += len(serious)
             first = min(serious) if serious and first[0] is None else first
-    except FileBroken as error:
+    except BrokenFileError as error:
         found["fatal"], found["again"], first = True, error.again, (0, str(error), "")
     row = found | dict(zip(("line", "reason", "text"), first, strict=True))
     yield pa.Table.from_pylist([row], _COUNTED)
@@ -230,7 +234,7 @@ _COUNTED = pa.schema(
 )
 
 
-def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
+def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
     """The diff triples that turn the published rows `old` (with `diff`) into `new` (one each)."""
     plus = new.withColumn("diff", F.lit(1).cast("bigint"))
     if old is None:
@@ -240,7 +244,7 @@ def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
     return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
+def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
     """The entries (id, name) that the dictionary `names` (id, name) lacks for the string ids src, dst of some rows.
 
     New names are numbered in their order, after the greatest id; the ids mean nothing outside the store.
@@ -254,7 +258,7 @@ def new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
     return fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
 
 
-def numbered(rows: DataFrame, names: DataFrame) -> DataFrame:
+def replace_names_by_ids(rows: DataFrame, names: DataFrame) -> DataFrame:
     """The rows with integers for their string ids src, dst, by the dictionary `names` (id, name), which has them all.
 
     Cost: two joins, at ingest alone; the graph's joins see integers.
@@ -266,8 +270,8 @@ def numbered(rows: DataFrame, names: DataFrame) -> DataFrame:
     return out.select(*rows.columns)
 
 
-def _layout(home: Home) -> Layout:
+def _row_schema_of(home: Home) -> RowSchema:
     """What a landed file holds."""
     id_type = "long" if home.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
-    return Layout(types, optional=frozenset(types) - {"src", "dst"})
+    return RowSchema(types, optional=frozenset(types) - {"src", "dst"})

@@ -7,14 +7,14 @@ import functools
 import pyarrow.compute as pc
 
 from .delimited import guess_separator
-from .layout import Block, Layout
+from .layout import Block, RowSchema
 from .records import split_record
 
 REPEATED_HEADER = "the header again"
 HARMLESS = ("empty line", REPEATED_HEADER)  # reasons of lines in which no row is lost
 
 
-def reject_repeated_headers(block: Block, layout: Layout) -> Block:
+def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
     """Move the rows of delimited text that are its header once more to the malformed ones, and call these what they
     are. Where the layout does not say the file's own names of its columns (`fields`), they are those of the layout."""
     if not layout.header or (layout.names and not layout.fields):
@@ -36,7 +36,7 @@ def reject_repeated_headers(block: Block, layout: Layout) -> Block:
     return Block(good, sorted(bad), block.comments)
 
 
-def _is_header(text: str, layout: Layout) -> bool:
+def _is_header(text: str, layout: RowSchema) -> bool:
     try:
         cells = split_record(text, layout.separator or guess_separator(text))
     except ValueError:

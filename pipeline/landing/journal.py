@@ -33,15 +33,15 @@ class Draft:
         self.settings = settings or landing.parent / "altneu.toml"
         self.folder = landing / WORK / uuid.uuid4().hex[:12]
         with landing_lock(landing, say):
-            report_undone(recover(landing), say)
+            report_undone(recover_landing(landing), say)
             self.new.mkdir(parents=True)
-            self._owner = _lock(self.folder / "owner")
+            self._owner = _lock_file(self.folder / "owner")
 
     @property
     def new(self) -> Path:
         return self.folder / "new"
 
-    def place(self, labels: list[str], settings: str | None, others: list[tuple[str, str]]) -> None:
+    def place_batches(self, labels: list[str], settings: str | None, others: list[tuple[str, str]]) -> None:
         """Replace the batches of these epochs by those in `new/`, and the text of the home's `altneu.toml`.
 
         `others`: further moves within the landing. Call it with `landing_lock` held. After an error all is as before.
@@ -67,7 +67,7 @@ class Draft:
             (self.folder / JOURNAL).unlink()
         except BaseException as error:
             try:
-                undo(self.landing, self.folder)
+                undo_moves(self.landing, self.folder)
             except OSError as second:
                 raise AltneuError(
                     f"the new batches could not be placed ({error}) nor the old ones put back ({second}). The old ones "
@@ -83,16 +83,16 @@ class Draft:
         os.close(self._owner)
 
 
-def recover(landing: Path) -> list[str]:
+def recover_landing(landing: Path) -> list[str]:
     """Take back what killed or failed lands left; the labels of their epochs. Call it with `landing_lock` held.
 
     Who holds that lock is the only one who places: any journal is a former one's. A draft without a journal is removed
     when its process has gone.
     """
     undone: list[str] = []
-    for folder in _drafts(landing):
-        undone += undo(landing, folder)
-        if not _locked(folder / "owner"):
+    for folder in _list_drafts(landing):
+        undone += undo_moves(landing, folder)
+        if not _is_locked(folder / "owner"):
             shutil.rmtree(folder, ignore_errors=True)
     return undone
 
@@ -102,13 +102,13 @@ def report_undone(undone: list[str], say: Say) -> None:
         say(f"a land was interrupted: its {len(undone)} epoch(s) from {undone[0]} on are as they were before it")
 
 
-def interrupted(landing: Path) -> dict[str, str]:
+def list_interrupted(landing: Path) -> dict[str, str]:
     """Label → why its folder is not to be read now: a `land` is at work on it, or was interrupted. Changes nothing."""
     found: dict[str, str] = {}
-    for folder in _drafts(landing):
+    for folder in _list_drafts(landing):
         with contextlib.suppress(FileNotFoundError):  # finished meanwhile
             labels = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))["labels"]
-            lives = _locked(folder / "owner")
+            lives = _is_locked(folder / "owner")
             reason = "altneu land is placing it now" if lives else "altneu land was interrupted; type it again"
             found |= dict.fromkeys(labels, reason)
     return found
@@ -121,12 +121,12 @@ def landing_lock(landing: Path, say: Say = lambda text: None) -> Iterator[None]:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock = _lock(path, wait=False)
+            lock = _lock_file(path, wait=False)
         except FileNotFoundError:  # another process has just removed an unused landing
             continue
         except BlockingIOError:
             say(f"waiting for another altneu land in {landing}")
-            lock = _lock(path)
+            lock = _lock_file(path)
         if path.exists() and os.fstat(lock).st_ino == path.stat().st_ino:
             break
         os.close(lock)
@@ -139,13 +139,13 @@ def landing_lock(landing: Path, say: Say = lambda text: None) -> Iterator[None]:
 def discard_unused(landing: Path) -> None:
     """Remove the folders of a home that does not exist, after a refused `land`; a folder with anything in it stays."""
     with contextlib.suppress(OSError), landing_lock(landing):
-        if not _drafts(landing) and {path.name for path in (landing / WORK).iterdir()} == {"lock"}:
+        if not _list_drafts(landing) and {path.name for path in (landing / WORK).iterdir()} == {"lock"}:
             (landing / WORK / "lock").unlink()
             for folder in (landing / WORK, landing, landing.parent):
                 folder.rmdir()
 
 
-def undo(landing: Path, folder: Path) -> list[str]:
+def undo_moves(landing: Path, folder: Path) -> list[str]:
     """Make the moves of a journal backwards, as far as they were made, and the settings; then remove the journal.
 
     An epoch's folder that somebody has put there meanwhile stays; the former batch is kept next to it, as `_before-…`.
@@ -171,12 +171,12 @@ def undo(landing: Path, folder: Path) -> list[str]:
     return list(journal["labels"])
 
 
-def _drafts(landing: Path) -> list[Path]:
+def _list_drafts(landing: Path) -> list[Path]:
     work = landing / WORK
     return sorted(path for path in work.iterdir() if path.is_dir()) if work.is_dir() else []
 
 
-def _lock(path: Path, wait: bool = True) -> int:
+def _lock_file(path: Path, wait: bool = True) -> int:
     """A descriptor that holds the file's lock until it is closed, also by the end of the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -187,7 +187,7 @@ def _lock(path: Path, wait: bool = True) -> int:
     return descriptor
 
 
-def _locked(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     """Does a living process hold the file's lock? Only reads."""
     try:
         with path.open() as stream:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from .layout import ARROW, Layout, beside_newlines, skip_bom, trim_texts
+from .layout import ARROW, RowSchema, beside_newlines, skip_bom, trim_texts
 from .records import Records, cut_lines
-from .values import JsonNumber, scalar
+from .values import JsonNumber, parse_scalar
 
 
 class JsonLines:
@@ -20,7 +20,7 @@ class JsonLines:
 
     comments = 0
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: RowSchema) -> None:
         self.layout = layout
         names = layout.names or tuple(layout.types)
         self.columns = dict(zip(layout.fields, names, strict=True)) if layout.fields else {n: n for n in layout.types}
@@ -28,17 +28,20 @@ class JsonLines:
         self.has_skipped = "_" in self.columns.values()
         self.schema = pa.schema([(self.fields.get(name, name), ARROW[t]) for name, t in layout.types.items()])
         self.decoder = json.JSONDecoder(
-            object_pairs_hook=_once, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_no_constant
+            object_pairs_hook=_build_unique_object,
+            parse_int=JsonNumber,
+            parse_float=JsonNumber,
+            parse_constant=_refuse_constant,
         )
 
     def start(self, stream: IO[bytes]) -> tuple[int, bytes]:
         skip_bom(stream)
         return 0, b""
 
-    def cut(self, text: bytes, line: int) -> Records:
+    def cut_records(self, text: bytes, line: int) -> Records:
         return cut_lines(text, line)
 
-    def fast(self, records: Records) -> pa.Table:
+    def parse_with_arrow(self, records: Records) -> pa.Table:
         if beside_newlines(records.text) != b"{}":
             raise pa.ArrowInvalid("a line is not one object")  # Arrow cares for objects alone, not for lines
         options = pajson.ParseOptions(
@@ -56,10 +59,10 @@ class JsonLines:
             raise pa.ArrowInvalid("Arrow takes NaN and Infinity for JSON")
         return trim_texts(table)
 
-    def row(self, text: str) -> dict[str, Any]:
+    def parse_row(self, text: str) -> dict[str, Any]:
         try:
             row = self.decoder.decode(text.strip(" \t"))
-        except _Twice as error:
+        except _DuplicateField as error:
             raise ValueError(f"field {error} is there twice") from None
         except (ValueError, RecursionError):
             raise ValueError("not JSON") from None
@@ -68,20 +71,22 @@ class JsonLines:
         unknown = sorted(set(row) - set(self.columns))
         if unknown:
             raise ValueError(f"unknown field {', '.join(unknown)}")
-        return {name: scalar(row.get(self.fields.get(name, name)), t, name) for name, t in self.layout.types.items()}
+        return {
+            name: parse_scalar(row.get(self.fields.get(name, name)), t, name) for name, t in self.layout.types.items()
+        }
 
 
-class _Twice(Exception):
+class _DuplicateField(Exception):
     """A field stands twice in an object."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        raise _DuplicateField(next(name for name in names if names.count(name) > 1))
     return found
 
 
-def _no_constant(text: str) -> None:
+def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text} is not JSON")

@@ -19,7 +19,7 @@ clock = time.time
 
 
 @dataclass(frozen=True)
-class File:
+class LandedFile:
     """A file as it was when it was listed. `stamp` changes with its content; `changed`: when it was written, in seconds
     since 1970. `name` is what rows say they come from; in an object store the file may be called otherwise."""
 
@@ -30,7 +30,7 @@ class File:
     stamp: str
 
     @classmethod
-    def of(cls, path: Path) -> File:
+    def from_path(cls, path: Path) -> LandedFile:
         """Of this machine. Raises `OSError`."""
         stat = path.stat()
         stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
@@ -38,13 +38,13 @@ class File:
 
 
 @dataclass(frozen=True)
-class Landed:
+class BatchFiles:
     """The files of one epoch's folder; `incomplete` says why they are no batch yet. `sealed`: how many rows they hold,
     where the folder's marker says so."""
 
     epoch: int
     label: str
-    files: tuple[File, ...]
+    files: tuple[LandedFile, ...]
     incomplete: str | None = None
     sealed: int | None = None
 
@@ -52,12 +52,12 @@ class Landed:
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
-    def newest(self) -> datetime:
+    def newest_change(self) -> datetime:
         """When the youngest of the files was written."""
         return datetime.fromtimestamp(max(file.changed for file in self.files), UTC).replace(microsecond=0)
 
 
-def epoch_of(home: Home, folder: str) -> int:
+def parse_epoch_folder(home: Home, folder: str) -> int:
     """The epoch of a folder by its name, `epoch=<label>`. Raises `AltneuError`."""
     try:
         return home.schedule.parse_epoch(folder.removeprefix("epoch="))
@@ -67,9 +67,9 @@ def epoch_of(home: Home, folder: str) -> int:
         ) from None
 
 
-def once(batches: Iterable[Landed]) -> dict[int, Landed]:
+def index_by_epoch(batches: Iterable[BatchFiles]) -> dict[int, BatchFiles]:
     """Epoch → its batch. Raises `AltneuError` when two folders are the same epoch."""
-    found: dict[int, Landed] = {}
+    found: dict[int, BatchFiles] = {}
     for each in batches:
         if each.epoch in found:
             same = found[each.epoch].label
@@ -78,7 +78,7 @@ def once(batches: Iterable[Landed]) -> dict[int, Landed]:
     return found
 
 
-def data(home: Home, folder: str, names: Iterable[str]) -> Iterator[str]:
+def iterate_data_names(home: Home, folder: str, names: Iterable[str]) -> Iterator[str]:
     """Those names in an epoch's folder that are data. Raises `AltneuError` on one that is nothing."""
     for name in sorted(names):
         if name.startswith((".", "_")) or name.endswith(UNFINISHED):
@@ -93,7 +93,7 @@ def data(home: Home, folder: str, names: Iterable[str]) -> Iterator[str]:
         yield name
 
 
-def unfinished(home: Home, epoch: int, names: Iterable[str]) -> str | None:
+def explain_unfinished(home: Home, epoch: int, names: Iterable[str]) -> str | None:
     """Why a folder is no batch, by the names in it alone."""
     if not home.schedule.has_date(epoch):
         return "the epoch lies beyond the years 1 to 9999 (or 2^62): remove its folder"

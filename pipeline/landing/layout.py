@@ -30,7 +30,7 @@ OTHER_CONTENT = {
 }  # what a file begins with → what it is
 
 
-class FileBroken(Exception):
+class BrokenFileError(Exception):
     """The file as a whole cannot be trusted; the text says why. `again`: it may be right the next time."""
 
     def __init__(self, reason: str, again: bool = False) -> None:
@@ -39,7 +39,7 @@ class FileBroken(Exception):
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowSchema:
     r"""What a row holds: column → type (see `ARROW`); `optional` columns may be missing or null.
 
     `names` are the columns of the file in order, whatever its header calls them; "_" leaves one out. None: the file
@@ -76,10 +76,10 @@ def skip_bom(stream: Any) -> None:
         stream.read(len(BOM))
     for mark, what in OTHER_CONTENT.items():
         if begin.startswith(mark):
-            raise FileBroken(f"it is {what}")
+            raise BrokenFileError(f"it is {what}")
 
 
-def require_known_columns(names: Sequence[str], layout: Layout, guess_types: Callable[[], dict[str, str]]) -> None:
+def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: Callable[[], dict[str, str]]) -> None:
     """Raise `FileBroken` unless a file with these columns has what a layout asks for, and nothing beyond.
 
     `guess_types` gives the likely types of the columns, for the advice.
@@ -87,26 +87,26 @@ def require_known_columns(names: Sequence[str], layout: Layout, guess_types: Cal
     shown = ", ".join(names)
     missing = [name for name in layout.types if name not in names and name not in layout.optional]
     if missing:
-        raise FileBroken(f"column {', '.join(missing)} is missing; the header has: {shown}")
+        raise BrokenFileError(f"column {', '.join(missing)} is missing; the header has: {shown}")
     if "" in names:
-        raise FileBroken(f"column {names.index('') + 1} has no name; the header has: {shown}")
+        raise BrokenFileError(f"column {names.index('') + 1} has no name; the header has: {shown}")
     unknown = [name for name in names if name not in layout.types and name != "_"]
     if unknown:
         types = guess_types()
         own = next((name for name in unknown if reserved(name)), None)
         if own is not None:
-            raise FileBroken(
+            raise BrokenFileError(
                 f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): call it "
                 "otherwise in the file, or leave it out"
             )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
-        raise FileBroken(
+        raise BrokenFileError(
             f"column {', '.join(unknown)} is unknown; the header has: {shown}. "
             f"Declare it in altneu.toml, by its first row: [values] {entries}"
         )
     twice = sorted({name for name in names if names.count(name) > 1 and name != "_"})
     if twice:
-        raise FileBroken(f"column {', '.join(twice)} is there twice")
+        raise BrokenFileError(f"column {', '.join(twice)} is there twice")
 
 
 def trim_texts(table: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ SERIAL, DECIMAL = "the days of a spreadsheet", "years with a fraction"
 
 
 @dataclass
-class Readings:
+class DateReadings:
     """What the numbers of a column may be, besides the times that they were taken for. `shown`: a number for each
     reading, and the time that it was taken for."""
 
@@ -35,7 +35,7 @@ class Readings:
     counts: Counter[str] = field(default_factory=Counter)
     shown: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def count(self, numbers: Numbers, seconds: Numbers) -> None:
+    def count_numbers(self, numbers: Numbers, seconds: Numbers) -> None:
         """Count numbers and the seconds since 1970 that they were taken for."""
         self.total += len(numbers)
         odd = (seconds < datetime(1990, 1, 1, tzinfo=UTC).timestamp()) | (seconds > datetime.now(UTC).timestamp())
@@ -43,25 +43,25 @@ class Readings:
             return
         numbers, seconds = numbers[odd], seconds[odd]
         for reading in (*FORMS, SERIAL, DECIMAL):
-            fits = _fits(numbers, reading)
+            fits = _match_reading(numbers, reading)
             if fits.any():
                 first = int(np.argmax(fits))
                 self.counts[reading] += int(fits.sum())
                 self.shown.setdefault(reading, (numbers[first], int(seconds[first])))
 
-    def plausible(self) -> list[str]:
+    def list_plausible(self) -> list[str]:
         """The readings that nearly all of the numbers have, the most likely first."""
         return [reading for reading in (*FORMS, SERIAL, DECIMAL) if self.counts[reading] > SHARE * self.total]
 
-    def describe(self, reading: str) -> str:
+    def describe_reading(self, reading: str) -> str:
         """A number, what it was taken for and what it may be: 2004 is 1970-01-01 00:33:24, or 2004-01-01 00:00:00."""
         number, seconds = self.shown[reading]
         taken = datetime(1970, 1, 1) + timedelta(seconds=seconds)
         text = f"{number:.10g}" if number != int(number) else str(int(number))
-        return f"{text} would be {taken}, and is {_meant(number, reading)} as {reading}"
+        return f"{text} would be {taken}, and is {_format_meaning(number, reading)} as {reading}"
 
 
-def _meant(number: float, reading: str) -> str:
+def _format_meaning(number: float, reading: str) -> str:
     if reading == SERIAL:
         return str((datetime(1899, 12, 30) + timedelta(days=float(number))).replace(microsecond=0))
     if reading == DECIMAL:
@@ -73,7 +73,7 @@ def _meant(number: float, reading: str) -> str:
         return "a date"
 
 
-def _fits(numbers: Numbers, reading: str) -> Mask:
+def _match_reading(numbers: Numbers, reading: str) -> Mask:
     """Which of the numbers are of a form, or lie where those of a reading lie."""
     if reading == SERIAL:
         return np.asarray((numbers >= SERIALS[0]) & (numbers < SERIALS[1]))

@@ -30,8 +30,8 @@ from ..home.directory import Home
 from ..home.file import read_text, write_text
 from ..state import files
 from . import landed
-from .journal import JOURNAL, WORK, undo
-from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, File, Landed
+from .journal import JOURNAL, WORK, undo_moves
+from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, BatchFiles, LandedFile
 
 DRAFT = re.compile(r"land-[0-9a-f]{12}-")
 ALIVE = 15 * 60  # seconds for which a journal of another machine may be that of a living land: placing takes seconds
@@ -57,11 +57,11 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def text(self) -> bytes:
+    def to_bytes(self) -> bytes:
         return (json.dumps({"rows": self.rows, "files": self.files, "replaces": self.replaces}) + "\n").encode()
 
 
-def name_of(name: str) -> str:
+def strip_row_prefix(name: str) -> str:
     """A file's name without what `altneu land` has put before it: that of its rows, so that it stays when the batch is
     landed again.
 
@@ -71,12 +71,12 @@ def name_of(name: str) -> str:
     return DRAFT.sub("", name, count=1)
 
 
-class Landing:
+class ObjectStoreListing:
     """A landing as one listing has shown it. Raises `Unavailable` when the store does not answer."""
 
     def __init__(self, home: Home) -> None:
         self.home, self.base = home, home.landed_at
-        with answering(home):
+        with name_setting_on_error(home):
             self.folders: dict[str, Found] = {}
             journals = []
             for path, found in files.list_files(self.base).items():
@@ -85,45 +85,55 @@ class Landing:
                     self.folders.setdefault(folder, {})[name] = found
                 elif folder == WORK and name.endswith(".json"):
                     journals.append(name)
-            self.journals = {name: journal for name in journals if (journal := _read(f"{self.base}/{WORK}/{name}"))}
+            self.journals = {
+                name: journal for name in journals if (journal := _read_json(f"{self.base}/{WORK}/{name}"))
+            }
             marked = [folder for folder, found in self.folders.items() if COMPLETE in found and found[COMPLETE].bytes]
-            said = files.map_parallel(lambda folder: _content(f"{self.base}/{folder}/{COMPLETE}"), marked)
+            said = files.map_parallel(lambda folder: _read_content(f"{self.base}/{folder}/{COMPLETE}"), marked)
             self.manifests = {
                 folder: each for folder, text in zip(marked, said, strict=True) if (each := Manifest.parse(text))
             }
 
-    def batches(self) -> dict[int, Landed]:
+    def list_batches(self) -> dict[int, BatchFiles]:
         disturbed = dict.fromkeys(
             (label for journal in self.journals.values() for label in journal["before"]),
             "altneu land is placing it now, or was interrupted; then type it again",
         )
         folders = sorted(self.folders.keys() | {f"epoch={label}" for label in disturbed})
-        return landed.once(self._batch(folder, disturbed.get(folder.removeprefix("epoch="))) for folder in folders)
+        return landed.index_by_epoch(
+            self._describe_batch(folder, disturbed.get(folder.removeprefix("epoch="))) for folder in folders
+        )
 
-    def _batch(self, folder: str, disturbed: str | None) -> Landed:
+    def _describe_batch(self, folder: str, disturbed: str | None) -> BatchFiles:
         there = self.folders.get(folder, {})
-        epoch, label = landed.epoch_of(self.home, folder), folder.removeprefix("epoch=")
-        names = self.names(folder)
-        found = [self._file(folder, name) for name in names]
+        epoch, label = landed.parse_epoch_folder(self.home, folder), folder.removeprefix("epoch=")
+        names = self.list_batch_names(folder)
+        found = [self._describe_file(folder, name) for name in names]
         manifest = self.manifests.get(folder)
         sealed = manifest.rows if manifest and set(names) <= set(manifest.files) else None
-        why = disturbed or landed.unfinished(self.home, epoch, there) or self._unsettled(folder, found, sealed)
-        return Landed(epoch, label, tuple(sorted(found, key=lambda file: file.name)), why, sealed)
+        why = (
+            disturbed
+            or landed.explain_unfinished(self.home, epoch, there)
+            or self._explain_unsettled(folder, found, sealed)
+        )
+        return BatchFiles(epoch, label, tuple(sorted(found, key=lambda file: file.name)), why, sealed)
 
-    def names(self, folder: str) -> list[str]:
+    def list_batch_names(self, folder: str) -> list[str]:
         """The files of a batch: those that its manifest names, and those that came from elsewhere after it."""
         manifest, there = self.manifests.get(folder), self.folders.get(folder, {})
-        data = list(landed.data(self.home, folder, there))
+        data = list(landed.iterate_data_names(self.home, folder, there))
         if manifest is None:
             return [name for name in data if not DRAFT.match(name)]
         replaced = {name for name in data if manifest.replaces.get(name) == there[name].stamp}
         return [name for name in data if name in manifest.files or not (name in replaced or DRAFT.match(name))]
 
-    def _file(self, folder: str, name: str) -> File:
+    def _describe_file(self, folder: str, name: str) -> LandedFile:
         found = self.folders[folder][name]
-        return File(f"{self.base}/{folder}/{name}", name_of(name), found.bytes, found.changed, found.stamp)
+        return LandedFile(
+            f"{self.base}/{folder}/{name}", strip_row_prefix(name), found.bytes, found.changed, found.stamp
+        )
 
-    def _unsettled(self, folder: str, found: list[File], sealed: int | None) -> str | None:
+    def _explain_unsettled(self, folder: str, found: list[LandedFile], sealed: int | None) -> str | None:
         """Why the files may not be all of the batch."""
         there, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
         for name, size in manifest.files.items() if manifest else ():
@@ -151,19 +161,19 @@ class Landing:
         )
 
 
-def listing(home: Home) -> dict[int, Landed]:
+def list_batches(home: Home) -> dict[int, BatchFiles]:
     """Epoch → what is landed for it. Raises `AltneuError`."""
-    return Landing(home).batches()
+    return ObjectStoreListing(home).list_batches()
 
 
-def again(file: File) -> File:
+def restat_file(file: LandedFile) -> LandedFile:
     """The same file as it is now. Raises `OSError`."""
     found = files.stat_file(file.location)
-    return File(file.location, file.name, found.bytes, found.changed, found.stamp)
+    return LandedFile(file.location, file.name, found.bytes, found.changed, found.stamp)
 
 
 @contextlib.contextmanager
-def answering(home: Home) -> Iterator[None]:
+def name_setting_on_error(home: Home) -> Iterator[None]:
     """Inside, what the store says is an error that names the setting."""
     try:
         yield
@@ -173,48 +183,50 @@ def answering(home: Home) -> Iterator[None]:
         ) from error
 
 
-def _content(location: str) -> bytes:
+def _read_content(location: str) -> bytes:
     try:
         return files.read_file(location)
     except FileNotFoundError:  # replaced at this moment
         return b""
 
 
-def _read(location: str) -> dict[str, Any] | None:
-    content = _content(location)
+def _read_json(location: str) -> dict[str, Any] | None:
+    content = _read_content(location)
     return dict(json.loads(content)) if content else None
 
 
 # -- landing ------------------------------------------------------------------------------------------------------
 
 
-def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, append: bool) -> None:
+def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str | None, append: bool) -> None:
     """Put the files of `new/<label>/` into the landing as the batches of these epochs (label → their rows), and the new
     text of the home's `altneu.toml`. After an error all is as before; so it is for the next land after a kill.
 
     Call it with the `landing_lock` of this machine held. Two machines at once: of each epoch one batch wins, whole.
     """
     token = new.parent.name
-    with answering(home):
-        there = Landing(home)
-        manifests = {label: _manifest(there, new / label, rows, token, append) for label, rows in labels.items()}
+    with name_setting_on_error(home):
+        there = ObjectStoreListing(home)
+        manifests = {label: _build_manifest(there, new / label, rows, token, append) for label, rows in labels.items()}
         sent = [
             (file, f"{home.landed_at}/epoch={label}/land-{token}-{name}")
             for label in labels
-            for file, name in _names(there, new / label, append)
+            for file, name in _choose_names(there, new / label, append)
         ]
         files.map_parallel(lambda pair: files.upload_file(*pair), sent)
         file, own = home.path / "altneu.toml", new.parent / JOURNAL
         if settings is not None:  # they may hold a password: their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
             write_text(own, json.dumps({"labels": [], "moves": []} | texts))
-        former = {label: _former(there, label) for label in labels}
+        former = {label: _read_former_marker(there, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
         files.write_file(location, json.dumps(journal).encode())
         try:
             files.map_parallel(
-                lambda label: files.write_file(f"{home.landed_at}/epoch={label}/{COMPLETE}", manifests[label].text()),
+                lambda label: files.write_file(
+                    f"{home.landed_at}/epoch={label}/{COMPLETE}", manifests[label].to_bytes()
+                ),
                 labels,
             )
             if settings is not None:
@@ -223,7 +235,7 @@ def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, a
             own.unlink(missing_ok=True)
         except BaseException as error:
             try:
-                _undo(home, location, journal)
+                _undo_journal(home, location, journal)
             except OSError as second:
                 raise Unavailable(
                     f"[landing] uri = {home.landed_at}: the new batches could not be placed ({error}) nor the old ones "
@@ -232,13 +244,13 @@ def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, a
                 ) from error
             raise
     with contextlib.suppress(OSError):  # they count as nothing
-        files.map_parallel(files.delete_file, _replaced(there, manifests))
+        files.map_parallel(files.delete_file, _list_superfluous(there, manifests))
 
 
-def _names(there: Landing, folder: Path, append: bool) -> list[tuple[Path, str]]:
+def _choose_names(there: ObjectStoreListing, folder: Path, append: bool) -> list[tuple[Path, str]]:
     """The new files of an epoch, with names that no file of its batch has."""
     label = f"epoch={folder.name}"
-    taken = {name_of(name) for name in there.names(label)} if append else set()
+    taken = {strip_row_prefix(name) for name in there.list_batch_names(label)} if append else set()
     found = []
     for file in sorted(each for each in folder.iterdir() if not each.name.startswith("_")):
         name, rest, number = file.name, file.name.split("-", 1)[-1], 0
@@ -250,46 +262,46 @@ def _names(there: Landing, folder: Path, append: bool) -> list[tuple[Path, str]]
     return found
 
 
-def _manifest(there: Landing, folder: Path, rows: int, token: str, append: bool) -> Manifest:
+def _build_manifest(there: ObjectStoreListing, folder: Path, rows: int, token: str, append: bool) -> Manifest:
     label = f"epoch={folder.name}"
     old = there.folders.get(label, {})
-    kept = there.names(label) if append else []
-    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _names(there, folder, append)}
-    replaces = {name: old[name].stamp for name in landed.data(there.home, label, old) if name not in kept}
+    kept = there.list_batch_names(label) if append else []
+    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(there, folder, append)}
+    replaces = {name: old[name].stamp for name in landed.iterate_data_names(there.home, label, old) if name not in kept}
     return Manifest(rows, {name: old[name].bytes for name in kept} | named, replaces)
 
 
-def _former(there: Landing, label: str) -> str | None:
+def _read_former_marker(there: ObjectStoreListing, label: str) -> str | None:
     """The text of an epoch's marker; None when it has none."""
     folder = f"epoch={label}"
     if COMPLETE not in there.folders.get(folder, {}):
         return None
-    return _content(f"{there.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
+    return _read_content(f"{there.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
 
 
-def _replaced(there: Landing, manifests: dict[str, Manifest]) -> Iterator[str]:
+def _list_superfluous(there: ObjectStoreListing, manifests: dict[str, Manifest]) -> Iterator[str]:
     """What a land makes superfluous: the former batch, and what killed lands have left."""
     for label, manifest in manifests.items():
         folder = f"epoch={label}"
-        known = there.names(folder)
+        known = there.list_batch_names(folder)
         for name in manifest.replaces:
             left = landed.clock() - there.folders[folder][name].changed > LEFT
             if name in known or left:
                 yield f"{there.base}/{folder}/{name}"
 
 
-def recover(home: Home) -> list[str]:
+def recover_landing(home: Home) -> list[str]:
     """Take back what killed lands have left half placed; the labels of their epochs. Raises `AltneuError` when another
     machine may be at it. Call it with the `landing_lock` of this machine held: who holds it is the only one here."""
     undone: list[str] = []
-    with answering(home):
+    with name_setting_on_error(home):
         there = files.list_files(f"{home.landed_at}/{WORK}")
         for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
             if f"{own.parent.name}.json" not in there:  # killed before it began, or after it was done
                 own.unlink()
         for name, found in there.items():
             location = f"{home.landed_at}/{WORK}/{name}"
-            journal = _read(location) if name.endswith(".json") else None
+            journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:
                 continue
             mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
@@ -301,12 +313,12 @@ def recover(home: Home) -> list[str]:
                     "Nothing was landed.",
                     f"the same command again; an interrupted one is taken back after {ALIVE // 60} minutes",
                 )
-            _undo(home, location, journal)
+            _undo_journal(home, location, journal)
             undone += journal["before"]
     return undone
 
 
-def _undo(home: Home, location: str, journal: dict[str, Any]) -> None:
+def _undo_journal(home: Home, location: str, journal: dict[str, Any]) -> None:
     """Put back the markers of a journal, and the settings; then remove it. Its uploaded files count as nothing then."""
     for label, text in journal["before"].items():
         marker = f"{home.landed_at}/epoch={label}/{COMPLETE}"
@@ -314,5 +326,5 @@ def _undo(home: Home, location: str, journal: dict[str, Any]) -> None:
             files.delete_file(marker)
         else:
             files.write_file(marker, text.encode())
-    undo(home.landing, home.landing / WORK / location.rpartition("/")[2].removesuffix(".json"))  # the settings
+    undo_moves(home.landing, home.landing / WORK / location.rpartition("/")[2].removesuffix(".json"))  # the settings
     files.delete_file(location)

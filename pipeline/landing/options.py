@@ -11,7 +11,7 @@ HELP = "altneu land --help"
 
 
 @dataclass(frozen=True)
-class Options:
+class LandOptions:
     """The options of `altneu land`; see its help. None: found in the data."""
 
     columns: tuple[str, ...] = ()

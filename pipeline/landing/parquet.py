@@ -22,8 +22,8 @@ from pyarrow import types as kinds
 
 from ..home.s3 import S3
 from ..state import files
-from .layout import ARROW, Block, FileBroken, Layout, require_known_columns, trim_texts
-from .values import JsonNumber, scalar
+from .layout import ARROW, Block, BrokenFileError, RowSchema, require_known_columns, trim_texts
+from .values import JsonNumber, parse_scalar
 
 ROWS = 1 << 20  # that are read at once
 _READ_AS = {
@@ -40,7 +40,7 @@ _PLAIN = {
 }  # texts that Arrow's casts and `scalar` read alike
 
 
-def read_parquet(path: Path | str, layout: Layout, s3: S3 | None) -> Iterator[Block]:
+def read_parquet(path: Path | str, layout: RowSchema, s3: S3 | None) -> Iterator[Block]:
     """Yield the rows of a file. Raises `FileBroken`, `OSError`, and Arrow's errors."""
     remote = files.local_path(str(path)) is None
     source = files.open_random_access(str(path), s3) if remote else path
@@ -53,19 +53,19 @@ def read_parquet(path: Path | str, layout: Layout, s3: S3 | None) -> Iterator[Bl
             line += table.num_rows
 
 
-def _choose_columns(schema: pa.Schema, layout: Layout) -> dict[str, str]:
+def _choose_columns(schema: pa.Schema, layout: RowSchema) -> dict[str, str]:
     """Say which column of the file each of the layout's is. Raises `FileBroken`."""
     names = list(layout.names or schema.names)
     if len(names) != len(schema.names):
-        raise FileBroken(f"it has {len(schema.names)} columns ({', '.join(schema.names)}), not {len(names)}")
+        raise BrokenFileError(f"it has {len(schema.names)} columns ({', '.join(schema.names)}), not {len(names)}")
     require_known_columns(names, layout, lambda: dict(zip(names, map(_guess_type, schema.types), strict=True)))
     columns = {name: column for name, column in zip(names, schema.names, strict=True) if name != "_"}
     for name, column in columns.items():
         if schema.names.count(column) > 1:
-            raise FileBroken(f"two of its columns are called {column}")
+            raise BrokenFileError(f"two of its columns are called {column}")
         type_, declared = schema.field(column).type, layout.types[name]
-        if _kind(type_) not in ("null", *_READ_AS[declared]):
-            raise FileBroken(
+        if _classify_type(type_) not in ("null", *_READ_AS[declared]):
+            raise BrokenFileError(
                 f"column {column} is {type_}, which cannot be read as {declared}: "
                 f"write it with CAST({column} AS {_CASTS[declared]})"
             )
@@ -74,14 +74,14 @@ def _choose_columns(schema: pa.Schema, layout: Layout) -> dict[str, str]:
 
 def _guess_type(type_: pa.DataType) -> str:
     guesses = {"integer": "long", "floating": "double", "decimal": "double", "boolean": "boolean"}
-    return guesses.get(_kind(type_), "string")
+    return guesses.get(_classify_type(type_), "string")
 
 
-def _kind(type_: pa.DataType) -> str:
+def _classify_type(type_: pa.DataType) -> str:
     if kinds.is_dictionary(type_):
-        return _kind(type_.value_type)
+        return _classify_type(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
-        return "uuid" if type_.extension_name == "arrow.uuid" else _kind(type_.storage_type)
+        return "uuid" if type_.extension_name == "arrow.uuid" else _classify_type(type_.storage_type)
     tests = {
         "null": kinds.is_null,
         "boolean": kinds.is_boolean,
@@ -98,7 +98,7 @@ def _kind(type_: pa.DataType) -> str:
     return next((kind for kind, test in tests.items() if test(type_)), "other")
 
 
-def _convert_rows(table: pa.Table, columns: dict[str, pa.ChunkedArray], layout: Layout, line: int) -> Block:
+def _convert_rows(table: pa.Table, columns: dict[str, pa.ChunkedArray], layout: RowSchema, line: int) -> Block:
     """Convert the columns of a table; rows with a value of another type, or without a required one, are malformed."""
     reasons: dict[int, str] = {}
     converted = []
@@ -135,7 +135,7 @@ def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.A
     """Return a column in a declared type, and the rows whose values do not have it, with the reasons."""
     wrong: dict[int, str] = {}
     column = to_raw_column(column)
-    kind = _kind(column.type)
+    kind = _classify_type(column.type)
     if kind == "text":
         column, wrong = _decode(column, name)
     if kind == "decimal" and type_ != "string":
@@ -150,7 +150,7 @@ def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.A
     values: list[Any] = []
     for row, value in zip(rest.tolist(), column.take(pa.array(rest)).to_pylist(), strict=True):
         try:
-            values.append(scalar(_to_json(value), type_, name))
+            values.append(parse_scalar(_to_json(value), type_, name))
         except ValueError as error:
             values.append(None)
             wrong[row] = str(error)
@@ -173,7 +173,7 @@ def to_raw_column(column: pa.ChunkedArray) -> pa.Array:
                 pa.binary()
             )
         return to_raw_column(array.storage)
-    return array.cast(pa.large_binary()) if _kind(type_) == "text" else array
+    return array.cast(pa.large_binary()) if _classify_type(type_) == "text" else array
 
 
 def _decode(column: pa.Array, name: str) -> tuple[pa.Array, dict[int, str]]:

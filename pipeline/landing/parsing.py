@@ -37,7 +37,7 @@ from ..home.s3 import S3
 from ..state import files
 from .delimited import Delimited
 from .json_lines import JsonLines
-from .layout import ARROW, BLOCK, Block, FileBroken, Layout
+from .layout import ARROW, BLOCK, Block, BrokenFileError, RowSchema
 from .parquet import read_parquet
 from .records import QuoteError, Records
 
@@ -45,7 +45,7 @@ LONGEST = BLOCK  # bytes of a record
 SMALL = 32 << 10  # bytes that are read line by line when Arrow refuses them
 
 
-def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Block]:
+def read_blocks(path: Path | str, layout: RowSchema, s3: S3 | None = None) -> Iterator[Block]:
     """All rows of a .csv, .csv.gz, .txt, .txt.gz, .tsv, .jsonl, .jsonl.gz or .parquet file, a path or a URI. Raises
     `FileBroken`. `s3`: see `files.opened`."""
     name = str(path).removesuffix(".gz")
@@ -58,24 +58,26 @@ def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Blo
             yield from _read_text(path, layout, Delimited(layout), s3)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         if isinstance(error, FileNotFoundError):
-            raise FileBroken("the file is gone") from None
+            raise BrokenFileError("the file is gone") from None
         if (
             isinstance(error, OSError)
             and not isinstance(error, gzip.BadGzipFile)
             and files.local_path(str(path)) is None
         ):
-            raise FileBroken(f"the store does not give it: {files.format_store_error(error)}", again=True) from None
+            raise BrokenFileError(
+                f"the store does not give it: {files.format_store_error(error)}", again=True
+            ) from None
         reason = error.strerror if isinstance(error, OSError) else None
-        raise FileBroken(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
+        raise BrokenFileError(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
 
 
-def opened(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
+def open_stream(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
     """A file's content, unpacked. Every damage of a packed file is a `gzip.BadGzipFile`, an `OSError`."""
     stream = files.open_stream(str(path), s3)
-    return cast(IO[bytes], io.BufferedReader(_Unpacked(stream), 1 << 17)) if str(path).endswith(".gz") else stream
+    return cast(IO[bytes], io.BufferedReader(_UnpackedStream(stream), 1 << 17)) if str(path).endswith(".gz") else stream
 
 
-class _Unpacked(io.RawIOBase):
+class _UnpackedStream(io.RawIOBase):
     """A packed stream, which is closed with its reader."""
 
     def __init__(self, packed: IO[bytes]) -> None:
@@ -100,19 +102,19 @@ class _Unpacked(io.RawIOBase):
         self._packed.close()
 
 
-def _read_text(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
-    with opened(path, s3) as stream:
+def _read_text(path: Path | str, layout: RowSchema, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
+    with open_stream(path, s3) as stream:
         lines, rest = form.start(stream)
         if form.comments:
             yield Block(_read_slowly(Records(b"", 1), layout, form).good, comments=form.comments)
         while chunk := stream.read(BLOCK):
             text = rest + chunk
-            records = form.cut(text, lines + 1)
+            records = form.cut_records(text, lines + 1)
             yield from _read_records(records, layout, form)
             lines += records.line_count
             rest = text[len(records.text) :]
             if len(rest) > LONGEST:
-                raise FileBroken(
+                raise BrokenFileError(
                     f"line {lines + 1} begins a record of more than {LONGEST >> 20} MiB: "
                     "is a line break or a closing quote missing?"
                 )
@@ -120,9 +122,9 @@ def _read_text(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3
             yield from _read_end(rest if rest.endswith(b"\n") else rest + b"\n", lines + 1, layout, form)
 
 
-def _read_end(text: bytes, line: int, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
+def _read_end(text: bytes, line: int, layout: RowSchema, form: JsonLines | Delimited) -> Iterator[Block]:
     """The last records of a file. After a quote that is not closed, the rest of the file is one faulty record."""
-    records = form.cut(text, line)
+    records = form.cut_records(text, line)
     yield from _read_records(records, layout, form)
     rest = text[len(records.text) :]
     if rest:
@@ -131,13 +133,13 @@ def _read_end(text: bytes, line: int, layout: Layout, form: JsonLines | Delimite
         yield _read_slowly(Records(rest, start, ends[:-1], np.zeros(1, np.int64)), layout, form)
 
 
-def _read_records(records: Records, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
+def _read_records(records: Records, layout: RowSchema, form: JsonLines | Delimited) -> Iterator[Block]:
     """Read the records at once, or in halves where Arrow refuses them: a malformed line slows down `SMALL` bytes."""
     if not records.text:
         return
     try:
-        table = _complete(form.fast(records), layout)
-        if table.num_rows == records.count_records() and not _nulls(table, layout).any():
+        table = _complete_columns(form.parse_with_arrow(records), layout)
+        if table.num_rows == records.count_records() and not _find_missing_values(table, layout).any():
             yield Block(table.append_column("line", pa.array(records.number_records())))
             return
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError):
@@ -150,7 +152,7 @@ def _read_records(records: Records, layout: Layout, form: JsonLines | Delimited)
             yield from _read_records(half, layout, form)
 
 
-def _read_slowly(records: Records, layout: Layout, form: JsonLines | Delimited) -> Block:
+def _read_slowly(records: Records, layout: RowSchema, form: JsonLines | Delimited) -> Block:
     """Record by record: the same rows, and a reason for each that is not one."""
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str, str]] = []
@@ -169,10 +171,10 @@ def _read_slowly(records: Records, layout: Layout, form: JsonLines | Delimited) 
     return Block(pa.Table.from_pylist(rows, schema), bad)
 
 
-def _read_row(text: str, layout: Layout, form: JsonLines | Delimited) -> dict[str, Any]:
+def _read_row(text: str, layout: RowSchema, form: JsonLines | Delimited) -> dict[str, Any]:
     if not text.strip(" \t"):
         raise ValueError("empty line")
-    row = form.row(text)
+    row = form.parse_row(text)
     for name in layout.types:
         if row[name] is None and name not in layout.optional:
             raise ValueError(f"{name} is empty")
@@ -196,7 +198,7 @@ def _reject_lines(line: int, reason: str, record: str) -> Iterator[tuple[int, st
         yield number, reason, text.removesuffix("\r")[:500]
 
 
-def _complete(table: pa.Table, layout: Layout) -> pa.Table:
+def _complete_columns(table: pa.Table, layout: RowSchema) -> pa.Table:
     """The layout's columns in its order and types; optional ones that are not there as nulls."""
     columns = []
     for name, type_ in layout.types.items():
@@ -209,7 +211,7 @@ def _complete(table: pa.Table, layout: Layout) -> pa.Table:
     return pa.table(columns, names=list(layout.types))
 
 
-def _nulls(table: pa.Table, layout: Layout) -> npt.NDArray[np.bool_]:
+def _find_missing_values(table: pa.Table, layout: RowSchema) -> npt.NDArray[np.bool_]:
     """Which rows lack a required value."""
     mask = np.zeros(table.num_rows, dtype=bool)
     for name in layout.types:

@@ -17,10 +17,10 @@ import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
 from ..file_names import make_stem
-from .form import Form
+from .form import RawFormat
 from .headers import HARMLESS, reject_repeated_headers
-from .layout import FileBroken
-from .parsing import read
+from .layout import BrokenFileError
+from .parsing import read_blocks
 from .time_forms import Times
 from .values import is_value
 
@@ -28,38 +28,38 @@ Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text
 
 
 @dataclass
-class Split:
+class SplitResult:
     """What was written: rows per epoch's label; and what was not. `comments`: lines before the rows of all files."""
 
     rows: Counter[int] = field(default_factory=Counter)
     rejected: Rejected = field(default_factory=list)
     comments: int = 0
 
-    def serious(self) -> Rejected:
+    def serious_rejections(self) -> Rejected:
         return [row for row in self.rejected if row[2] not in HARMLESS]
 
 
-def split(form: Form, epoch: int | None, into: Path, progress: Callable[[str], None]) -> Split:
+def split_by_epoch(form: RawFormat, epoch: int | None, into: Path, progress: Callable[[str], None]) -> SplitResult:
     """Write the rows of the files to `into/<label>/<file>.csv`. Raises `AltneuError` on a file broken as a whole."""
-    found = Split()
+    found = SplitResult()
     for number, (source, layout) in enumerate(form.layouts.items()):
         progress(f"reading {source.label}")
         name = f"{number:03d}-{make_stem(source.label)}.csv"
         try:
-            for block in read(source.path, layout):
+            for block in read_blocks(source.path, layout):
                 found.comments += block.comments
                 block = reject_repeated_headers(block, layout) if source.format == "text" else block
                 found.rejected += [(source.label, line, reason, text) for line, reason, text in block.bad]
-                rows, of = _dated(block.good, form, source.label, epoch, found.rejected)
-                _write(rows, of, form, into, name, found.rows)
-        except FileBroken as error:
+                rows, of = _assign_epochs(block.good, form, source.label, epoch, found.rejected)
+                _write_epoch_files(rows, of, form, into, name, found.rows)
+        except BrokenFileError as error:
             raise AltneuError(
                 f"{source.name}: {error}. Nothing was landed.", "fix the file and land it again"
             ) from None
     return found
 
 
-def widened(form: Form, rejected: Rejected) -> dict[str, str]:
+def widen_types(form: RawFormat, rejected: Rejected) -> dict[str, str]:
     """New integer columns that turned out to hold other numbers beyond the first rows."""
     out = {}
     for name in (name for name, type_ in form.values.items() if type_ == "long"):
@@ -70,20 +70,22 @@ def widened(form: Form, rejected: Rejected) -> dict[str, str]:
     return out
 
 
-def keep(path: Path, rejected: Rejected) -> None:
+def write_rejected(path: Path, rejected: Rejected) -> None:
     """The rows that could not be read, one JSON object a line."""
     with path.open("w") as stream:
         for name, line, reason, text in rejected:
             stream.write(json.dumps({"file": name, "line": line, "reason": reason, "text": text}) + "\n")
 
 
-def _dated(rows: pa.Table, form: Form, file: str, epoch: int | None, rejected: Rejected) -> tuple[pa.Table, Times]:
+def _assign_epochs(
+    rows: pa.Table, form: RawFormat, file: str, epoch: int | None, rejected: Rejected
+) -> tuple[pa.Table, Times]:
     """The rows with `seq`, without time and line; the epoch of each."""
     if form.clock is None:
         assert epoch is not None
         return rows.drop_columns(["line"]), np.full(rows.num_rows, epoch, np.int64)
     column = form.clock.column
-    since, reasons = form.clock.micros(rows[column])
+    since, reasons = form.clock.to_microseconds(rows[column])
     fine = np.ones(rows.num_rows, bool)
     for reason, broken in reasons.items():
         if broken.any():
@@ -98,7 +100,9 @@ def _dated(rows: pa.Table, form: Form, file: str, epoch: int | None, rejected: R
     return rows, since // (form.home.schedule.seconds * 1_000_000)
 
 
-def _write(rows: pa.Table, of: Times, form: Form, into: Path, name: str, written: Counter[int]) -> None:
+def _write_epoch_files(
+    rows: pa.Table, of: Times, form: RawFormat, into: Path, name: str, written: Counter[int]
+) -> None:
     order = np.argsort(of, kind="stable")
     rows, of = rows.take(pa.array(order)), of[order]
     cuts = np.flatnonzero(np.diff(of)) + 1

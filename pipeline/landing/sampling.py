@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from ..errors import UsageError
 from .delimited import guess_separator, parse_separator
-from .layout import COMMENTS, FileBroken, skip_bom
-from .options import HELP, Options
+from .layout import COMMENTS, BrokenFileError, skip_bom
+from .options import HELP, LandOptions
 from .parquet import to_raw_column
-from .parsing import opened
+from .parsing import open_stream
 from .records import join_lines, split_record
 from .sources import Source
 from .values import is_value
@@ -72,16 +72,16 @@ class Sample:
         return self.header
 
 
-def take_sample(source: Source, options: Options, types: Mapping[str, str]) -> Sample:
+def take_sample(source: Source, options: LandOptions, types: Mapping[str, str]) -> Sample:
     """Look at the first rows of a file. `types`: of the columns that the home knows. Raises `UsageError`."""
     take = {"text": _sample_text, "json": _sample_json, "parquet": _sample_parquet}[source.format]
     try:
         return take(source, options, types)
-    except (OSError, ValueError, pa.ArrowException, FileBroken) as error:
+    except (OSError, ValueError, pa.ArrowException, BrokenFileError) as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
 
 
-def _sample_parquet(source: Source, options: Options, types: Mapping[str, str]) -> Sample:
+def _sample_parquet(source: Source, options: LandOptions, types: Mapping[str, str]) -> Sample:
     file = pq.ParquetFile(source.path)
     batch = next(file.iter_batches(ROWS), None)
     columns = [_write_column(column) for column in batch.columns] if batch else []
@@ -92,7 +92,7 @@ def _write_column(column: pa.Array) -> list[str]:
     return ["" if value is None else _write_cell(value) for value in to_raw_column(column).to_pylist()]
 
 
-def _sample_json(source: Source, options: Options, types: Mapping[str, str]) -> Sample:
+def _sample_json(source: Source, options: LandOptions, types: Mapping[str, str]) -> Sample:
     objects: list[dict[str, object]] = []
     for line in _read_lines(source):
         try:
@@ -123,7 +123,7 @@ def _write_cell(value: object) -> str:
 
 def _read_lines(source: Source) -> list[str]:
     """The first lines that are not empty."""
-    with opened(source.path) as stream:
+    with open_stream(source.path) as stream:
         skip_bom(stream)
         text = (raw.decode("utf-8", "replace").strip("\r\n") for raw in stream)
         return list(itertools.islice((line for line in text if line.strip()), ROWS))
@@ -132,7 +132,7 @@ def _read_lines(source: Source) -> list[str]:
 # -- Delimited text ----------------------------------------------------------------------------------------------
 
 
-def _sample_text(source: Source, options: Options, types: Mapping[str, str]) -> Sample:
+def _sample_text(source: Source, options: LandOptions, types: Mapping[str, str]) -> Sample:
     lines = _read_lines(source)
     if not lines:
         raise UsageError(f"{source.name}: no row could be read: it is empty. Nothing was landed.", HELP)
@@ -162,7 +162,7 @@ def _find_known_marks(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _are_comments(
-    source: Source, marked: list[str], body: list[str], options: Options, types: Mapping[str, str]
+    source: Source, marked: list[str], body: list[str], options: LandOptions, types: Mapping[str, str]
 ) -> bool:
     """Whether lines that are marked as comments are: no row can begin so, or a header follows. Raises `UsageError`
     where the last of them may be the header itself."""
@@ -197,7 +197,7 @@ def _sample_matrix(source: Source, lines: list[str], banner: re.Match[str]) -> S
     return Sample(source, rows, ("src", "dst", *values), " ", True, ("%",), len(marked), banner[0].strip())
 
 
-def _cut_into_rows(source: Source, lines: list[str], options: Options) -> tuple[str, list[list[str]]]:
+def _cut_into_rows(source: Source, lines: list[str], options: LandOptions) -> tuple[str, list[list[str]]]:
     """Find the separator, and cut lines into records, whose fields in quotes may go on in the next line."""
     separator = parse_separator(options.separator) or find_separator(source, lines, options.columns)
     return separator, [split_line(record, separator) for record in join_lines(lines, separator)]
@@ -237,7 +237,7 @@ def find_separator(source: Source, lines: Sequence[str], columns: Sequence[str])
 # -- The header --------------------------------------------------------------------------------------------------
 
 
-def has_header(rows: list[list[str]], options: Options, types: Mapping[str, str], name: str) -> bool | None:
+def has_header(rows: list[list[str]], options: LandOptions, types: Mapping[str, str], name: str) -> bool | None:
     """Say whether the first of some rows is a header; None where it may be either. Raises `UsageError` when --header
     says so of a row."""
     if options.header is False:
@@ -268,7 +268,7 @@ def has_header(rows: list[list[str]], options: Options, types: Mapping[str, str]
     return None if undecided else False
 
 
-def _has_known_names(cells: Iterable[str], options: Options, types: Mapping[str, str]) -> bool:
+def _has_known_names(cells: Iterable[str], options: LandOptions, types: Mapping[str, str]) -> bool:
     known = {name.lower() for name in (*options.columns, *types)} | _ENDS
     return all(cell.lower() in known for cell in cells)
 

@@ -16,7 +16,7 @@ from . import folder
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochState:
     """One epoch as the landing and the ledger have it.
 
     States: missing, changed, published; gone (published, and its folder is not there any more); folded (it has landed,
@@ -35,11 +35,11 @@ class Epoch:
     why: str | None = None
 
 
-def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
+def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
     """Every landed or published epoch with its state."""
     parent = ledger.get_revision()
-    landed = folder.listing(home)
-    digests = folder.digest(ledger, [there for there in landed.values() if there.incomplete is None])
+    landed = folder.list_batches(home)
+    digests = folder.digest_batches(ledger, [there for there in landed.values() if there.incomplete is None])
     published = ledger.published_batches(parent.revision)
     found = {}
     for epoch in sorted(set(landed) | set(published)):
@@ -59,7 +59,7 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
         if state == "folded":
             assert parent.since is not None
             why = f"a compaction has folded the history before epoch {home.schedule.format_label(parent.since)}"
-        found[epoch] = Epoch(
+        found[epoch] = EpochState(
             epoch,
             home.schedule.format_label(epoch),
             state,
@@ -76,10 +76,10 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
-def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
+def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     """Every epoch for `status` and the page in Airflow: the states of `survey`, and running, failed and
     interrupted. A run that another one overtook is not shown: its epoch is as the other left it."""
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     stand = list_epoch_statuses(ledger, parent)
     rows = []
     for entry in found.values():

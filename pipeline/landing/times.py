@@ -19,19 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UsageError
-from .number_dates import Readings
+from .number_dates import DateReadings
 from .time_forms import Mask, Times, read_form
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks a second
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
-def _second(year: int) -> int:
+def _first_second(year: int) -> int:
     return round((datetime(year, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
 
 
-USUAL = _second(1900), _second(2200)
-CALENDAR = _second(1), _second(9999)
+USUAL = _first_second(1900), _first_second(2200)
+CALENDAR = _first_second(1), _first_second(9999)
 
 
 @dataclass
@@ -45,37 +45,37 @@ class Clock:
     unit: str = "s"
     given: bool = False
     seen: Counter[str] = field(default_factory=Counter)
-    readings: Readings = field(default_factory=Readings)
+    readings: DateReadings = field(default_factory=DateReadings)
 
     def __str__(self) -> str:
         if self.text:
             return f"{self.column}: times of the form {self.form}" if self.form else f"{self.column}: ISO 8601 times"
         return f"{self.column}: {WORDS[self.unit]} since 1970 UTC"
 
-    def likely(self) -> str:
+    def likely_unit(self) -> str:
         """The unit that most of the numbers looked like."""
         units = [unit for unit in UNITS if self.seen[unit]]
         return max(units, key=lambda unit: self.seen[unit], default=self.unit)
 
-    def look(self, cells: list[str]) -> None:
+    def observe(self, cells: list[str]) -> None:
         """Take the unit that most of the first numbers look like."""
-        self._like(np.array([float(cell) for cell in cells]))
-        self.unit = self.likely()
+        self._classify_numbers(np.array([float(cell) for cell in cells]))
+        self.unit = self.likely_unit()
         self.seen.clear()
 
-    def micros(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
+    def to_microseconds(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         """Microseconds since 1970 UTC of each row; reason → which rows are malformed for it (their time is 0)."""
         if self.text:
-            return self._of_text(column)
-        return self._of_numbers(column)
+            return self._parse_text(column)
+        return self._parse_numbers(column)
 
     def with_unit(self, unit: str) -> Clock:
         """Return this clock with another unit, as it is before it has seen a number."""
-        return replace(self, unit=unit, seen=Counter(), readings=Readings())
+        return replace(self, unit=unit, seen=Counter(), readings=DateReadings())
 
     def require_no_dates(self) -> None:
         """Raises `UsageError` where the numbers would be times before 1990, and may as well be dates."""
-        plausible = [] if self.given else self.readings.plausible()
+        plausible = [] if self.given else self.readings.list_plausible()
         if not plausible:
             return
         forms = [reading for reading in plausible if reading.startswith("%")]
@@ -86,10 +86,10 @@ class Clock:
         else:
             then = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
             then += "2004-05-15 12:30 into the file)"
-        what = "; ".join(map(self.readings.describe, plausible[:3]))
+        what = "; ".join(map(self.readings.describe_reading, plausible[:3]))
         raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", then)
 
-    def advise(self, reason: str, text: str) -> str | None:
+    def next_command_for(self, reason: str, text: str) -> str | None:
         """What to type about a malformed time; None: the reason is about another column."""
         if not reason.startswith(f"{self.column} "):
             return None
@@ -98,11 +98,11 @@ class Clock:
             return f"say the unit of the times: --time-unit {others.replace(', ns', ' or ns')}"
         if not self.text:
             return None
-        if self.form and ("no time of the form" not in reason or form_of(text) == self.form):
+        if self.form and ("no time of the form" not in reason or describe_form(text) == self.form):
             return "correct the file"
-        return f"say the form of the times: --time-format {form_of(text)!r}"
+        return f"say the form of the times: --time-format {describe_form(text)!r}"
 
-    def _of_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
+    def _parse_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         if self.form:
             since, reasons = read_form(self.form).read_times(column, self.column)
             beyond = np.zeros(len(since), bool)
@@ -110,20 +110,20 @@ class Clock:
             since, broken, beyond = _read_iso(column)
             reasons = {f"{self.column} is no ISO 8601 time": broken & ~beyond}
         broken = np.logical_or.reduce(list(reasons.values()))
-        outside = ~broken & (beyond | ~_between(since, *self._years(), 10**6))
-        return np.where(broken | outside, 0, since), self._reasons(reasons, outside)
+        outside = ~broken & (beyond | ~_is_between(since, *self._year_range(), 10**6))
+        return np.where(broken | outside, 0, since), self._combine_reasons(reasons, outside)
 
-    def _of_numbers(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
+    def _parse_numbers(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         numbers = column.to_numpy()
         broken = ~np.isfinite(numbers)
         numbers = np.where(broken, 0, numbers)
-        like = self._like(numbers)
+        like = self._classify_numbers(numbers)
         ticks = UNITS[self.unit]
-        outside = ~broken & ~_between(numbers, *self._years(), ticks)
+        outside = ~broken & ~_is_between(numbers, *self._year_range(), ticks)
         if not self.given:
             fine = ~broken & ~outside
-            self.readings.count(numbers[fine], numbers[fine] / ticks)
-        reasons = self._reasons({f"{self.column} is no time": broken}, outside)
+            self.readings.count_numbers(numbers[fine], numbers[fine] / ticks)
+        reasons = self._combine_reasons({f"{self.column} is no time": broken}, outside)
         if not self.given:
             for coarser in list(UNITS)[: list(UNITS).index(self.unit)]:
                 reason = f"{self.column} looks like {WORDS[coarser]}, but most of the times like {WORDS[self.unit]}"
@@ -133,23 +133,23 @@ class Clock:
             return np.asarray(numbers // (ticks // 10**6), np.int64), reasons
         return (numbers * (10**6 // ticks)).round().astype(np.int64), reasons
 
-    def _like(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
+    def _classify_numbers(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
         like = np.full(len(numbers), "", dtype="<U4")
         for unit in reversed(UNITS):
-            like[_between(numbers, *USUAL, UNITS[unit])] = unit
+            like[_is_between(numbers, *USUAL, UNITS[unit])] = unit
         for unit, count in zip(*np.unique(like, return_counts=True), strict=True):
             self.seen[str(unit)] += int(count)
         return like
 
-    def _years(self) -> tuple[int, int]:
+    def _year_range(self) -> tuple[int, int]:
         return CALENDAR if self.given else USUAL
 
-    def _reasons(self, reasons: dict[str, Mask], outside: Mask) -> dict[str, Mask]:
+    def _combine_reasons(self, reasons: dict[str, Mask], outside: Mask) -> dict[str, Mask]:
         years = "1 to 9999" if self.given else "1900 to 2200"
         return reasons | {f"{self.column} is outside the years {years}": outside}
 
 
-def _between(numbers: npt.NDArray[Any], low: int, high: int, ticks: int) -> Mask:
+def _is_between(numbers: npt.NDArray[Any], low: int, high: int, ticks: int) -> Mask:
     return np.asarray((numbers >= low * ticks) & (numbers < high * ticks))
 
 
@@ -178,7 +178,7 @@ def _is_iso(text: str | None) -> bool:
         return False
 
 
-def form_of(text: str) -> str:
+def describe_form(text: str) -> str:
     """The form of a time that is nearly one of ISO 8601; of any other text an example.
 
     >>> form_of("1777-01-01"), form_of("1777-01-01T00:00:00.5Z"), form_of("15.04.2004")

@@ -16,7 +16,7 @@ class JsonNumber(str):
     """A number of a JSON text, as it was written."""
 
 
-def scalar(value: Any, type_: str, name: str) -> Any:
+def parse_scalar(value: Any, type_: str, name: str) -> Any:
     """One field, as text or as JSON gave it, in its type; `ValueError` says which column and what stands there.
 
     Blanks and tabs around a text do not count; what is empty then is no value.
@@ -32,7 +32,7 @@ def scalar(value: Any, type_: str, name: str) -> Any:
         return None
     try:
         if type_ == "string":
-            return _string(value)
+            return _require_string(value)
         if type_ == "boolean":
             return _TRUTH[str(value).lower()]
         if not isinstance(value, str):
@@ -40,7 +40,7 @@ def scalar(value: Any, type_: str, name: str) -> Any:
         if not (_NUMBER if type_ == "double" else _INTEGER).fullmatch(value):
             if type_ == "double" or not isinstance(value, JsonNumber):
                 raise ValueError
-            return _whole(value)
+            return _parse_whole_number(value)
         if type_ == "double":
             return float(value)
         number = int(value)
@@ -51,7 +51,7 @@ def scalar(value: Any, type_: str, name: str) -> Any:
         raise ValueError(f"{name} is {str(value)[:80]!r}, not {_WORDS.get(type_, 'text')}") from None
 
 
-def _string(value: Any) -> str:
+def _require_string(value: Any) -> str:
     if isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, str):
@@ -60,7 +60,7 @@ def _string(value: Any) -> str:
     return str(value)
 
 
-def _whole(literal: str) -> int:
+def _parse_whole_number(literal: str) -> int:
     """The integer that a number of a JSON text with a fraction or an exponent is, such as 1.0 or 1e3."""
     number = float(literal)
     if not abs(number) < 1 << 53 or number != int(number):
@@ -75,12 +75,12 @@ def is_value(text: str, type_: str) -> bool:
     ([True, True, False, False], True)
     """
     try:
-        return scalar(text, type_, "") is not None
+        return parse_scalar(text, type_, "") is not None
     except ValueError:
         return False
 
 
-def kind_of(cells: list[str]) -> str:
+def infer_type(cells: list[str]) -> str:
     """The narrowest type that all of the cells have; empty ones say nothing.
 
     >>> kind_of(["1", "", "2"]), kind_of(["1", "2.5"]), kind_of(["true"]), kind_of(["1", "x"]), kind_of([""])

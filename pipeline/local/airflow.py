@@ -90,7 +90,7 @@ def run_standalone(
     """
     require_extras("a local Airflow", "airflow", "quality")
     home = Home.open_home(path, create=True)
-    if not landing.listing(home):
+    if not landing.list_batches(home):
         home = _land_demo_messages(home, say)
     if is_listening("127.0.0.1", port):
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
@@ -263,7 +263,7 @@ def airflow_environment(home: Home, port: int, now: datetime) -> dict[str, str]:
 
 def _catchup_bounds(home: Home, now: datetime) -> dict[str, str]:
     """For a landing that is history, the schedule catches up over just it; a feed goes on from now."""
-    epochs, schedule = sorted(landing.listing(home)), home.schedule
+    epochs, schedule = sorted(landing.list_batches(home)), home.schedule
     if not epochs or schedule.seconds is None:
         return {}
     try:

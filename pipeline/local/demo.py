@@ -47,7 +47,7 @@ def with_daily_epochs(home: Home) -> Home:
 def land_messages(home: Home) -> landing.LandReport:
     """Split the messages into the epochs of a home."""
     form = "%m/%d/%y %I:%M %p"
-    options = landing.Options(("src", "dst", "ts"), header=True, time_column="ts", time_format=form)
+    options = landing.LandOptions(("src", "dst", "ts"), header=True, time_column="ts", time_format=form)
     return landing.land(home, [messages_file()], options)
 
 
@@ -58,7 +58,7 @@ def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
     """
     home = with_daily_epochs(home)
     ledger = open_ledger(home, writes=True)
-    if not landing.listing(home):
+    if not landing.list_batches(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
     plan = planning.plan_run(home, ledger, lambda epoch: True)

@@ -290,7 +290,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
     from ..errors import AltneuError
     from ..home.directory import Home
     from ..home.s3 import in_s3
-    from ..landing import listing
+    from ..landing import list_batches
     from ..state import files
 
     if not (home / "altneu.toml").exists():
@@ -312,7 +312,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
         yield _check_catalog(settings)
     if settings.landed_remotely:
         try:
-            yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")
+            yield Check("Landing", True, f"{settings.landed_at}: {len(list_batches(settings)):,} epochs")
         except AltneuError as error:
             yield Check("Landing", False, error.what, remedy)
     if settings.reports_remotely:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.directory import Home
-from ..landing.survey import survey
+from ..landing.survey import compare_with_ledger
 from ..state.attempts import Attempt, describe_attempt
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
@@ -222,7 +222,7 @@ def _index_headline(published: int, counts: dict[str, int], audits: Mapping[str,
 def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
     """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
     try:
-        _, there = survey(home, found)
+        _, there = compare_with_ledger(home, found)
     except (AltneuError, OSError):
         return None
     states = {name: [entry.label for entry in there.values() if entry.state == name] for name in LANDED}

@@ -19,7 +19,7 @@ from algorithms import patterns
 
 from .. import landing
 from ..home.directory import Home
-from ..landing.survey import Epoch
+from ..landing.survey import EpochState
 from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
 from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
@@ -43,7 +43,7 @@ class Forecast:
 
     plan: Plan
     revisions: int
-    chosen: Sequence[Epoch]
+    chosen: Sequence[EpochState]
     late: Sequence[int]
     restated: Sequence[int]
     rows: int
@@ -70,7 +70,7 @@ class Forecast:
         return found
 
     @property
-    def incomplete(self) -> list[Epoch]:
+    def incomplete(self) -> list[EpochState]:
         return self.plan.in_state("incomplete")
 
     def to_document(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class EstimatedCounts:
         return self.ledger.published_batches(self.plan.parent.revision)
 
     @cached_property
-    def _chosen_epochs(self) -> list[Epoch]:
+    def _chosen_epochs(self) -> list[EpochState]:
         run = set(self.plan.run)
         return [epoch for epoch in self.plan.epochs if epoch.epoch in run]
 
@@ -252,8 +252,8 @@ class EstimatedCounts:
 
 
 def _count_landed_rows(home: Home, epochs: set[int]) -> int:
-    landed = landing.listing(home)
-    return sum(landing.rows(landed[epoch]) for epoch in epochs if epoch in landed)
+    landed = landing.list_batches(home)
+    return sum(landing.count_batch_rows(landed[epoch]) for epoch in epochs if epoch in landed)
 
 
 def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.directory import Home
 from ..landing.folder import EMPTY_DIGEST
-from ..landing.survey import survey
+from ..landing.survey import compare_with_ledger
 from ..state import lease
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
@@ -132,7 +132,7 @@ def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
 def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
     """Labels of a run's epochs whose folders in the landing are not what the run has read. What is published is what
     was computed: they are `changed` then."""
-    _, now = survey(home, ledger)
+    _, now = compare_with_ledger(home, ledger)
 
     def digest_of(epoch: int) -> str | None:
         there = now.get(epoch)

@@ -47,7 +47,7 @@ class MoveResult:
 
     home: Home
     tables: int
-    batches: batches.Batches
+    batches: batches.CopiedBatches
     copied: copying.CopyResult
     rows: int  # of the database
     proved: dict[int, list[str]]
@@ -69,13 +69,13 @@ def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None 
         carried.refuse_other_home(new.database, catalog)
         _claim_prefix(to, home, catalog)
         before = _home_state(home, ledger)
-        found = batches.copy(home, new, say)
+        found = batches.copy_landing(home, new, say)
         made = tables.copy_tables(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
         copied = found.copied + made.copied + _copy_reports(home, new, say)
         say("database")
         rows = _copy_database(home, new, catalog, made.located)
         books = Ledger(new.database)
-        batches.verify(home, new, ledger, books)
+        batches.verify_copy(home, new, ledger, books)
         proved = _prove_copy(home, new, made, say, prove or _compare_fingerprints)
         if _home_state(home, ledger) != before:
             raise AltneuError("the home has changed while it was copied: a run or a compaction.", AGAIN)

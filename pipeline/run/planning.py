@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import UsageError
 from ..home.directory import Home
 from ..landing.folded import REMEDY
-from ..landing.survey import Epoch, survey
+from ..landing.survey import EpochState, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from .decision import Scope
@@ -19,7 +19,7 @@ class Plan:
     """What a run would do: `run` are the epochs whose batch is missing or changed, among `epochs`."""
 
     parent: Revision
-    epochs: tuple[Epoch, ...]
+    epochs: tuple[EpochState, ...]
     run: tuple[int, ...] = field(default=())
     kind: RunKind = RunKind.RUN
 
@@ -27,20 +27,20 @@ class Plan:
     def scope(self) -> Scope:
         return Scope(self.parent, self.run, self.kind)
 
-    def in_state(self, state: str) -> list[Epoch]:
+    def in_state(self, state: str) -> list[EpochState]:
         """The epochs of the plan that are in a state of the landing."""
         return [entry for entry in self.epochs if entry.state == state]
 
 
-def plan_run(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
+def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], force: bool = False) -> Plan:
     """The plan over the epochs that `wanted` accepts. `force`: those whose batch is unchanged too."""
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
     run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
     return Plan(parent, epochs, run)
 
 
-def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
+def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[EpochState], bool]:
     """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
     low = home.schedule.parse_epoch(first) if first else None
     high = home.schedule.parse_epoch(last) if last else None
@@ -51,7 +51,7 @@ def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[
 
 def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Plan:
     """The plan over named epochs, which must be landed; with `remove`, those that are gone become empty batches."""
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     chosen, run = [], []
     for epoch in epochs:
         entry = found.get(epoch)
@@ -80,7 +80,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
 
 def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
     """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     if parent.frontier is None:
         raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:

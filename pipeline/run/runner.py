@@ -176,7 +176,7 @@ def _record_stage_failure(
 
 def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
     """How many rows are in the landing of some epochs, about."""
-    landed = landing.listing(home)
+    landed = landing.list_batches(home)
     return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
 

@@ -54,9 +54,9 @@ def run_suites(run: RunContext, whole: bool = True) -> list[Check]:
         copies = batches_of_run.select(*data, F.col("diff").alias("copies"))
     else:
         copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
-    landed = {} if recomputed or run.home.schedule.seconds is None else landing.listing(run.home)
+    landed = {} if recomputed or run.home.schedule.seconds is None else landing.list_batches(run.home)
     times = {
-        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end_of(b.epoch)}
+        b.epoch: {"landed_at": landed[b.epoch].newest_change(), "over_at": run.home.schedule.end_of(b.epoch)}
         for b in batches
         if b.epoch in landed and landed[b.epoch].files
     }

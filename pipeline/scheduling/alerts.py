@@ -210,13 +210,13 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
 
 def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
     """That an epoch is late, why, and what to type; None: it is published, or an incident says why it is not."""
-    from ..landing import listing
+    from ..landing import list_batches
     from ..run import alerts
     from .common import report_address
 
     if epoch in ledger.published_batches():
         return None
-    label, there = home.schedule.format_label(epoch), listing(home).get(epoch)
+    label, there = home.schedule.format_label(epoch), list_batches(home).get(epoch)
     held = [run for run in ledger.list_held() if epoch in run.epochs]
     if held:
         why, then = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"

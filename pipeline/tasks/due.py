@@ -126,7 +126,7 @@ def check_landing(
     home, ledger = open_home(path, writes=False)
     schedule = home.schedule
     label = schedule.format_label(epoch)
-    there = landing.listing(home)
+    there = landing.list_batches(home)
     unready = there[epoch].incomplete if epoch in there else None
     if unready:
         return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")

@@ -131,7 +131,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     """Published epochs whose folder has gone stay as they are; only `altneu run --remove` takes them back."""
     from .. import landing
 
-    there, published, kept = landing.listing(home), ledger.published_batches(), []
+    there, published, kept = landing.list_batches(home), ledger.published_batches(), []
     for epoch in epochs:
         if epoch not in there and epoch in published:
             label = home.schedule.format_label(epoch)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..errors import RunInProgress
 from ..home.directory import Home
-from ..landing.survey import Epoch, survey
+from ..landing.survey import EpochState, compare_with_ledger
 from ..run import planning
 from ..run.planning import Plan
 from ..state import attempts, place
@@ -102,7 +102,7 @@ def _joined_plan(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
     An epoch of a run in which a critical check failed goes alone: it may be that epoch's fault, or another's.
     """
     (own,) = found.run
-    _, every = survey(home, ledger)
+    _, every = compare_with_ledger(home, ledger)
     failed = _epochs_failed_together(ledger, every)
     if own in failed:
         return found
@@ -116,7 +116,7 @@ def _joined_plan(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
     return replace(wide, run=tuple(sorted(first)))
 
 
-def _epochs_failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
+def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochState]) -> set[int]:
     """Epochs whose last run had others as well, and failed by a critical check."""
     tried, critical = attempts.list_unpublished(ledger), dict[str, bool]()
     found = set()
@@ -144,7 +144,7 @@ def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
         )
 
 
-def _rejection_message(ledger: Ledger, entry: Epoch) -> str | None:
+def _rejection_message(ledger: Ledger, entry: EpochState) -> str | None:
     """That a person has rejected the epoch, as it is landed now, on the newest revision; None: nobody has."""
     last = attempts.newest_unresolved(attempts.list_unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
     if last is None or last.state is not RunState.REJECTED or last.parent != ledger.get_revision().revision:

@@ -93,7 +93,7 @@ def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -
     from ..landing import survey
     from ..landing.folded import REMEDY, describe_folded, record_folded
 
-    _, rows = survey.grid(home, ledger)
+    _, rows = survey.list_epoch_rows(home, ledger)
     changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed")]
     folded = record_folded(home, ledger)
     if folded and not changed:
@@ -116,7 +116,7 @@ def list_corrected(path: str) -> dict[str, str]:
     home, ledger = open_home(path, writes=False)
     from ..landing import survey
 
-    revision, found = survey.survey(home, ledger)
+    revision, found = survey.compare_with_ledger(home, ledger)
     stand = list_epoch_statuses(ledger, revision)
     changed = (
         entry for entry in found.values() if entry.state == "changed" and stand.newest_unresolved(entry.epoch) is None

@@ -32,7 +32,7 @@ def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     from ..landing import survey
     from ..report.html.words import pluralize
 
-    revision, rows = survey.grid(home, ledger)
+    revision, rows = survey.list_epoch_rows(home, ledger)
     totals = report.totals_by_epoch(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.list_motifs(revision)
     for row in rows:

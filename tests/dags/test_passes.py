@@ -404,9 +404,9 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
     assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
     assert sorted(ledger.published_batches()) == [first + day for day in range(4) if day not in bad]
     assert ledger.get_revision().revision == (len(bad) < 4)  # one revision for all that is good
-    from pipeline.landing.survey import grid
+    from pipeline.landing.survey import list_epoch_rows
 
-    states = {row["epoch"]: row["state"] for row in grid(home, ledger)[1]}
+    states = {row["epoch"]: row["state"] for row in list_epoch_rows(home, ledger)[1]}
     assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
 
 
@@ -444,7 +444,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
 def test_what_was_left_out_is_shown_as_failed_at_once(
     ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.landing.survey import grid
+    from pipeline.landing.survey import list_epoch_rows
 
     home, ledger, first = week
     wrong_at(monkeypatch, first + 1)
@@ -452,7 +452,7 @@ def test_what_was_left_out_is_shown_as_failed_at_once(
     assert planned is not None
     done = publish(home, planned)
     assert (done["epochs"], done["labels"]) == ([first], ["2004-04-15"])
-    shown = {row["epoch"]: (row["state"], row["error"]) for row in grid(home, ledger)[1]}
+    shown = {row["epoch"]: (row["state"], row["error"]) for row in list_epoch_rows(home, ledger)[1]}
     assert shown[first][0] == "published"
     assert shown[first + 1] == ("failed", f"landing/{first + 1}: broken. Nothing was published.")
     # the process dies between two stages: the run goes on with what is left of it

@@ -41,7 +41,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         epochs = land_messages(home).epochs
     else:
         home = home.declare_settings(values={"rating": "long"})
-        options = landing.Options(tuple(RATED), time_column="ts", header=True)
+        options = landing.LandOptions(tuple(RATED), time_column="ts", header=True)
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
     home, ledger = Home.open_home(home.path), Ledger(home.database)
     assert homes.run(home, ledger, epochs) is not None

@@ -43,7 +43,7 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
         if "rating" in columns:
             home = home.declare_settings(values={"rating": "long"}, edges={"where": "rating > 0"})
         epochs = landing.land(
-            home, [find_graph(file)], landing.Options(tuple(columns), time_column="ts", **form)
+            home, [find_graph(file)], landing.LandOptions(tuple(columns), time_column="ts", **form)
         ).epochs
         made.append((home, Ledger(home.database)))
     (ordered, ordered_ledger), (home, ledger) = made

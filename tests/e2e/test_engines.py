@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 import pipeline.storage.session
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
-from pipeline.landing.folder import seal
+from pipeline.landing.folder import seal_folder
 from pipeline.reading import engines
 from pipeline.reading.graph import Graph
 from pipeline.reading.questions import ANY, FLAGS, VIEWS, Engine, Question
@@ -62,7 +62,7 @@ def land(home: Home, epoch: int, text: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "rows.csv").write_text(text)
-    seal(folder, text.count("\n") - 1)
+    seal_folder(folder, text.count("\n") - 1)
 
 
 def clique(*vertices: int | str, w: int = 1, also: str = "on") -> str:

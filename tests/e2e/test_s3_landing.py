@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline import landing
 from pipeline.errors import Unavailable
 from pipeline.home.directory import Home
-from pipeline.landing.survey import survey
+from pipeline.landing.survey import compare_with_ledger
 from pipeline.reading import views
 from pipeline.state import files
 from pipeline.state.facts import IngestFacts
@@ -61,15 +61,15 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
     seen = []
     for home, ledger in homes_:
         homes.run(home, ledger, [1, 2, 3])
-        landing.land(home, [raw], landing.Options(epoch=1))
+        landing.land(home, [raw], landing.LandOptions(epoch=1))
         first = homes.run(home, ledger, [1])
         raw_again = "src,dst\n1,2\n1,5\n"  # one row less, in another file of the store under the name of before
         raw.write_text(raw_again)
-        landing.land(home, [raw], landing.Options(epoch=1))
+        landing.land(home, [raw], landing.LandOptions(epoch=1))
         second = homes.run(home, ledger, [1])
         raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
         assert first and second
-        assert [entry.state for entry in survey(home, ledger)[1].values()] == ["published"] * 3
+        assert [entry.state for entry in compare_with_ledger(home, ledger)[1].values()] == ["published"] * 3
         ingests = [ledger.get_facts(row.run_id, IngestFacts) for row in (first, second)]
         facts = [(each.rows, each.quarantined, each.changed_rows, each.rows_before) for each in ingests]
         totals = views.select_totals(home, ledger, all_epochs=True)
@@ -85,7 +85,7 @@ def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path
     assert Home.open_home(home.path).landed_remotely
     files.write_file(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
     files.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
-    landing.digest(ledger, landing.listing(home).values())
+    landing.digest_batches(ledger, landing.list_batches(home).values())
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
     with pytest.raises(Unavailable, match="the store does not give it"):
         homes.run(home, ledger, [1])

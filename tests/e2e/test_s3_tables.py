@@ -147,7 +147,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))
-    landing.land(there.home, [raw], landing.Options(epoch=0))
+    landing.land(there.home, [raw], landing.LandOptions(epoch=0))
     homes.run(there.home, Ledger(there.home.database), [0])
     back = move_home(there.home, destination.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and [*back.proved] == [1, 2, 3]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import AltneuError, RunFailed, UsageError, describe_error
 from pipeline.home.directory import Home
 from pipeline.landing import frames as ingest
-from pipeline.landing.survey import grid, survey
+from pipeline.landing.survey import compare_with_ledger, list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.run import meaning, planning, rollback, runner
@@ -43,7 +43,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     right = copy.deepcopy(world.landed)
     world.roll_back(1)
     assert world.ledger.get_revision().frontier == 2
-    assert {e["epoch"]: e["state"] for e in grid(world.home, world.ledger)[1]} == {
+    assert {e["epoch"]: e["state"] for e in list_epoch_rows(world.home, world.ledger)[1]} == {
         0: "published", 1: "missing", 2: "changed", 3: "missing",
     }  # fmt: skip
     consumer.follow()  # two revisions at once
@@ -213,7 +213,7 @@ def test_a_landing_that_changes_while_it_is_read(
     """Files are read twice, to judge them and for their rows: a change in between is reported, and loses nothing."""
     world = World(spark, tmp_path / "home")
     world.land_batches(1)
-    judge = ingest.judge
+    judge = ingest.count_rows
 
     def judge_and_change(*arguments: Any, **options: Any) -> Any:
         found = judge(*arguments, **options)
@@ -224,11 +224,11 @@ def test_a_landing_that_changes_while_it_is_read(
             (folder / "rows.csv").write_text("src,dst\n1,2\n" if then == "another batch" else "rows\n")
         return found
 
-    monkeypatch.setattr(ingest, "judge", judge_and_change)
+    monkeypatch.setattr(ingest, "count_rows", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
         homes.run(world.home, world.ledger, [1])
     assert world.ledger.get_revision().revision == 0
-    monkeypatch.setattr(ingest, "judge", judge)
+    monkeypatch.setattr(ingest, "count_rows", judge)
     world.publish_epochs(1)
     world.assert_same_as_reference(1)
 
@@ -260,7 +260,7 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
     world.expected[4] = world.expected[1]
     world.assert_same_as_reference(1, 2, 3, 4)
-    _, rows = grid(world.home, world.ledger)
+    _, rows = list_epoch_rows(world.home, world.ledger)
     assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
     homes.run(world.home, world.ledger, [1, 2, 4])
     world.landed = right
@@ -379,7 +379,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.land_batches(0)
     with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
         homes.run(world.home, world.ledger, [0])
-    assert survey(world.home, world.ledger)[1][0].state == "folded"
+    assert compare_with_ledger(world.home, world.ledger)[1][0].state == "folded"
     world.landed[0] = kept
     again = compact(world.home, world.ledger, spark, grace=0)
     assert again.tables == facts.tables  # nothing left to gain

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import report
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.report import epoch_document, pages
 from pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check, write
@@ -172,7 +172,7 @@ def test_status_page_and_index_say_the_same(seed: Seed) -> None:
     three(seed)
     seed.audit(audit(DAY + 1, "edge totals"))
     seed.run({DAY + 2: (7, 0)}, {DAY + 2: {"edges": -1}})
-    _, rows = grid(seed.home, seed.ledger)
+    _, rows = list_epoch_rows(seed.home, seed.ledger)
     assert [(row["audited"], row["audit"]) for row in rows] == [
         (True, "equal"),
         (False, "differs"),

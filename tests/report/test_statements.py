@@ -13,7 +13,7 @@ import pytest
 
 from expectations import volumes
 from pipeline import report
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.report import epoch_document
 from pipeline.report import pages as files
 from pipeline.report.checks import known_checks
@@ -462,7 +462,7 @@ def failing(world: World) -> dict[tuple[str, str], set[int]]:
 
 def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
     """What `status` and the page in Airflow list of each published epoch; nothing is landed here."""
-    _, rows = grid(world.seed.home, world.seed.ledger)
+    _, rows = list_epoch_rows(world.seed.home, world.seed.ledger)
     found = {row["epoch"]: row for row in rows}
     assert {*found} == {*(world.newest.batches if world.newest else ())}
     for epoch, row in found.items():

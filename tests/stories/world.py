@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import epoch_document
@@ -246,7 +246,7 @@ class World:
 
     def _grid(self, row: Revision) -> None:
         """What `status` shows, and Airflow's page."""
-        _, rows = grid(self.home, self.ledger)
+        _, rows = list_epoch_rows(self.home, self.ledger)
         states = {entry["epoch"]: entry["state"] for entry in rows}
         assert set(states) == {*self.landed, *self.newest.batches}
         for epoch, state in states.items():

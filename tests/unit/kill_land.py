@@ -48,7 +48,7 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
     sys.addaudithook(hook)
     try:
         with handle_signals():
-            landing.land(draft, [Path(file)], landing.Options(**json.loads(options)))
+            landing.land(draft, [Path(file)], landing.LandOptions(**json.loads(options)))
     except Interrupted:
         return f"interrupted: {describe_outcome(draft, before)}"
     finally:

@@ -9,19 +9,19 @@ import pytest
 
 from pipeline import landing
 from pipeline.home.directory import Home
-from pipeline.landing.layout import Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import RowSchema
+from pipeline.landing.parsing import read_blocks
 from tests import seeds
 from tests.unit.test_parquet_values import FORMATS, TYPES, write_texts
 from tests.unit.test_reading_both_ways import NUMBERS, WORDS
 
 VALUES = {"weight": "double", "on": "boolean", "kind": "string"}
-LAYOUT = Layout(TYPES | {"dst": "string"}, frozenset(VALUES))
+LAYOUT = RowSchema(TYPES | {"dst": "string"}, frozenset(VALUES))
 
 
 def rows_of(path: Path) -> list[str]:
     """The rows of a file, without their lines; told apart are also nan, -0.0 and no value."""
-    rows = [row for block in read(path, LAYOUT) for row in block.good.to_pylist()]
+    rows = [row for block in read_blocks(path, LAYOUT) for row in block.good.to_pylist()]
     assert all(row.pop("line") for row in rows)
     return list(map(repr, rows))
 
@@ -42,6 +42,6 @@ def test_a_file_that_is_landed_has_the_rows_that_it_has_in_the_landing(cases: in
             table.append(row)
         path = write_texts(tmp_path / "x", form, list(TYPES), table)
         columns = tuple(TYPES)
-        landing.land(home, [path], landing.Options(columns, header=True if form == "csv" else None, epoch=1))
-        (file,) = landing.listing(home)[1].files
+        landing.land(home, [path], landing.LandOptions(columns, header=True if form == "csv" else None, epoch=1))
+        (file,) = landing.list_batches(home)[1].files
         assert rows_of(Path(file.location)) == rows_of(path), table

@@ -11,7 +11,7 @@ from pipeline import landing
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home, parse_settings
 from pipeline.home.schedule import Schedule
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.answers import run_query
 from pipeline.reading.engines import Engines
@@ -285,7 +285,7 @@ def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path)
     for epoch in (12_523, beyond):
         (home.landing / f"epoch={epoch}").mkdir(parents=True)
         (home.landing / f"epoch={epoch}" / "a.csv").write_text("src,dst\n1,2\n")
-    found = landing.listing(home)
+    found = landing.list_batches(home)
     assert found[12_523].incomplete is None and "beyond the years" in (found[beyond].incomplete or "")
     assert home.schedule.format_label(beyond) == str(beyond) and home.schedule.end_of(beyond) is None
 
@@ -309,4 +309,4 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
     assert run_query(home, ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
     assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
-    assert {row["epoch"] for row in grid(home, ledger)[1]} == {10, beyond}
+    assert {row["epoch"] for row in list_epoch_rows(home, ledger)[1]} == {10, beyond}

@@ -13,7 +13,7 @@ from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
 from pipeline.landing import folder
 from pipeline.landing.folded import record_folded
-from pipeline.landing.survey import survey
+from pipeline.landing.survey import compare_with_ledger
 from pipeline.state.incidents import list_incidents
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, StagedBatch
@@ -28,7 +28,7 @@ NEXT = "altneu rebuild --from-landing"
 
 def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKind.RUN) -> None:
     """All that is landed, without its tables."""
-    parent, known = survey(home, ledger)
+    parent, known = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
     ledger.create_run(run_id, parent.revision, [*known], home.config.semantic_settings(), kind)
     ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in known.values()])

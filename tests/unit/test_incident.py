@@ -30,7 +30,7 @@ def test_one_line_and_a_file(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def broken(*_: object) -> None:
         raise KeyError("postgresql://me:hunter2@host/db")
 
-    monkeypatch.setattr(pipeline.landing.survey, "grid", broken)
+    monkeypatch.setattr(pipeline.landing.survey, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3 and "KeyError" in said[0] and "Traceback" not in "".join(said)
@@ -50,7 +50,7 @@ def test_a_failed_stage_has_its_cause_in_the_file(
         except ZeroDivisionError as error:
             raise RunFailed("stage truss failed.", "run it again") from error
 
-    monkeypatch.setattr(pipeline.landing.survey, "grid", broken)
+    monkeypatch.setattr(pipeline.landing.survey, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     assert "stage truss failed." in capsys.readouterr().err
     (log,) = (home / "logs").iterdir()

@@ -13,7 +13,7 @@ import pytest
 from pipeline import cli, landing
 from pipeline.home.directory import Home
 from pipeline.landing import landed
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.state.ledger import Ledger
 from tests import seeds
 
@@ -35,7 +35,7 @@ class Land:
         return int(ended.value.code or 0), shown.out + shown.err
 
     def content(self) -> dict[str, list[str]]:
-        found = landing.listing(Home.open_home(self.home)).values()
+        found = landing.list_batches(Home.open_home(self.home)).values()
         return {
             each.label: [line for f in each.files for line in Path(f.location).read_text().splitlines()[1:]]
             for each in found
@@ -99,7 +99,7 @@ def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
     code, shown = land(*words, "--yes")
     assert code == 0, shown
     home = Home.open_home(land.home)
-    for epoch, batch in landing.listing(home).items():
+    for epoch, batch in landing.list_batches(home).items():
         assert home.schedule.parse_epoch(batch.label) == epoch and home.schedule.has_date(epoch)
     code, shown = land("land", land.file("1,2,1e12\n"), "--columns", "src,dst,t", "--time", "t", "--time-unit", "s")
     assert code == 1 and "outside the years 1 to 9999" in shown
@@ -275,7 +275,9 @@ def test_a_folder_is_not_a_missing_file(land: Land) -> None:
 
 def states(home: Path) -> dict[str, tuple[str, str]]:
     opened = Home.open_home(home)
-    return {row["label"]: (row["state"], row["error"] or "") for row in grid(opened, Ledger(opened.database))[1]}
+    return {
+        row["label"]: (row["state"], row["error"] or "") for row in list_epoch_rows(opened, Ledger(opened.database))[1]
+    }
 
 
 def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def write_parquet(rows: list[Row], order: tuple[str, ...], type_: pa.DataType) -
 def land(folder: Path, files: list[Path], columns: tuple[str, ...] = (), ids: str = "integer", **options: Any) -> Path:
     """Land some files into a new home; its folder."""
     home = folder / "home"
-    landing.land(Home.draft_home(home), files, landing.Options(columns, epoch=1, ids=ids, **options))
+    landing.land(Home.draft_home(home), files, landing.LandOptions(columns, epoch=1, ids=ids, **options))
     return home
 
 

@@ -23,8 +23,8 @@ from pipeline import cli, landing
 from pipeline.errors import AltneuError, Exit
 from pipeline.home.directory import Home
 from pipeline.home.s3 import S3
-from pipeline.landing.frames import COMMENTS_NOTED, _blocks, _counted, _File, _layout
-from pipeline.landing.parsing import read
+from pipeline.landing.frames import COMMENTS_NOTED, _count_file, _File, _iterate_blocks, _row_schema_of
+from pipeline.landing.parsing import read_blocks
 
 Rows = list[tuple[Any, ...]]
 Files = Mapping[str, str | bytes]
@@ -486,13 +486,15 @@ def call(home: Path, files: list[Path], options: dict[str, Any], capsys: pytest.
     """Land by the Python call; what it says is what the command would print."""
     said: list[str] = []
 
-    def confirm(form: landing.Form) -> bool:
+    def confirm(form: landing.RawFormat) -> bool:
         said.extend(form.describe())
         return True
 
     columns = tuple(filter(None, options.pop("columns", "").split(",")))
     try:
-        report = landing.land(Home.draft_home(home), files, landing.Options(columns, **options), said.append, confirm)
+        report = landing.land(
+            Home.draft_home(home), files, landing.LandOptions(columns, **options), said.append, confirm
+        )
     except AltneuError as error:
         return Outcome(error.exit, f"{error.what} {error.next}")
     said += [reason for _, _, reason, _ in report.rejected]
@@ -515,13 +517,13 @@ def landed_rows(home: Path, names: Sequence[str] = ()) -> Rows:
     row, else those of the landed file in its order."""
     opened = Home.open_home(home)
     rows: Rows = []
-    for batch in landing.listing(opened).values():
+    for batch in landing.list_batches(opened).values():
         for file in batch.files:
             with Path(file.location).open(newline="") as stream:
                 plain = list(csv.DictReader(stream))
             own = [] if not plain else list(names) or list(plain[0])
             landed: Rows = []
-            for block in read(file.location, _layout(opened)):
+            for block in read_blocks(file.location, _row_schema_of(opened)):
                 assert not block.bad
                 landed += list(zip(*(block.good[name].to_pylist() for name in own), strict=True))
             for row, texts in zip(landed, plain, strict=True):
@@ -584,11 +586,11 @@ def test_the_landing_folder_reads_the_same(given: Input, tmp_path: Path) -> None
     rows: Rows = []
     bad = 0
     for file in write_files(folder, given.files):
-        listed = _File(1, str(file), file.name, _layout(home), S3.from_environment())
-        for good, malformed in _blocks(listed):
+        listed = _File(1, str(file), file.name, _row_schema_of(home), S3.from_environment())
+        for good, malformed in _iterate_blocks(listed):
             names = ["src", "dst", "w"][: len((given.rows or [()])[0])]
             rows += list(zip(*(good[name].to_pylist() for name in names), strict=True))
             bad += sum(reason != COMMENTS_NOTED for _, reason, _ in malformed)
-        (count,) = (table.to_pylist()[0] for table in _counted(listed))
+        (count,) = (table.to_pylist()[0] for table in _count_file(listed))
         assert count["serious"] == 0 or "1 line(s) could not be read" in given.says
     assert (by_text(rows), bad) == (by_text(given.rows or []), given.rejected)

@@ -29,13 +29,13 @@ def raw(tmp_path: Path, text: str, name: str = "raw.txt") -> Path:
 
 
 def take(home: Home, files: list[Path], columns: list[str], **options: object) -> landing.LandReport:
-    return landing.land(home, files, landing.Options(tuple(columns), **options))  # type: ignore[arg-type]
+    return landing.land(home, files, landing.LandOptions(tuple(columns), **options))  # type: ignore[arg-type]
 
 
 def content(home: Home) -> dict[str, list[str]]:
     return {
         landed.label: sorted(line for file in landed.files for line in Path(file.location).read_text().splitlines()[1:])
-        for landed in landing.listing(home).values()
+        for landed in landing.list_batches(home).values()
     }
 
 
@@ -88,7 +88,7 @@ def test_digests_follow_content(home: Home, tmp_path: Path) -> None:
     path.write_text("src,dst\n1,2\n")
 
     def now() -> str:
-        return landing.digest(ledger, landing.listing(home).values())[3]
+        return landing.digest_batches(ledger, landing.list_batches(home).values())[3]
 
     first = now()
     path.rename(path.with_name("b.csv"))
@@ -108,11 +108,11 @@ def test_digests_follow_content(home: Home, tmp_path: Path) -> None:
 def test_folders_that_are_no_epochs(home: Home) -> None:
     (home.landing / "epoch=tomorrow").mkdir(parents=True)
     with pytest.raises(AltneuError, match="tomorrow"):
-        landing.listing(home)
+        landing.list_batches(home)
     (home.landing / "epoch=tomorrow").rename(home.landing / "epoch=4")
     (home.landing / "epoch=4" / "notes.doc").touch()
     with pytest.raises(AltneuError, match=r"notes\.doc"):
-        landing.listing(home)
+        landing.list_batches(home)
 
 
 BROKEN = {

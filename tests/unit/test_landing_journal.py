@@ -81,7 +81,7 @@ NEW = {"columns": ["src", "dst", "ts", "rating"], "time_column": "ts"}
 
 def restored(home: Path) -> State:
     with journal.landing_lock(home / "landing"):
-        journal.recover(home / "landing")
+        journal.recover_landing(home / "landing")
     return state(home)
 
 
@@ -128,7 +128,7 @@ def test_every_step(
             if code == 0:
                 assert after == new, at
         opened = Home.open_home(place)
-        unread = {landed.label for landed in landing.listing(opened).values() if landed.incomplete}
+        unread = {landed.label for landed in landing.list_batches(opened).values() if landed.incomplete}
         if after not in (old, new):  # half moved: no run reads it, and the next land restores it
             assert unread, at
             reached["later"] += 1
@@ -183,7 +183,7 @@ def test_two_at_once(before: tuple[Path, Path, State], tmp_path: Path) -> None:
             for epoch in range(8):
                 file = tmp_path / f"{number}-{epoch}.csv"
                 file.write_text(f"{number},{epoch + 100}\n")
-                options = landing.Options(("src", "dst"), epoch=f"1970-01-{epoch + 1:02d}", append=True)
+                options = landing.LandOptions(("src", "dst"), epoch=f"1970-01-{epoch + 1:02d}", append=True)
                 landing.land(Home.open_home(home), [file], options)
         except BaseException as error:
             failures.append(error)
@@ -207,11 +207,11 @@ def test_one_that_waits_says_so_and_one_that_works_keeps_its_folder(before: tupl
     (draft.new / "1970-01-02" / "mine.csv").write_text("src,dst,seq\n9,9,9\n")
     said: list[str] = []
     landing.land(
-        Home.open_home(home), [file], landing.Options(("src", "dst", "ts", "rating"), time_column="ts"), said.append
+        Home.open_home(home), [file], landing.LandOptions(("src", "dst", "ts", "rating"), time_column="ts"), said.append
     )
     with journal.landing_lock(place):
         assert (draft.new / "1970-01-02" / "mine.csv").exists()
-        draft.place(["1970-01-02"], None, [])
+        draft.place_batches(["1970-01-02"], None, [])
     draft.close()
     assert state(home)[0]["epoch=1970-01-02"] == ["9,9,9"]
 

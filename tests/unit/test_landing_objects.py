@@ -21,8 +21,8 @@ import pytest
 from pipeline import landing
 from pipeline.errors import AltneuError, Unavailable
 from pipeline.home.directory import Home
-from pipeline.landing import Options, folder, landed, objects
-from pipeline.landing.parsing import opened
+from pipeline.landing import LandOptions, folder, landed, objects
+from pipeline.landing.parsing import open_stream
 from pipeline.state import files
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import due
@@ -46,24 +46,24 @@ class Scene:
 
     def land(self, text: str, epoch: int | None = 1, **options: object) -> landing.LandReport:
         self.raw.write_text(text)
-        return landing.land(Home.open_home(self.home.path), [self.raw], Options(epoch=epoch, **options))  # type: ignore[arg-type]
+        return landing.land(Home.open_home(self.home.path), [self.raw], LandOptions(epoch=epoch, **options))  # type: ignore[arg-type]
 
     def put(self, name: str, text: str | bytes = "src,dst\n1,2\n") -> None:
         files.write_file(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
 
     def seen(self) -> dict[str, list[str]]:
         """Epoch → the rows of its batch; of one that is none yet, nothing."""
-        found = landing.listing(Home.open_home(self.home.path)).values()
+        found = landing.list_batches(Home.open_home(self.home.path)).values()
         return {
             each.label: sorted(
-                line for file in each.files for line in opened(file.location).read().decode().split()[1:]
+                line for file in each.files for line in open_stream(file.location).read().decode().split()[1:]
             )
             for each in found
             if each.incomplete is None
         }
 
     def why(self, epoch: int = 1) -> str | None:
-        return landing.listing(Home.open_home(self.home.path))[epoch].incomplete
+        return landing.list_batches(Home.open_home(self.home.path))[epoch].incomplete
 
     def names(self) -> set[str]:
         return set(files.list_sizes(self.base))
@@ -88,11 +88,13 @@ def test_landing_again_appending_and_emptying(scene: Scene) -> None:
     assert scene.names() & first == {"epoch=1/_SUCCESS"}, "the former file is deleted"
     more = scene.land("src,dst\n5,6\n", append=True)
     assert more.rows == 1 and scene.seen()["1"] == ["1,2", "4,5", "5,6"]
-    batch = landing.listing(scene.home)[1]
-    assert [file.name for file in batch.files] == ["000-raw.csv", "001-raw.csv"] and landing.rows(batch) == 3
+    batch = landing.list_batches(scene.home)[1]
+    assert [file.name for file in batch.files] == ["000-raw.csv", "001-raw.csv"] and landing.count_batch_rows(
+        batch
+    ) == 3
     scene.land("src,dst\n9,9\n", dry_run=True)
     assert scene.seen()["1"] == ["1,2", "4,5", "5,6"]
-    landing.land(scene.home, [], Options(epoch=1, empty=True))
+    landing.land(scene.home, [], LandOptions(epoch=1, empty=True))
     assert scene.seen() == {"1": [], "2": ["7,8"]} and scene.why() is None
     assert not list((scene.home.path / "landing").glob("_work/*/*")), "nothing is left on this machine"
 
@@ -111,12 +113,12 @@ def test_digests_are_those_of_a_folder_and_nothing_is_read_twice(scene: Scene, t
     packed = gzip.compress(b"src,dst\n3,4\n", mtime=0)
     scene.put("epoch=2/a.csv.gz", packed)
     scene.put("epoch=2/_SUCCESS", b"")
-    landing.land(local, [scene.raw], Options(epoch=1))
+    landing.land(local, [scene.raw], LandOptions(epoch=1))
     (local.landing / "epoch=2").mkdir()
     (local.landing / "epoch=2" / "a.csv.gz").write_bytes(packed)
-    here, there = landing.listing(local), landing.listing(scene.home)
-    digests = landing.digest(ledger, there.values())
-    assert digests == landing.digest(ledger, here.values())
+    here, there = landing.list_batches(local), landing.list_batches(scene.home)
+    digests = landing.digest_batches(ledger, there.values())
+    assert digests == landing.digest_batches(ledger, here.values())
 
     def reads() -> list[str]:
         read = [path for method, path in scene.store.seen if method == "GET" and ".csv" in path]
@@ -124,13 +126,13 @@ def test_digests_are_those_of_a_folder_and_nothing_is_read_twice(scene: Scene, t
         return read
 
     assert len(reads()) == 2
-    assert landing.digest(ledger, landing.listing(scene.home).values()) == digests and not reads()
-    assert landing.unchanged(ledger, there.values(), digests) and not reads()
+    assert landing.digest_batches(ledger, landing.list_batches(scene.home).values()) == digests and not reads()
+    assert landing.is_unchanged(ledger, there.values(), digests) and not reads()
     scene.put("epoch=2/a.csv.gz", gzip.compress(b"src,dst\n3,5\n"))  # as many bytes, perhaps in the same second
-    assert not landing.unchanged(ledger, there.values(), digests)
-    assert landing.digest(ledger, landing.listing(scene.home).values())[2] != digests[2]
+    assert not landing.is_unchanged(ledger, there.values(), digests)
+    assert landing.digest_batches(ledger, landing.list_batches(scene.home).values())[2] != digests[2]
     scene.land("src,dst\n1,9\n")
-    assert not landing.unchanged(ledger, [there[1]], digests), "its file has gone"
+    assert not landing.is_unchanged(ledger, [there[1]], digests), "its file has gone"
 
 
 def test_an_old_object_is_known_by_the_listing_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +140,10 @@ def test_an_old_object_is_known_by_the_listing_alone(scene: Scene, monkeypatch: 
     scene.land("src,dst\n1,2\n")
     now = time.time()
     monkeypatch.setattr(folder, "time", SimpleNamespace(time=lambda: now + 1_000))
-    digests = landing.digest(ledger, landing.listing(scene.home).values())
-    there = landing.listing(scene.home)
+    digests = landing.digest_batches(ledger, landing.list_batches(scene.home).values())
+    there = landing.list_batches(scene.home)
     scene.store.seen.clear()
-    assert landing.digest(ledger, there.values()) == digests and not scene.store.seen
+    assert landing.digest_batches(ledger, there.values()) == digests and not scene.store.seen
 
 
 Do = Callable[[Scene], object]
@@ -230,7 +232,7 @@ def test_what_counts_as_a_batch(scene: Scene, case: str) -> None:
 def test_what_is_nothing(scene: Scene, name: str, text: str) -> None:
     scene.put(name)
     with pytest.raises(AltneuError) as caught:
-        landing.listing(scene.home)
+        landing.list_batches(scene.home)
     assert caught.value.next and text in caught.value.next and f"landing/{name.split('/')[0]}" in caught.value.what
 
 
@@ -283,7 +285,7 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
     scene.store.faults = faults
     scene.land(text)
     assert count > size // 10
-    file = landing.listing(scene.home)[1].files[0]
+    file = landing.list_batches(scene.home)[1].files[0]
     with files.open_stream(file.location) as stream:
         assert stream.read().partition(b"\n")[2] == scene.raw.read_bytes().partition(b"\n")[2]
 
@@ -291,9 +293,9 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
     with pytest.raises(Unavailable, match=r"\[landing\] uri = s3://.*(ACCESS_DENIED|Access Denied)"):
         scene.land(text + "1,2\n")
     scene.store.faults = lambda method, path: None
-    assert landing.listing(scene.home)[1].files == (file,)
+    assert landing.list_batches(scene.home)[1].files == (file,)
     scene.land(text + "1,2\n")
-    assert landing.listing(scene.home)[1].sealed == lines + 1
+    assert landing.list_batches(scene.home)[1].sealed == lines + 1
     assert len([name for name in scene.names() if "epoch=1/land-" in name]) == 1
 
 
@@ -319,7 +321,7 @@ def test_a_bucket_that_is_not_there(scene: Scene) -> None:
     """It is not taken for an empty landing: all that is published would be `gone`."""
     (scene.home.path / "altneu.toml").write_text('[landing]\nuri = "s3://no-such-bucket/landing"\n')
     with pytest.raises(Unavailable, match="no-such-bucket"):
-        landing.listing(Home.open_home(scene.home.path))
+        landing.list_batches(Home.open_home(scene.home.path))
 
 
 KILLED = {  # at which request the process dies → what is there afterwards
@@ -339,7 +341,7 @@ def test_killed(scene: Scene, moment: str) -> None:
     toml.write_text(toml.read_text() + EVERY)
     raw = scene.raw
     raw.write_text(f"src,dst,ts\n1,2,{DAY}\n1,3,{2 * DAY}\n")
-    options = Options(time_column="ts", time_unit="s")
+    options = LandOptions(time_column="ts", time_unit="s")
     landing.land(Home.open_home(scene.home.path), [raw], options)
     old, settings = scene.seen(), toml.read_text()
     raw.write_text(f"src,dst,weight,ts\n5,6,1,{DAY}\n5,7,2,{2 * DAY}\n")

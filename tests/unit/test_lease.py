@@ -15,7 +15,7 @@ import pytest
 import pipeline.storage.session
 from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
 from pipeline.home.directory import Home
-from pipeline.landing.survey import grid, survey
+from pipeline.landing.survey import compare_with_ledger, list_epoch_rows
 from pipeline.report import epoch_document
 from pipeline.run import runner
 from pipeline.state import lease
@@ -189,14 +189,14 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 
 
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
-    digest = survey(home, ledger)[1][1].digest
+    digest = compare_with_ledger(home, ledger)[1][1].digest
     ledger.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
     ledger.publish_revision(run_id, ledger.get_run(run_id).parent, 1, {}, home.config.semantic_digest(), None)
 
 
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
     """What `status` and the pages say of epoch 1: state and error, and the page's state."""
-    (row,) = grid(home, ledger)[1]
+    (row,) = list_epoch_rows(home, ledger)[1]
     return row["state"], row["error"], epoch_document(home, ledger, 1)["state"]
 
 

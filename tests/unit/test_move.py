@@ -89,9 +89,9 @@ def same(home: Home, new: Home) -> None:
     assert rows(new) == rows(home)
     found = inventory.take_inventory(new, ledger)
     assert found.files == inventory.take_inventory(home, Ledger(home.database)).files and not found.missing
-    ours, theirs = landing.listing(home), landing.listing(new)
+    ours, theirs = landing.list_batches(home), landing.list_batches(new)
     assert ours.keys() == theirs.keys()
-    assert landing.digest(ledger, theirs.values()) == landing.digest(
+    assert landing.digest_batches(ledger, theirs.values()) == landing.digest_batches(
         Ledger(home.database), ours.values(), remember=False
     )
     assert [batch.sealed for batch in theirs.values()] == [batch.sealed for batch in ours.values()]

@@ -11,7 +11,7 @@ import pytest
 from pipeline import landing
 from pipeline.errors import CheckFailed, Unavailable, UsageError
 from pipeline.home.directory import Home
-from pipeline.landing.objects import name_of
+from pipeline.landing.objects import strip_row_prefix
 from pipeline.run import move
 from pipeline.state import files
 from pipeline.state.ledger import Ledger
@@ -37,7 +37,7 @@ def test_into_a_store_within_it_and_back(own: Home, tmp_path: Path, s3: str, sto
 
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\nada,bob\n")
-    landing.land(new, [raw], landing.Options(epoch="2024-03-03"))  # its file has a name of the store's own
+    landing.land(new, [raw], landing.LandOptions(epoch="2024-03-03"))  # its file has a name of the store's own
     store.seen.clear()
     other = moved(new, tmp_path / "other", f"{s3}/two")
     same(new, other)
@@ -45,8 +45,8 @@ def test_into_a_store_within_it_and_back(own: Home, tmp_path: Path, s3: str, sto
     assert not fetched, "the store copies them itself"
     back = moved(other, tmp_path / "back")
     same(other, back)
-    names = {file.name for batch in landing.listing(back).values() for file in batch.files}
-    assert names == {name_of(name) for name in names} and len(names) == 2
+    names = {file.name for batch in landing.list_batches(back).values() for file in batch.files}
+    assert names == {strip_row_prefix(name) for name in names} and len(names) == 2
 
 
 def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
@@ -140,5 +140,5 @@ def test_the_digests_are_remembered(home: Home, tmp_path: Path, s3: str, store: 
     """No landed object is read again by the first command in the new home."""
     new = moved(home, tmp_path / "new", f"{s3}/new")
     store.seen.clear()
-    found = landing.digest(Ledger(new.database), landing.listing(new).values())
+    found = landing.digest_batches(Ledger(new.database), landing.list_batches(new).values())
     assert found and not [path for method, path in store.seen if method == "GET" and ".csv" in path]

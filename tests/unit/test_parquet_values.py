@@ -17,8 +17,8 @@ import pytest
 
 from pipeline import landing
 from pipeline.home.directory import Home
-from pipeline.landing.layout import FileBroken, Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import BrokenFileError, RowSchema
+from pipeline.landing.parsing import read_blocks
 from tests import seeds
 from tests.unit.test_reading_both_ways import NUMBERS, WORDS
 
@@ -30,7 +30,7 @@ def values_of(tmp_path: Path, column: pa.Array, type_: str) -> list[Any]:
     table = pa.table({"src": pa.array(range(len(column))), "dst": column})
     pq.write_table(table, tmp_path / "x.parquet")
     found: dict[int, Any] = {}
-    for block in read(tmp_path / "x.parquet", Layout({"src": "long", "dst": type_}, frozenset({"dst"}))):
+    for block in read_blocks(tmp_path / "x.parquet", RowSchema({"src": "long", "dst": type_}, frozenset({"dst"}))):
         found |= {row["line"]: row["dst"] for row in block.good.to_pylist()}
         found |= {line: reason for line, reason, _ in block.bad}
     assert sorted(found) == list(range(1, len(column) + 1))
@@ -105,7 +105,7 @@ def test_any_column_may_be_left_out_and_bytes_be_landed(tmp_path: Path) -> None:
     home = Home.open_home(tmp_path / "home", create=True).declare_settings(
         vertices={"ids": "string"}, ingest={"max_bad_share": 0.5}
     )
-    options = landing.Options(("src", "dst", *("_" for _ in skipped)), epoch=1)
+    options = landing.LandOptions(("src", "dst", *("_" for _ in skipped)), epoch=1)
     report = landing.land(home, [tmp_path / "x.parquet"], options)
     assert (report.rows, [row[1:3] for row in report.rejected]) == (1, [(2, "src is not UTF-8")])
 
@@ -125,25 +125,25 @@ REFUSED = [
 def test_a_type_that_cannot_be_meant_is_named_and_one_left_out_is_not(
     column: pa.Array, type_: str, says: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileBroken, match=says):
+    with pytest.raises(BrokenFileError, match=says):
         values_of(tmp_path, column, type_)
     pq.write_table(pa.table({"from": ["1"], "x": column, "to": [2]}), tmp_path / "y.parquet")
-    layout = Layout({"src": "long", "dst": "long"}, names=("src", "_", "dst"))
-    (block,) = read(tmp_path / "y.parquet", layout)
+    layout = RowSchema({"src": "long", "dst": "long"}, names=("src", "_", "dst"))
+    (block,) = read_blocks(tmp_path / "y.parquet", layout)
     assert block.good.to_pylist() == [{"src": 1, "dst": 2, "line": 1}] and not block.bad
-    with pytest.raises(FileBroken, match="it has 3 columns"):
-        list(read(tmp_path / "y.parquet", Layout({"src": "long", "dst": "long"}, names=("src", "dst"))))
+    with pytest.raises(BrokenFileError, match="it has 3 columns"):
+        list(read_blocks(tmp_path / "y.parquet", RowSchema({"src": "long", "dst": "long"}, names=("src", "dst"))))
 
 
 def test_fields_of_json_are_renamed_and_left_out(tmp_path: Path) -> None:
     rows = ['{"a": 1, "b": " x ", "c": {"d": []}}', '{"a": 2, "b": "y"}', '{"a": 3, "hue": 1}', '{"b": "z", "c": 1}']
     (tmp_path / "x.jsonl").write_text("\n".join(rows))
-    layout = Layout(
+    layout = RowSchema(
         {"src": "long", "name": "string"}, frozenset({"name"}), ("src", "name", "_"), fields=("a", "b", "c")
     )
     for beside in ("", "no object\n"):
         (tmp_path / "x.jsonl").write_text("\n".join(rows[:2]) + "\n" + beside + "\n".join(rows[2:]))
-        blocks = list(read(tmp_path / "x.jsonl", layout))
+        blocks = list(read_blocks(tmp_path / "x.jsonl", layout))
         good = [(row["src"], row["name"]) for block in blocks for row in block.good.to_pylist()]
         assert good == [(1, "x"), (2, "y")]
         reasons = [reason for block in blocks for _, reason, _ in block.bad]
@@ -176,7 +176,7 @@ def write_texts(path: Path, form: str, names: list[str], table: list[list[str | 
 @pytest.mark.parametrize("cases", [40, pytest.param(1500, marks=pytest.mark.slow)])
 def test_the_same_texts_are_the_same_rows_in_every_format(cases: int, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    layout = Layout(TYPES, frozenset(TYPES) - {"src", "dst"})
+    layout = RowSchema(TYPES, frozenset(TYPES) - {"src", "dst"})
     plain = {"long": ["1", "-7"], "double": ["0.5", "1e3"], "boolean": ["true", "0"], "string": ["a", "b c"]}
     for _ in range(cases):
         table: list[list[str | None]] = []
@@ -188,7 +188,7 @@ def test_the_same_texts_are_the_same_rows_in_every_format(cases: int, tmp_path: 
         outcomes = {}
         for form in FORMATS:
             rows: list[Any] = []
-            for block in read(write_texts(tmp_path / "x", form, list(TYPES), table), layout):
+            for block in read_blocks(write_texts(tmp_path / "x", form, list(TYPES), table), layout):
                 found = [(row.pop("line"), repr(row)) for row in block.good.to_pylist()]
                 rows += sorted(found + [(line, reason) for line, reason, _ in block.bad])
             outcomes[form] = [row for _, row in sorted(rows)]

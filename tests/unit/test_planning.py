@@ -11,7 +11,7 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home
 from pipeline.landing import folder
-from pipeline.landing.survey import Epoch, survey
+from pipeline.landing.survey import EpochState, compare_with_ledger
 from pipeline.run import planning
 from pipeline.run.planning import Plan
 from pipeline.state.ledger import Ledger
@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
     """All that is landed, without its tables."""
-    parent, found = survey(home, ledger)
+    parent, found = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
     ledger.create_run(run_id, parent.revision, [*found], {})
     ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in found.values()])
@@ -61,7 +61,7 @@ def unfinished(home: Home, epoch: int, *, files: bool = True) -> None:
         (path / "rows.csv").unlink()
 
 
-def everything(epoch: Epoch) -> bool:
+def everything(epoch: EpochState) -> bool:
     return True
 
 
@@ -219,7 +219,7 @@ def test_a_plan_is_cut_into_revisions_of_so_many_megabytes(
     tmp_path: Path, megabytes: list[float], cut: list[tuple[int, ...]]
 ) -> None:
     home, _ = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
-    epochs = tuple(Epoch(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
+    epochs = tuple(EpochState(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
     plan = Plan(EMPTY, epochs, tuple(range(len(epochs))))
     assert planning.split_by_size(home, plan) == cut
     alone = Plan(EMPTY, epochs[::2], plan.run[::2])

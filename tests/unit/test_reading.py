@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.landing import parsing as reading
-from pipeline.landing.layout import FileBroken, Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import BrokenFileError, RowSchema
+from pipeline.landing.parsing import read_blocks
 from tests import seeds
 
-LANDED = Layout({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))
+LANDED = RowSchema({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))
 
 
-def rows(path: Path, layout: Layout = LANDED) -> tuple[list[dict], list[tuple[int, str, str]]]:
+def rows(path: Path, layout: RowSchema = LANDED) -> tuple[list[dict], list[tuple[int, str, str]]]:
     good, bad = [], []
-    for block in read(path, layout):
+    for block in read_blocks(path, layout):
         good += block.good.to_pylist()
         bad += block.bad
     return good, bad
@@ -84,24 +84,24 @@ def test_block_borders_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_broken_header_breaks_the_file(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(FileBroken, match=says):
+    with pytest.raises(BrokenFileError, match=says):
         rows(write(tmp_path, text))
 
 
 def test_a_truncated_gzip_breaks_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "src,dst\n" + "".join(f"{i},{i + 1}\n" for i in range(10_000)), "x.csv.gz")
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(FileBroken, match="truncated"):
+    with pytest.raises(BrokenFileError, match="truncated"):
         rows(path)
     not_gzip = tmp_path / "y.csv.gz"
     not_gzip.write_bytes(b"src,dst\n1,2\n")
-    with pytest.raises(FileBroken, match=r"[Nn]ot a gzipped file"):
+    with pytest.raises(BrokenFileError, match=r"[Nn]ot a gzipped file"):
         rows(not_gzip)
 
 
 def test_a_header_that_wraps(tmp_path: Path) -> None:
     """The published header of a CAIDA graph: one comment line lacks its mark."""
-    raw = Layout({"src": "long", "dst": "long"}, names=("src", "dst", "_"), separator="\t", header=False)
+    raw = RowSchema({"src": "long", "dst": "long"}, names=("src", "dst", "_"), separator="\t", header=False)
     good, bad = rows(
         write(tmp_path, "# Relationships:\t\n   -1 (a is a customer of b)\n# 1 provider\n1\t2\t-1\n", "x.txt"), raw
     )
@@ -110,7 +110,7 @@ def test_a_header_that_wraps(tmp_path: Path) -> None:
 
 
 def test_whitespace_commas_and_tabs_are_guessed(tmp_path: Path) -> None:
-    raw = Layout({"src": "long", "dst": "long"}, names=("src", "dst"), header=False)
+    raw = RowSchema({"src": "long", "dst": "long"}, names=("src", "dst"), header=False)
     for text in ("1 2\n3   4\n", "1\t2\n3\t4\n", "1,2\n3,4\n", "% matrix\n1 2\n3 4\n"):
         good, bad = rows(write(tmp_path, text, "x.txt"), raw)
         assert [(r["src"], r["dst"]) for r in good] == [(1, 2), (3, 4)], text
@@ -144,7 +144,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert [(r["src"], r["dst"], r["line"]) for r in good] == [(1, 2, 1), (3, 4, 3)]
     assert [(line, reason) for line, reason, _ in bad] == [(2, "src is empty")]
     (tmp_path / "y.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(FileBroken):
+    with pytest.raises(BrokenFileError):
         rows(tmp_path / "y.parquet")
     pq.write_table(pa.table({"src": ["a"], "dst": [2]}), tmp_path / "z.parquet")
     good, bad = rows(tmp_path / "z.parquet")

@@ -14,12 +14,12 @@ from pipeline.landing import parsing as reading
 from pipeline.landing import records
 from pipeline.landing.delimited import Delimited
 from pipeline.landing.json_lines import JsonLines
-from pipeline.landing.layout import BOM, FileBroken, Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import BOM, BrokenFileError, RowSchema
+from pipeline.landing.parsing import read_blocks
 from tests import seeds
 
-INTEGER = Layout({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
-NAMES = Layout(
+INTEGER = RowSchema({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
+NAMES = RowSchema(
     {"src": "string", "dst": "string", "rating": "long", "on": "boolean"}, frozenset({"rating", "on", "dst"})
 )
 NUMBERS = [
@@ -226,10 +226,10 @@ def lines_of_json(rng: random.Random, names: list[str]) -> list[bytes]:
     return out
 
 
-def outcome(path: Path, layout: Layout) -> dict[int, str]:
+def outcome(path: Path, layout: RowSchema) -> dict[int, str]:
     """Line → its row, or the reason for which it is none; told apart are also nan, -0.0 and an empty text."""
     found: dict[int, str] = {}
-    for block in read(path, layout):
+    for block in read_blocks(path, layout):
         for row in block.good.to_pylist():
             assert row["line"] not in found
             found[row.pop("line")] = repr(row)
@@ -259,7 +259,7 @@ def find_records(data: bytes, separator: str) -> dict[int, int]:
 @pytest.mark.parametrize("kind", [",", "\t", " ", "::", "§", "jsonl"])
 @pytest.mark.parametrize("cases", [60, pytest.param(3000, marks=pytest.mark.slow)])
 def test_both_ways_agree(
-    cases: int, kind: str, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cases: int, kind: str, layout: RowSchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = seeds.one()
     rng = random.Random(seed)
@@ -271,7 +271,9 @@ def test_both_ways_agree(
             lines, name = lines_of_text(rng, kind), "x.csv"
             header = rng.random() < 0.7
             named = tuple("_" if n in layout.optional and rng.random() < 0.2 else n for n in layout.types)
-            form = Layout(layout.types, layout.optional, None if header and "_" not in named else named, kind, header)
+            form = RowSchema(
+                layout.types, layout.optional, None if header and "_" not in named else named, kind, header
+            )
             lead = [rng.choice([b"# a comment", b"%", b"", b" "]) for _ in range(rng.choice([0, 0, 1, 2]))]
             names = [f'"{n}"' if rng.random() < 0.1 and kind != " " else n for n in layout.types]
             before = len(lead) + header
@@ -311,8 +313,8 @@ def refuse(self: object, block: bytes) -> pa.Table:
 
 
 BESIDE = ["", "1,x\n", "a,1,1\n"]  # a neighbour that makes Arrow refuse the block
-IDS = Layout({"src": "string", "dst": "string"})
-WHOLE = Layout({"src": "long", "dst": "double"})
+IDS = RowSchema({"src": "string", "dst": "string"})
+WHOLE = RowSchema({"src": "long", "dst": "double"})
 
 
 @pytest.mark.parametrize("beside", BESIDE)
@@ -335,10 +337,10 @@ WHOLE = Layout({"src": "long", "dst": "double"})
     ],
 )
 def test_a_row_means_the_same_beside_any_other(
-    layout: Layout, line: str, row: tuple | None, beside: str, tmp_path: Path
+    layout: RowSchema, line: str, row: tuple | None, beside: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x.csv").write_text(f"src,dst\n{beside}{line}\n{beside}")
-    blocks = list(read(tmp_path / "x.csv", layout))
+    blocks = list(read_blocks(tmp_path / "x.csv", layout))
     found = [
         tuple(r[n] for n in ("src", "dst")) for b in blocks for r in b.good.to_pylist() if r["line"] == 2 + bool(beside)
     ]
@@ -361,12 +363,12 @@ def test_a_row_means_the_same_beside_any_other(
 )
 def test_json_means_the_same_beside_any_other(line: str, row: tuple | None, beside: str, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(f"{line}\n{beside}")
-    blocks = list(read(tmp_path / "x.jsonl", WHOLE))
+    blocks = list(read_blocks(tmp_path / "x.jsonl", WHOLE))
     assert [(r["src"], r["dst"]) for b in blocks for r in b.good.to_pylist()] == ([row] if row else [])
     assert sum(b.good.num_rows + len(b.bad) for b in blocks) == 1 + bool(beside)
 
 
 def test_an_unknown_column_is_told_with_its_type(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("src,dst,my col,größe\n1,2,3,0.5\n")
-    with pytest.raises(FileBroken, match=r'\[values\] "my col" = "long", "größe" = "double"'):
-        list(read(tmp_path / "x.csv", WHOLE))
+    with pytest.raises(BrokenFileError, match=r'\[values\] "my col" = "long", "größe" = "double"'):
+        list(read_blocks(tmp_path / "x.csv", WHOLE))

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing import parsing, records
-from pipeline.landing.layout import FileBroken, Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import BrokenFileError, RowSchema
+from pipeline.landing.parsing import read_blocks
 from tests import seeds
 
-TEXTS = Layout({"src": "string", "dst": "string", "note": "string"}, frozenset({"dst", "note"}))
+TEXTS = RowSchema({"src": "string", "dst": "string", "note": "string"}, frozenset({"dst", "note"}))
 
 
-def rows_of(path: Path, layout: Layout = TEXTS) -> tuple[list[tuple[object, ...]], list[tuple[int, str, str]]]:
+def rows_of(path: Path, layout: RowSchema = TEXTS) -> tuple[list[tuple[object, ...]], list[tuple[int, str, str]]]:
     """The good rows with their lines, and the malformed ones."""
     good: list[tuple[object, ...]] = []
     bad: list[tuple[int, str, str]] = []
-    for block in read(path, layout):
+    for block in read_blocks(path, layout):
         good += [(row.pop("line"), *row.values()) for row in block.good.to_pylist()]
         bad += block.bad
     return good, bad
@@ -54,7 +54,7 @@ def test_what_the_csv_module_writes_is_read(
         ]
         monkeypatch.setattr(parsing, "BLOCK", rng.choice([3, 50, 1 << 20]))
         monkeypatch.setattr(records, "WINDOW", rng.choice([1, 20, 1 << 20]))
-        assert rows_of(path, Layout(TEXTS.types, TEXTS.optional, separator=separator)) == (expected, []), text
+        assert rows_of(path, RowSchema(TEXTS.types, TEXTS.optional, separator=separator)) == (expected, []), text
 
 
 @pytest.mark.parametrize("cases", [1500, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -117,7 +117,7 @@ def test_a_record_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(parsing, "LONGEST", 300)
     path = tmp_path / "x.csv"
     path.write_text('src,dst,note\na,b,"open\n' + "c,d,2\n" * 100)
-    with pytest.raises(FileBroken, match=r"line 2 begins a record .* closing quote missing"):
+    with pytest.raises(BrokenFileError, match=r"line 2 begins a record .* closing quote missing"):
         rows_of(path)
 
 
@@ -132,14 +132,14 @@ def test_a_record_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_header_with_wrong_quotes_breaks_the_file(header: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"{header}\n1,2,3\n")
-    with pytest.raises(FileBroken, match=says):
+    with pytest.raises(BrokenFileError, match=says):
         rows_of(path)
 
 
 def test_names_of_a_header_may_hold_line_breaks(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('src,dst,"a\nnote"\n1,2,3\n')
-    layout = Layout({"src": "long", "dst": "long", "a\nnote": "long"})
+    layout = RowSchema({"src": "long", "dst": "long", "a\nnote": "long"})
     assert rows_of(path, layout) == ([(3, 1, 2, 3)], [])
 
 
@@ -149,7 +149,7 @@ def test_a_separator_is_any_text(separator: str, beside: str, tmp_path: Path) ->
     path = tmp_path / "x.csv"
     cells = [["src", "dst", "note"], ["1", "2", '"3\n4"'], [" 5", f'"6{separator}6"', ""], ["7", "8", "ü"]]
     path.write_text(beside.join(separator.join(row) + "\n" for row in cells))
-    good, bad = rows_of(path, Layout(TEXTS.types, TEXTS.optional, separator=separator))
+    good, bad = rows_of(path, RowSchema(TEXTS.types, TEXTS.optional, separator=separator))
     assert [row[1:] for row in good] == [("1", "2", "3\n4"), ("5", f"6{separator}6".strip(), None), ("7", "8", "ü")]
     assert len(bad) == 3 * bool(beside)
 
@@ -157,5 +157,5 @@ def test_a_separator_is_any_text(separator: str, beside: str, tmp_path: Path) ->
 def test_the_pattern_for_blanks_stands_for_blanks(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("1 \t2   3\n")
-    layout = Layout(TEXTS.types, names=("src", "dst", "note"), separator=r"\s+", header=False)
+    layout = RowSchema(TEXTS.types, names=("src", "dst", "note"), separator=r"\s+", header=False)
     assert rows_of(path, layout) == ([(1, "1", "2", "3")], [])

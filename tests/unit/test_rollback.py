@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RevisionConflict, UsageError
-from pipeline.landing.survey import grid
+from pipeline.landing.survey import list_epoch_rows
 from pipeline.reading import views
 from pipeline.report import epoch_document
 from pipeline.run import meaning, rollback
@@ -31,7 +31,7 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     assert ledger.get_revision() == row
     assert ledger.published_batches() == {} and views.select_totals(home, ledger, all_epochs=True) == []
     assert views.select_totals(home, ledger, revision=1)[0]["edges"] == 10
-    assert (grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
+    assert (list_epoch_rows(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
     assert meaning.changed_meaning(home, ledger) == ([], "run")
     for epoch in (DAY, DAY + 1):
         assert epoch_document(home, ledger, epoch)["state"] == "empty"

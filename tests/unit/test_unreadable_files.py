@@ -16,13 +16,13 @@ import pytest
 from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
-from pipeline.landing.layout import FileBroken, Layout
-from pipeline.landing.parsing import read
+from pipeline.landing.layout import BrokenFileError, RowSchema
+from pipeline.landing.parsing import read_blocks
 from pipeline.state import files
 from pipeline.state.ledger import Ledger
 from tests import seeds
 
-LAYOUT = Layout({"src": "long", "dst": "long"})
+LAYOUT = RowSchema({"src": "long", "dst": "long"})
 ROWS = "src,dst\n" + "".join(f"{n},{n * 7 % 501}\n" for n in range(500))
 PACKED = gzip.compress(ROWS.encode())
 
@@ -63,15 +63,15 @@ def test_a_damaged_file_is_named_with_its_reason(what: str, tmp_path: Path) -> N
     name, content, says = DAMAGED[what]
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(FileBroken, match=says):
-        list(read(path, LAYOUT))
+    with pytest.raises(BrokenFileError, match=says):
+        list(read_blocks(path, LAYOUT))
     home = Home.open_home(tmp_path / "home", create=True)
     if what == "gzip without its name":  # that `land` looks into a file is its own matter
         return
     with pytest.raises(AltneuError) as raised:
-        landing.land(home, [path], landing.Options(("src", "dst"), header=".csv" in name or None, epoch=1))
+        landing.land(home, [path], landing.LandOptions(("src", "dst"), header=".csv" in name or None, epoch=1))
     assert str(path) in raised.value.what and "Nothing was landed" in raised.value.what and raised.value.next
-    assert not landing.listing(home)
+    assert not landing.list_batches(home)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.parquet"])
@@ -88,14 +88,14 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
     def refuse(*args: object, **kwargs: object) -> IO[bytes]:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    assert list(read(path, LAYOUT))
-    before = landing.digest(Ledger(home.database), landing.listing(home).values(), remember=False)
+    assert list(read_blocks(path, LAYOUT))
+    before = landing.digest_batches(Ledger(home.database), landing.list_batches(home).values(), remember=False)
     monkeypatch.setattr(files, "open_stream", refuse)
     monkeypatch.setattr(pq, "ParquetFile", refuse)
-    with pytest.raises(FileBroken, match="it cannot be read: Permission denied"):
-        list(read(path, LAYOUT))
+    with pytest.raises(BrokenFileError, match="it cannot be read: Permission denied"):
+        list(read_blocks(path, LAYOUT))
     ledger = Ledger(home.database)
-    now = landing.digest(ledger, landing.listing(home).values())
+    now = landing.digest_batches(ledger, landing.list_batches(home).values())
     assert now != before and not ledger.known_digests()  # another content, so that a run reads it, and says why not
 
 
@@ -103,11 +103,11 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     home = Home.open_home(tmp_path / "home", create=True)
     for name in ("a.csv", "b.csv.gz", "c.parquet", "d.jsonl"):
         (home.landing / "epoch=1" / name).mkdir(parents=True)
-        with pytest.raises(FileBroken, match=r"it cannot be read: .*([Ii]s a directory|path is a directory)"):
-            list(read(home.landing / "epoch=1" / name, LAYOUT))
-    assert landing.digest(Ledger(home.database), landing.listing(home).values())
+        with pytest.raises(BrokenFileError, match=r"it cannot be read: .*([Ii]s a directory|path is a directory)"):
+            list(read_blocks(home.landing / "epoch=1" / name, LAYOUT))
+    assert landing.digest_batches(Ledger(home.database), landing.list_batches(home).values())
     with pytest.raises(UsageError, match="is a folder"):
-        landing.land(home, [home.landing / "epoch=1" / "a.csv"], landing.Options(("src", "dst"), epoch=1))
+        landing.land(home, [home.landing / "epoch=1" / "a.csv"], landing.LandOptions(("src", "dst"), epoch=1))
 
 
 @pytest.mark.parametrize("cases", [150, pytest.param(5000, marks=pytest.mark.slow)])
@@ -125,7 +125,7 @@ def test_damage_anywhere_is_found_or_leaves_the_rows_as_they_were(cases: int, tm
         content[at] ^= 1 << rng.randrange(8)
         path.write_bytes(content[: rng.choice([len(content), len(content), rng.randrange(1, len(content))])])
         try:
-            rows = [(row["src"], row["dst"]) for block in read(path, LAYOUT) for row in block.good.to_pylist()]
-        except FileBroken:
+            rows = [(row["src"], row["dst"]) for block in read_blocks(path, LAYOUT) for row in block.good.to_pylist()]
+        except BrokenFileError:
             continue
         assert rows == expected and gzip.decompress(path.read_bytes()) == ROWS.encode(), at

@@ -23,7 +23,7 @@ SAMPLE = 20  # quarantined rows kept for the report
 class Accepted:
     """The batches that a run goes on with, by epoch what is in them, and what is published."""
 
-    batches: list[landing.Landed]
+    batches: list[landing.BatchFiles]
     counts: dict[int, tuple[int, int]]  # good rows, quarantined rows
     digests: dict[int, str]
     published: dict[int, Batch]
@@ -31,8 +31,8 @@ class Accepted:
 
 def accept_batches(run: RunContext) -> Accepted:
     """Judge the landed batches of the run's epochs. Raises what is wrong with one that the run may not leave out."""
-    everything = landing.listing(run.home)
-    batches = [everything.get(e) or landing.Landed(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
+    everything = landing.list_batches(run.home)
+    batches = [everything.get(e) or landing.BatchFiles(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
     batches = _without_wrong_batches(
         run,
         batches,
@@ -45,16 +45,16 @@ def accept_batches(run: RunContext) -> Accepted:
             if batch.incomplete and batch.files
         },
     )
-    digests = landing.digest(run.ledger, batches)
+    digests = landing.digest_batches(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
     conditions = filters.fallible_conditions(run.home)
 
-    def count_failures(some: Sequence[landing.Landed]) -> list[Row]:
+    def count_failures(some: Sequence[landing.BatchFiles]) -> list[Row]:
         with filters.name_conditions(run.home):
-            return filters.count_failures(frames.good(run.spark, run.home, some), conditions).collect()
+            return filters.count_failures(frames.read_good_rows(run.spark, run.home, some), conditions).collect()
 
     judged = count_failures if conditions else None
-    counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
+    counts, wrong = frames.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without_wrong_batches(run, batches, wrong)
     published = run.ledger.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
@@ -83,7 +83,7 @@ def ingest(run: RunContext) -> IngestFacts:
     source = run.spark, run.home, batches
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]
-    rows, malformed = frames.good(*source), frames.bad(*source)
+    rows, malformed = frames.read_good_rows(*source), frames.read_bad_rows(*source)
     conditions = filters.fallible_conditions(run.home)
     if conditions and quarantined:
         malformed = malformed.unionByName(filters.quarantine_failures(rows, conditions))
@@ -91,17 +91,19 @@ def ingest(run: RunContext) -> IngestFacts:
     try:
         if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
-            run.write_rows("names", frames.new_names(rows, run.read_before("names")).select("id", "name", *always))
-            rows = frames.numbered(rows, run.read_after("names"))
+            run.write_rows(
+                "names", frames.select_new_names(rows, run.read_before("names")).select("id", "name", *always)
+            )
+            rows = frames.replace_names_by_ids(rows, run.read_after("names"))
         else:
             run.write_rows("names", None)
         old_rows = run.read_before("upserts").where(F.col("epoch").isin(again)) if again else None
         old_bad = run.read_before("quarantine").where(F.col("epoch").isin(again)) if again else None
-        changed = run.write_rows("upserts", frames.difference(rows, old_rows))
+        changed = run.write_rows("upserts", frames.subtract_published(rows, old_rows))
         some = again or quarantined
-        run.write_rows("quarantine", frames.difference(malformed, old_bad) if some else None)
+        run.write_rows("quarantine", frames.subtract_published(malformed, old_bad) if some else None)
     finally:  # what went wrong may be for that very reason
-        if not landing.unchanged(run.ledger, batches, digests):
+        if not landing.is_unchanged(run.ledger, batches, digests):
             raise Unavailable(
                 "the landing changed while it was read. Nothing was published.", "run the same command again"
             )
@@ -125,8 +127,8 @@ def ingest(run: RunContext) -> IngestFacts:
 
 
 def _without_wrong_batches(
-    run: RunContext, batches: list[landing.Landed], wrong: Mapping[int, RunFailed]
-) -> list[landing.Landed]:
+    run: RunContext, batches: list[landing.BatchFiles], wrong: Mapping[int, RunFailed]
+) -> list[landing.BatchFiles]:
     """The batches that the run goes on with. Raises what is wrong where it may not go on."""
     if wrong:
         run.exclude_epochs(wrong)
