@@ -1,3 +1,3 @@
 """Collections that change, on Spark (README.md)."""
 
-from algorithms import zips as zips  # for Python workers, which import this with the first function that they are sent
+from algorithms import zipimport_patch  # noqa: F401  # for Python workers, which import this with their first function

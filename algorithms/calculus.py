@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
 from algorithms.joins import join
-from algorithms.times import AltNeu, Lattice, Product, Total
+from algorithms.time_lattice import AltNeu, Lattice, Product, Total
 
 MOMENT = "neu"
 

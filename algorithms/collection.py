@@ -26,7 +26,16 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, literal_time, require_finite, time_columns
+from algorithms.time_lattice import (
+    EPOCH_REVISION,
+    FOREVER,
+    Lattice,
+    Product,
+    Time,
+    literal_time,
+    require_finite,
+    time_columns,
+)
 
 DIFF = "diff"
 

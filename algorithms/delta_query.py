@@ -32,10 +32,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection, common_since
-from algorithms.extend import RULE, AtomLookup, Case, Extension, View
+from algorithms.prefix_extension import RULE, AtomLookup, Case, Extension, View
 from algorithms.query import Constant, Query, Term
 from algorithms.reduce import distinct, threshold
-from algorithms.times import Lattice, Lexicographic, Product
+from algorithms.time_lattice import Lattice, Lexicographic, Product
 
 NEU = "_neu"
 
@@ -146,7 +146,7 @@ def query_changes(
 def total_order(time: Lattice) -> list[str]:
     """The time columns as a total order that extends the lattice's: a product's last part counts most.
 
-    >>> from algorithms.times import EPOCH_REVISION, AltNeu
+    >>> from algorithms.time_lattice import EPOCH_REVISION, AltNeu
     >>> total_order(EPOCH_REVISION), total_order(AltNeu(EPOCH_REVISION))
     (['revision', 'epoch'], ['revision', 'epoch', 'neu'])
     """

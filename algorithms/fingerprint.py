@@ -62,7 +62,7 @@ class Fingerprint:
 
     @classmethod
     def from_rows(cls, columns: Sequence[Ints], diff: Ints | None = None) -> Fingerprint:
-        """Of rows of whole numbers. `diff`: how often each is there; None: once."""
+        """Compute the fingerprint of rows of integers. `diff`: the multiplicity of each row; None: one."""
         import numpy as np
 
         from algorithms.kernels.hashing import hash_rows, weighted_sum
@@ -91,20 +91,20 @@ def hash_lanes(data: Sequence[Column], diff: Column) -> list[Column]:
 
 
 def lane_sums() -> list[Column]:
-    """The aggregates over `lanes`, for `of_row`."""
+    """The aggregates over `hash_lanes`, for `from_lane_sums`."""
     from pyspark.sql import functions as F
 
     return [F.sum(name).alias(name) for name in _LANES]
 
 
 def from_lane_sums(row: Row) -> Fingerprint:
-    """A row of `sums` as a fingerprint."""
+    """A row of `lane_sums` as a fingerprint."""
     first, second = (int(row[low]) + (int(row[high]) << 32) for low, high in (_LANES[:2], _LANES[2:]))
     return Fingerprint(first % _WORD, second % _WORD)
 
 
 def fingerprints_by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fingerprint]:
-    """Of each epoch's rows; EXECUTES. Epochs whose rows cancel are left out."""
+    """Compute the fingerprint of the rows of each epoch; EXECUTES. Epochs whose rows cancel are left out."""
     from pyspark.sql import functions as F
 
     columns = [F.col(name) for name in data]

@@ -15,7 +15,7 @@ Cost     EXECUTES: one job per round and collection, and a look whether anything
          that plans do not grow with the rounds, and released when the next one is there: at most two frames of a
          collection are held, of `rounds` some more, and only those of the result are left. `iterate` recomputes the
          body in full each round; `semi_naive` works on the round's changes only, and applies the step once to the whole
-         result, to check it. All outer times go round together: rounds = the slowest time's rounds. `rounds_again`
+         result, to check it. All outer times go round together: rounds = the slowest time's rounds. `round_changes`
          takes up the rounds of an earlier call, and only changes go through the body.
 Errors   `NotConverged`, naming the collections that change in more than `limit` rounds. ValueError for changed
          columns, and for a semi-naive step that shows that it is not linear.
@@ -37,7 +37,7 @@ from pyspark.sql import functions as F
 from algorithms.collection import Collection
 from algorithms.incremental import Change
 from algorithms.reduce import distinct
-from algorithms.times import ROUND, Lattice, Product
+from algorithms.time_lattice import ROUND, Lattice, Product
 
 Collections = dict[str, Collection]
 LIMIT = 100

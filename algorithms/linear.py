@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import Lattice, lexicographic_parts, time_columns
+from algorithms.time_lattice import Lattice, lexicographic_parts, time_columns
 
 
 @dataclass(frozen=True)

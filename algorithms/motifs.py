@@ -26,9 +26,9 @@ from algorithms import incremental
 from algorithms.collection import Collection
 from algorithms.incremental import Change
 from algorithms.kernels.intervals import make_disjoint, to_longs
-from algorithms.patterns import Pattern, list_relations
+from algorithms.motif_patterns import Pattern, list_relations
 from algorithms.query import Atom, Query
-from algorithms.times import Total
+from algorithms.time_lattice import Total
 
 Motifs = Mapping[str, Sequence[Pattern]]
 SCHEMA = "motif string, vertex bigint, epoch bigint, diff bigint"
@@ -49,7 +49,7 @@ def motif_counts(motifs: Motifs, relations: DataFrame) -> DataFrame:
 
 
 def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: DataFrame) -> DataFrame:
-    """The same as `motif_changes`, as joins of Spark; `before` None: from nothing."""
+    """Compute what `motif_changes` does, by joins of Spark. `before` None: from an empty graph."""
     time = Total("epoch")
 
     def relation_of(rows: DataFrame, name: str) -> Collection:
@@ -85,7 +85,7 @@ def _at_vertices(name: str, found: Collection) -> DataFrame:
 
 def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from algorithms.kernels.motifs import Rows, vertex_changes
+        from algorithms.kernels.motif_delta import Rows, vertex_changes
 
         parts = list(batches)
         if not parts:

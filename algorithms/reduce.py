@@ -5,8 +5,8 @@ Law      At every time the output's contents are the operator applied to the inp
          output's diffs are the differences of those, so they are the only consolidated answer.
 Method   Per key, the times at which its contents may change: those of its triples and their joins, no others. At each
          of them sums give the contents, and the operator is applied. An output diff is the result there minus what the
-         results at the times just before explain (inclusion and exclusion over the corners of `_corners`). Times that
-         follow one another, as the runs of a schedule do, are a chain: there each result is compared with the one
+         results at the times just before explain (inclusion and exclusion over the corners of `_time_corners`). Times
+         that follow one another, as the runs of a schedule do, are a chain: there each result is compared with the one
          before it. All this is projections over arrays, so no lattice (epoch × revision, a round, alt/neu) is special.
 Shapes   Data columns `key` + value columns in; `key` + the aggregates' names out. `multiplicity` is a column
          that the aggregates may use.
@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import Lattice, Lexicographic, Product, Total
+from algorithms.time_lattice import Lattice, Lexicographic, Product, Total
 
 MULTIPLICITY, WEIGHS = "multiplicity", "_weighs"
 Test = Callable[[Sequence[Column], Sequence[Column]], Column]
@@ -134,7 +134,8 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
 
 
 def _running_cells(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
-    """`_cells` of records that are their own keys, at times in a total order: one after the other, without arrays."""
+    """`_key_cells` of records that are their own keys, at times in a total order: one after the other, without
+    arrays."""
     line = Window.partitionBy(*record).orderBy(time.name)
     following = F.struct(F.lead(time.name).over(line).alias(time.name), F.lit(-1).alias("sign"))
     here = F.struct(F.col(time.name), F.lit(1).alias("sign"))
@@ -162,7 +163,7 @@ def _change_steps(times: Column, time: Lattice) -> Column:
 
 
 def _lattice_steps(times: Column, time: Lattice) -> Column:
-    """`_steps` for times of which some are incomparable: their joins are steps as well."""
+    """`_change_steps` for times of which some are incomparable: their joins are steps as well."""
     names = list(time.columns)
     closed = times
     for _ in range((len(names) - 1).bit_length()):  # a join of many times is one of as many as there are coordinates

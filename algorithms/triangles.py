@@ -21,7 +21,7 @@ Shapes   Edges: a, b (a < b), epoch, until, diff: signed validity intervals. A t
 Cost     Σ over changed edges of min(rows at a, rows at b) proposals (law 8); three scans of the index, no exchange of
          it when `broadcast` is set: then the proposals must fit an executor's memory (about 150 bytes each). Bulk: one
          scan; the kernel's time; 200 bytes an edge interval in the task, `limit_edges` of them at the most, about.
-         `plans.Choice` estimates both.
+         `cost_model.TrianglePlanChoice` estimates both.
 Source   Seed 4 (worst-case optimal joins, delta queries), seed 1 (alt/neu); Ngo et al. 2012, Ammar et al. 2018.
 """
 
@@ -34,15 +34,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.cells import Columns, map_cells
-from algorithms.edges import interval_steps, join_on_pair
-from algorithms.kept import INTERVAL, CachedGraph, resume_task, split_moved, split_rows
-from algorithms.kernels import following
+from algorithms.color_partitioning import Columns, map_cells
+from algorithms.edge_derivation import interval_steps, join_on_pair
+from algorithms.graph_cache_task import INTERVAL, CachedGraph, resume_task, split_moved, split_rows
+from algorithms.kernels import triangle_update
 from algorithms.kernels.graph import Colours
-from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import consolidate, make_disjoint, to_longs
+from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import epoch_batches
-from algorithms.kernels.warm import PersistentGraph
+from algorithms.kernels.triangle_history import colours_for, vertex_changes
 
 CHANGE = ["vertex", "epoch", "diff"]
 
@@ -65,7 +65,7 @@ def count(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFra
 
     Returns delta's rows with x, y, proposals. The sum of `proposals` bounds the work of `propose`.
     """
-    x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_adjacency`
+    x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_index_both_ends`
     ends = delta.select(x).distinct()
     touching = index.select(x).join(_small_frame(ends, broadcast), "x").unionByName(delta.select(x))
     counts = touching.groupBy("x").agg(F.count("*").alias("n"))
@@ -185,10 +185,11 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
 
 
 def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGraph, first: int, last: int) -> DataFrame:
-    """The same from a kept graph, with a `note`: see `kept.absent`. Intervals that end after `last` must be open.
+    """Compute vertex changes from the graph cache, with a `note` (see `absent`). Intervals that end after `last` must
+    be open.
 
-    `edges`: the intervals that begin or end within `first`..max(`kept.at`, `last`), others do no harm, and `fresh`:
-    those that the kept graph has not seen; `stored`: the stored triples from `first` on.
+    `edges`: the intervals that begin or end within `first`..max(`graph_cache_task.at`, `last`), others do no harm, and
+    `fresh`: those that the kept graph has not seen; `stored`: the stored triples from `first` on.
     """
     zero = F.lit(0).cast("bigint")
     rows = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("vertex"), zero.alias("mark"))
@@ -198,7 +199,9 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGrap
 
     def changes(graph: PersistentGraph, table: pa.Table) -> pa.Table:
         moves, there = split_rows(table, "mark")
-        new = following.vertex_changes(graph, epoch_batches(graph, kept.at, *split_moved(moves), first, last), first)
+        new = triangle_update.vertex_changes(
+            graph, epoch_batches(graph, kept.at, *split_moved(moves), first, last), first
+        )
         vertex, epoch, diff = to_longs(there, ["vertex", "epoch", "diff"])
         vertex, epoch, diff = consolidate(
             [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])

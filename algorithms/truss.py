@@ -6,12 +6,12 @@ Law      At every epoch of the replay, the stored trussness equals a full peel o
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
          Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
          a JSON `note` (what the epoch's maintenance did). Where a proof was asked for, and one task did the work, a
-         row of k = `PROOF` has it as its note (`algorithms.proof`). What a task leaves that cannot keep the graph in
-         files are rows with a `CERTIFICATE`, one for each edge, and one of k = `LEFT` (`left`).
+         row of k = `PROOF` has it as its note (`algorithms.proof_records`). What a task leaves that cannot keep the
+         graph in files are rows with a `CERTIFICATE`, one for each edge, and one of k = `LEFT` (`checkpoint_rows`).
 Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
                   follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
-         state    From the state that it has left in a table (`Left`), where its task did not see the files: all edges
-                  with their certificates, which take the place of a peel.
+         state    From the state that it has left in a table (`SavedCheckpointRows`), where its task did not see the
+                  files: all edges with their certificates, which take the place of a peel.
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
                   stored trussness are brought together there, some 200 bytes an edge at the peak. Time is that of
                   the kernels.
@@ -33,9 +33,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import truss_parts
+from algorithms import truss_bsp
+from algorithms.bsp import RoundStore
 from algorithms.fingerprint import Fingerprint
-from algorithms.kept import (
+from algorithms.graph_cache_task import (
     CHUNK,
     INTERVAL,
     CachedGraph,
@@ -50,11 +51,10 @@ from algorithms.kept import (
     tag_rows,
 )
 from algorithms.kernels.intervals import Longs, consolidate, make_disjoint, to_longs
-from algorithms.kernels.replay import ReplayResult, TrussnessChanges, prepare_replay, resume_replay
-from algorithms.kernels.warm import PersistentGraph, StateMismatch, TrussCertificate
-from algorithms.parts import RoundStore
-from algorithms.proof import ProofScope, ProvedState
-from algorithms.times import FOREVER
+from algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
+from algorithms.kernels.replay import ReplayResult, TrussnessChanges, prepare_replay, resume_replay, run_replay
+from algorithms.proof_records import ProofScope, ProvedState
+from algorithms.time_lattice import FOREVER
 
 PROOF, LEFT = 1, -1  # no edge has this trussness
 GIVEN = ["mark", *"abcdefg"]  # what a task is given that goes on from a state: three kinds of rows in the same columns
@@ -68,7 +68,7 @@ def trussness_changes(
     first: int,
     last: int,
     limit_edges: int | None = None,
-    say: truss_parts.Say = lambda epoch, text: None,
+    say: truss_bsp.Say = lambda epoch, text: None,
     keep: tuple[GraphCacheLocation, str] | None = None,
     ask: ProofScope | None = None,
     rounds: RoundStore | None = None,
@@ -81,8 +81,8 @@ def trussness_changes(
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
     beyond it all rounds, of which `say` hears and whose results lie in `rounds`; `part_edges`: the most that each of
     many tasks holds, if not the same. `keep`: where the task keeps the graph as it is after `last`, and under what key.
-    `leave`: where it does not see that place, it leaves every edge's certificate instead (`left`) of a graph with so
-    many edges, or more. `ask`: prove every epoch. ValueError, in the task or here, when the
+    `leave`: where it does not see that place, it leaves every edge's certificate instead (`checkpoint_rows`) of a graph
+    with so many edges, or more. `ask`: prove every epoch. ValueError, in the task or here, when the
     edges, or the edges and the stored trussness, contradict each other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
@@ -92,7 +92,7 @@ def trussness_changes(
     alive = alive.select("a", "b", start, until, "diff")
     stored = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff")
     if limit_edges is not None and alive.count() > limit_edges:
-        return truss_parts.trussness_changes(alive, stored, first, last, part_edges or limit_edges, say, rounds)
+        return truss_bsp.trussness_changes(alive, stored, first, last, part_edges or limit_edges, say, rounds)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
     return both.coalesce(1).mapInArrow(_replay_task(first, last, keep, ask, leave), SCHEMA)
@@ -132,11 +132,12 @@ def resumed_changes(
     keep: str,
     ask: ProofScope | None = None,
 ) -> DataFrame:
-    """The same from a graph that is kept, to be kept under `keep`.
+    """Compute trussness changes from the graph cache, and store the new cache under `keep`.
 
-    `edges`: the intervals that begin or end within `first`..max(`kept.at`, `last`), others do no harm, and `fresh`:
-    those that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one row with
-    an epoch of null, and the reason as its note, when the graph is not there any more or does not fit (`kept.absent`).
+    `edges`: the intervals that begin or end within `first`..max(`graph_cache_task.at`, `last`), others do no harm, and
+    `fresh`: those that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one
+    row with an epoch of null, and the reason as its note, when the graph is not there any more or does not fit
+    (`graph_cache_task.absent_reason`).
     """
     zero = F.lit(0).cast("bigint")
     stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
@@ -157,7 +158,7 @@ def restored_changes(
     keep: tuple[GraphCacheLocation, str] | None = None,
     ask: ProofScope | None = None,
 ) -> DataFrame:
-    """The same from the state that an earlier task has left (`Left`) of the graph at epoch `at`.
+    """Compute trussness changes from the checkpoint that an earlier task has left of the graph at epoch `at`.
 
     `state`: its rows so far, to be summed, of about twice as many bytes in the task as a replay has; `counted`: the
     fingerprints and counts of the graph there. `edges`, `trussness`, and when there is no result: as
@@ -176,7 +177,7 @@ def _replay_task(
     ask: ProofScope | None = None,
     leave: int | None = None,
 ) -> Task:
-    def run_replay(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+    def replay_rows(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         kept = keep is not None and keep[0].is_here()
         # Statement by statement the graph takes the place of the rows: at no time is all of both there.
         a, b, epoch, until, diff, k = consume_columns(parts, [*INTERVAL, "k"])
@@ -199,7 +200,7 @@ def _replay_task(
         del result
         yield _change_triples(change, notes, later)
 
-    return run_in_one_task(run_replay)
+    return run_in_one_task(replay_rows)
 
 
 def _split_before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs], list[Longs]]:
@@ -278,8 +279,8 @@ def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: Pr
 def _checkpoint_changes(
     result: ReplayResult, before: TrussCertificate | None = None, least: int = 0
 ) -> Iterator[pa.Table]:
-    """What `left` takes: by how much the certificates have changed; if most have, or none were there before, all of
-    them, if they are so many. Nothing where the graph was proved wrong, or nobody has counted what they say."""
+    """What `checkpoint_rows` takes: by how much the certificates have changed; if most have, or none were there before,
+    all of them, if they are so many. Nothing where the graph was proved wrong, or nobody has counted what they say."""
     graph = result.graph
     if graph.counted is None or result.proof is None or result.proof.wrong:
         return
@@ -358,7 +359,7 @@ class ReplaySummary:
 
 
 def summarize_notes(notes: Iterable[str]) -> ReplaySummary:
-    """Of the notes that a replay returned, one of each epoch."""
+    """Summarize the notes that a replay returned, one for each epoch."""
     read = [json.loads(note) for note in notes]
 
     def sum_notes(name: str) -> int:

@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, require_finite
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, require_finite
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -112,7 +112,7 @@ def to_timelines(
     by: Sequence[str] = (),
 ) -> DataFrame:
     """Upsert rows to validity intervals: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
-    value: its `lives`, a repetition of the value in force being the same life, extended.
+    value: its `upsert_lives`, a repetition of the value in force being the same life, extended.
     """
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
     spans = upsert_lives(rows, key, value, live_for, where, by)
@@ -128,7 +128,7 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     """The pointwise sum of signed intervals (`diff`), as disjoint maximal intervals with their nonzero sum.
 
     The interval form of `consolidate`. Input intervals may overlap and carry any diff. Tag the rows of two
-    versions, take their `timelines(…, by=[tag])`, turn the tag into a sign: then this is their difference, in
+    versions, take their `to_timelines(…, by=[tag])`, turn the tag into a sign: then this is their difference, in
     one shuffle.
     """
     _require_columns(intervals, [*key, "epoch", "until", "diff"])

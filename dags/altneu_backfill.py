@@ -15,8 +15,8 @@ from typing import Any, cast
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
 
-from pipeline.scheduling import common, sites
-from pipeline.tasks import orchestration
+from pipeline.scheduling import dag_builder, sites
+from pipeline.tasks import run_tasks
 from pipeline.tasks.base import PlannedRun, RemainingRange
 
 SITE = sites.current_site()
@@ -27,10 +27,10 @@ SITE = sites.current_site()
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )
-@common.translate_errors
+@dag_builder.translate_errors
 def plan(params: Any = None) -> PlannedRun | None:
     first, last, again, accept = (params[name] for name in ("first", "last", "again", "accept"))
-    return orchestration.plan_range(SITE.home, first, last, again, accept, common.log_progress)
+    return run_tasks.plan_range(SITE.home, first, last, again, accept, dag_builder.log_progress)
 
 
 @task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
@@ -48,7 +48,7 @@ with DAG(
     description="A range of epochs in one pass and one revision",
     schedule=None,
     max_active_runs=1,
-    default_args=common.DEFAULTS | {"execution_timeout": timedelta(hours=12)},
+    default_args=dag_builder.DEFAULTS | {"execution_timeout": timedelta(hours=12)},
     params={
         "first": bound("First epoch"),
         "last": bound("Last epoch"),
@@ -70,11 +70,11 @@ with DAG(
 ):
     planned = plan()
     # what a task returns here stands for its output: Airflow puts that in its place
-    left = rest(cast("Planned", planned))
+    left = rest(cast("PlannedRun", planned))
     onward = TriggerDagRunOperator(
         task_id="next",
         trigger_dag_id=SITE.dag_id("backfill"),
         conf=cast("dict[str, Any]", left),
         doc_md="Starts the run over the rest of the range.",
     )
-    chain(common.stages(planned), left, onward)
+    chain(dag_builder.stages(planned), left, onward)

@@ -30,15 +30,15 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from pipeline.scheduling import common, sites
-from pipeline.scheduling.landed import LandingSensor
-from pipeline.scheduling.plan import PlanOperator
+from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling.landing_sensor import LandingSensor
+from pipeline.scheduling.plan_operator import PlanOperator
 from pipeline.scheduling.timetable import Epochs
-from pipeline.tasks import due
+from pipeline.tasks import dag_epochs
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
 SITE = sites.current_site()
-CALENDAR = due.read_calendar(SITE.home)
+CALENDAR = dag_epochs.read_calendar(SITE.home)
 
 
 NOTE = (
@@ -51,11 +51,11 @@ with DAG(
     SITE.dag_id("epoch"),
     description="One epoch: landing → edges → triangles → trussness → audit → publish → report",
     schedule=None if CALENDAR.seconds is None else Epochs(CALENDAR.seconds, *SITE.schedule_bounds),
-    start_date=common.START,
+    start_date=dag_builder.START,
     catchup=SITE.schedule_bounds[0] is not None,
     max_active_runs=ACTIVE,
-    deadline=common.deadline_alert(CALENDAR.seconds),
-    default_args=common.DEFAULTS,
+    deadline=dag_builder.deadline_alert(CALENDAR.seconds),
+    default_args=dag_builder.DEFAULTS,
     params={
         "epoch": Param(
             None,
@@ -86,4 +86,4 @@ with DAG(
         "landed epochs of the other DAG runs that wait. Otherwise skips the rest and says which run has published "
         "the epoch, as which revision. While another run is at work it waits without a worker.",
     )
-    common.stages(plan.output)
+    dag_builder.stages(plan.output)

@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import common, sites
-from pipeline.tasks import upkeep
+from pipeline.scheduling import dag_builder, sites
+from pipeline.tasks import maintenance
 
 SITE = sites.current_site()
 
@@ -24,19 +24,19 @@ SITE = sites.current_site()
     doc_md="Recomputes the epochs from scratch and compares every total, count and trussness; then compares every "
     "table with the fingerprints of what was published. No retry on a difference.",
 )
-@common.translate_errors
+@dag_builder.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
-    return upkeep.full_audit(SITE.home, params["sample"], str(run_id), common.log_progress, params["epochs"])
+    return maintenance.full_audit(SITE.home, params["sample"], str(run_id), dag_builder.log_progress, params["epochs"])
 
 
 with DAG(
     SITE.dag_id("full_audit"),
     description="Published epochs against a full recomputation, weekly",
     schedule=CronTriggerTimetable("0 3 * * 0", timezone="UTC"),
-    start_date=common.START,
+    start_date=dag_builder.START,
     catchup=False,
     max_active_runs=1,
-    default_args=common.DEFAULTS,
+    default_args=dag_builder.DEFAULTS,
     params={
         "epochs": Param(
             [],

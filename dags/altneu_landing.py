@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from pipeline.scheduling import common, sites
-from pipeline.scheduling.telling import epochs
-from pipeline.tasks import upkeep
+from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling.epoch_events import epochs
+from pipeline.tasks import maintenance
 
 SITE = sites.current_site()
 
@@ -22,19 +22,19 @@ SITE = sites.current_site()
     execution_timeout=timedelta(hours=1),
     doc_md="Compares the landing with the ledger; needs no Spark. Red until the epochs that it names are published.",
 )
-@common.translate_errors
+@dag_builder.translate_errors
 def relanded() -> dict[str, Any]:
-    return upkeep.check_relanded(SITE.home, common.log_progress, SITE.prefix)
+    return maintenance.check_relanded(SITE.home, dag_builder.log_progress, SITE.prefix)
 
 
 with DAG(
     SITE.dag_id("landing"),
     description="Published epochs that have landed again, daily",
     schedule=CronTriggerTimetable("0 6 * * *", timezone="UTC"),
-    start_date=common.START,
+    start_date=dag_builder.START,
     catchup=False,
     max_active_runs=1,
-    default_args=common.DEFAULTS,
+    default_args=dag_builder.DEFAULTS,
     tags=["altneu", "audit"],
     doc_md=SITE.dag_doc(__doc__),
 ):

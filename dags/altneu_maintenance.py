@@ -12,8 +12,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import common, sites
-from pipeline.tasks import upkeep
+from pipeline.scheduling import dag_builder, sites
+from pipeline.tasks import maintenance
 
 SITE = sites.current_site()
 
@@ -22,19 +22,19 @@ SITE = sites.current_site()
     execution_timeout=timedelta(hours=6),
     doc_md="`altneu compact`: the same answers from fewer rows and files. Safe to repeat, also after a kill.",
 )
-@common.translate_errors
+@dag_builder.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:
-    return upkeep.compact_home(SITE.home, params["grace"], common.log_progress)
+    return maintenance.compact_home(SITE.home, params["grace"], dag_builder.log_progress)
 
 
 with DAG(
     SITE.dag_id("maintenance"),
     description="Compaction and retention, weekly",
     schedule=CronTriggerTimetable("0 5 * * 0", timezone="UTC"),
-    start_date=common.START,
+    start_date=dag_builder.START,
     catchup=False,
     max_active_runs=1,
-    default_args=common.DEFAULTS,
+    default_args=dag_builder.DEFAULTS,
     params={
         "grace": Param(1, type="number", minimum=0, title="Grace, hours", description="For those who are reading now.")
     },

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from pipeline.scheduling import common, sites
-from pipeline.scheduling.watch import RelandedTrigger
-from pipeline.tasks import orchestration
+from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling.relanded_trigger import RelandedTrigger
+from pipeline.tasks import run_tasks
 from pipeline.tasks.base import PlannedRun
 
 SITE = sites.current_site()
@@ -26,20 +26,20 @@ WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins a run over the published epochs that have landed again; with none, skips the rest.",
 )
-@common.translate_errors
+@dag_builder.translate_errors
 def plan() -> PlannedRun | None:
-    return orchestration.plan_corrected(SITE.home, common.log_progress)
+    return run_tasks.plan_corrected(SITE.home, dag_builder.log_progress)
 
 
 with DAG(
     SITE.dag_id("relanded"),
     description="Published epochs that have landed again, in one pass",
     schedule=[Asset(name=f"{SITE.prefix}_landing", uri=PLACE, group="altneu", watchers=WATCHERS)] if WATCHERS else None,
-    start_date=common.START,
+    start_date=dag_builder.START,
     catchup=False,
     max_active_runs=1,
-    default_args=common.DEFAULTS,
+    default_args=dag_builder.DEFAULTS,
     tags=["altneu", "graph"],
     doc_md=SITE.dag_doc(__doc__),
 ):
-    common.stages(plan())
+    dag_builder.stages(plan())

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from . import incremental_versus_full
-from .engine import ExpectationRunner
+from .gx_runner import ExpectationRunner
 from .suite import EXPECTATIONS
 
 

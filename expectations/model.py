@@ -1,8 +1,8 @@
 """What an expectation is: a rule of Great Expectations with the explanations that a person needs.
 
-`on` names the frame it is checked on (`frames.py` builds them), `needs` the given frames without which it is skipped.
-`kind` and `args` are the Great Expectations class and its arguments. Within a suite names are unique and stable: the
-ledger keeps them.
+`on` names the frame it is checked on (`frame_builder.py` builds them), `needs` the given frames without which it is
+skipped. `kind` and `args` are the Great Expectations class and its arguments. Within a suite names are unique and
+stable: the ledger keeps them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Run the suites: frames of rows in, one result per check out, passed ones too.
 
 A result is a `Check`, with up to 20 offending rows. A check whose frames were not given is not
-returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed` when a check could not be evaluated.
+returned. Nothing is written, nothing decided here. Errors: `gx_runner.CheckCrashed` when a check could not be
+evaluated.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from . import (
     edges,
     incremental_versus_full,
     ledger,
-    plain,
     proof,
     quarantine,
+    serving_tables,
     triangle_counts,
     trussness,
     upserts,
     volumes,
 )
-from .engine import ROWS, SMALL, ExpectationRunner, plain_row
-from .frames import FrameBuilder, Frames
+from .frame_builder import FrameBuilder, Frames
+from .gx_runner import ROWS, SMALL, ExpectationRunner, plain_row
 from .model import Check, Expectation, Verdict
 
 SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
@@ -134,9 +135,13 @@ def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     rows     what differs: epoch, what (the table), a, b, maintained, recomputed, `count`.
     context  tables: those that there are; epochs: of which something is said; labels (optional): epoch -> label.
     """
-    wanted = [e for e in plain.EXPECTATIONS if e.args["column"] in context["tables"]]
+    wanted = [e for e in serving_tables.EXPECTATIONS if e.args["column"] in context["tables"]]
     epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
-    return _none_differs("plain", wanted, rows, epochs, plain.OPTIONAL, context.get("labels", {})) if wanted else []
+    return (
+        _none_differs("plain", wanted, rows, epochs, serving_tables.OPTIONAL, context.get("labels", {}))
+        if wanted
+        else []
+    )
 
 
 def _none_differs(

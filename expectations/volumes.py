@@ -1,7 +1,7 @@
 """Suite `volumes`: how much landed, epoch by epoch, against fixed bounds and against what earlier epochs were like.
 
-The learned bounds only warn. What is usual is learned from the `WINDOW` epochs before (`band`), by logarithms, because
-volumes differ by factors:
+The learned bounds only warn. What is usual is learned from the `WINDOW` epochs before (`usual_band`), by logarithms,
+because volumes differ by factors:
 
 - the middle is the median of the last `LEVEL` epochs, each without its season's share. A season is a day of the week
   where epochs are days, an hour of the week where they are hours; its share is the median of its epochs minus that of
@@ -176,7 +176,7 @@ class UsualBand:
         return self.count_bounds(0)
 
     def count_bounds(self, before: int) -> tuple[int, int]:
-        """Of a growth: the least and the greatest count that the band allows after a count."""
+        """Return the least and the greatest count that a band of growth allows after a count."""
         low, high = (max(math.log1p(before) + edge, 0) for edge in (self.low, self.high))
         return math.ceil(round(math.expm1(low), 6)), math.floor(round(math.expm1(high), 6))
 

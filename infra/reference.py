@@ -20,18 +20,18 @@ from typing import Any, get_args
 import typer
 
 from expectations import incremental_versus_full
-from expectations import plain as plain_suite
+from expectations import serving_tables as plain_suite
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.home.settings import SETTINGS, Config, Setting
-from pipeline.reading.questions import ANY, FLAGS, VIEWS
+from pipeline.reading.query_model import ANY, FLAGS, VIEWS
 from pipeline.state import schema
-from pipeline.storage.declared import MOTIFS
-from pipeline.storage.declared import TABLES as COLUMNS
-from pipeline.storage.declared import table_columns as columns_of
+from pipeline.storage.table_schemas import MOTIFS
+from pipeline.storage.table_schemas import TABLES as COLUMNS
+from pipeline.storage.table_schemas import table_columns as columns_of
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
@@ -110,7 +110,7 @@ SELECT name, lower(concat(
 ```
 
 `degrees` and `triangle_counts` go by `xxhash64(vertex)`. The other tables have columns that may be null, each hashed as
-two, its name and its value: see `pipeline/storage/prints.py`.
+two, its name and its value: see `pipeline/storage/table_fingerprints.py`.
 
 """.splitlines()
 

@@ -1,7 +1,7 @@
 """What happens, for machines and for people: records of the logger `altneu`, their fields in `record.altneu`.
 
-`json_lines` prints them as JSON, `text_lines` warnings alone, because a command says itself what it does. Lines of text
-have no control characters.
+`log_json_lines` prints them as JSON, `log_text_lines` warnings alone, because a command says itself what it does. Lines
+of text have no control characters.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The handler ends every child (Spark's JVM, also one that is just starting), so that nothing waits for it, and raises
 `Interrupted` where the main thread is. It is no `Exception` and no `KeyboardInterrupt`: neither py4j nor the option
 parser takes it for something of theirs. A library may lose it all the same, or fail for the JVM that has ended: after a
-signal `asked` is what ended the command, whatever error arrives. A second signal ends everything at once.
+signal `interruption_of` is what ended the command, whatever error arrives. A second signal ends everything at once.
 """
 
 from __future__ import annotations

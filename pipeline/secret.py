@@ -1,5 +1,5 @@
-"""Secrets: they are in the environment, or in a file that it names, never in `altneu.toml`. `masked` keeps them out of
-what is said and written."""
+"""Secrets: they are in the environment, or in a file that it names, never in `altneu.toml`. `mask_secrets` keeps them
+out of what is said and written."""
 
 from __future__ import annotations
 

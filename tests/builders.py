@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.state.ledger import Ledger

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import homes
+from tests import home_helpers
 from tests.builders import make_clique, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.home.directory import Home
+    from pipeline.home.home import Home
     from pipeline.state.ledger import Ledger
 
 NUMBERS = "[edges]\nlive_for = 3\n[retention]\nrevisions = 3\n"
@@ -33,7 +33,7 @@ class History:
 
     def copy(self, to: Path) -> tuple[Home, Ledger]:
         """Copy it to a folder that is not there yet."""
-        from pipeline.home.directory import Home
+        from pipeline.home.home import Home
         from pipeline.state.ledger import Ledger
         from pipeline.storage.relocate import relocate_home
 
@@ -47,7 +47,7 @@ def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], objec
     """Make a history with plans for tiny data, and without the audits of its runs but for the fingerprints."""
     from pipeline.run.stages import audit
     from pipeline.storage.session import SIMPLE
-    from tests.prints import stage
+    from tests.fingerprint_helpers import stage
 
     before = {name: spark.conf.get(name) for name in SIMPLE}
     with pytest.MonkeyPatch.context() as patch:
@@ -61,22 +61,22 @@ def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], objec
 
 
 def publish_numbers(path: Path) -> None:
-    home, ledger = homes.make(path, NUMBERS)
-    homes.put(home, 1, make_clique(1, 2, 3, 4))
-    homes.put(home, 2, make_clique(4, 5, 6))
-    homes.put(home, 3, [upsert(1, 7)])
-    homes.run(home, ledger, [1, 2])
-    homes.run(home, ledger, [3])
+    home, ledger = home_helpers.make(path, NUMBERS)
+    home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
+    home_helpers.put(home, 2, make_clique(4, 5, 6))
+    home_helpers.put(home, 3, [upsert(1, 7)])
+    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(home, ledger, [3])
 
 
 def land_correction(path: Path) -> tuple[Home, Ledger]:
     """Publish a K4 at epoch 0; land it again without 0-1, and a triangle on 0-1 at epoch 1."""
-    home, ledger = homes.make(path)
+    home, ledger = home_helpers.make(path)
     k4 = make_clique(0, 1, 2, 3)
-    homes.put(home, 0, k4)
-    homes.run(home, ledger, [0])
-    homes.put(home, 0, k4[1:])
-    homes.put(home, 1, [upsert(0, 9), upsert(1, 9)])
+    home_helpers.put(home, 0, k4)
+    home_helpers.run(home, ledger, [0])
+    home_helpers.put(home, 0, k4[1:])
+    home_helpers.put(home, 1, [upsert(0, 9), upsert(1, 9)])
     return home, ledger
 
 
@@ -90,4 +90,4 @@ def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hi
 def held_correction(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """What `land_correction` lands, computed and held."""
     folder = tmp_path_factory.mktemp("held") / "home"
-    return make_history(spark, folder, lambda path: homes.hold(*land_correction(path), [0, 1]))
+    return make_history(spark, folder, lambda path: home_helpers.hold(*land_correction(path), [0, 1]))

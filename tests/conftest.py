@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from pipeline.landing import landed
+from pipeline.landing import batch_files
 from pipeline.storage.session import SIMPLE
 from tests import seeds
 
@@ -33,7 +33,7 @@ pytest_plugins = [
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test puts into a landing by hand counts at once: the clock that asks is an hour ahead."""
-    monkeypatch.setattr(landed, "clock", lambda: time.time() + 3600)
+    monkeypatch.setattr(batch_files, "clock", lambda: time.time() + 3600)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process that record their fingerprints, without the rest of the audit stage, half of a tiny run: for
     tests that compare with plain Python, or audit what is published themselves."""
     import pipeline.run.stages.audit
-    from tests.prints import stage
+    from tests.fingerprint_helpers import stage
 
     monkeypatch.setattr(pipeline.run.stages.audit, "audit_run", stage)
 

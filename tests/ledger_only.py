@@ -22,17 +22,17 @@ import pytest
 import sqlalchemy as sa
 
 from pipeline.errors import AltneuError
-from pipeline.home.directory import Home
-from pipeline.landing import frames
-from pipeline.run import compact, context, plain, rollback, unchanged
-from pipeline.run.context import RunContext
-from pipeline.state import place
+from pipeline.home.home import Home
+from pipeline.landing import spark_reader
+from pipeline.run import compact, compaction_verification, rollback, run_context, serving_tables
+from pipeline.run.run_context import RunContext
+from pipeline.state import home_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision
-from pipeline.storage import duck, iceberg, rounds, session, unaided
+from pipeline.storage import bsp_round_tables, duckdb_tables, iceberg, refs_without_spark, session
 from pipeline.storage.branches import Branches
-from pipeline.storage.declared import TABLES, require_pinned_snapshot, table_columns, visibility_condition
-from pipeline.storage.duck import DuckTables, Query
+from pipeline.storage.duckdb_tables import DuckTables, Query
+from pipeline.storage.table_schemas import TABLES, require_pinned_snapshot, table_columns, visibility_condition
 from tests import plain_stages
 from tests.plain_stages import Check, Rows
 from tests.protocol.memory import Catalog, Process
@@ -73,7 +73,7 @@ class MemoryTables(Branches):
         super().__init__(self.collections, look)
 
     def ensure(self, retype: bool = False) -> None:
-        place.claim_identity(self.home)
+        home_identity.claim_identity(self.home)
         for table in self.tables:
             if table not in self.catalog.metadata:
                 self.catalog.make(table)
@@ -100,9 +100,9 @@ class MemoryReader(DuckTables):
     def __init__(self, owner: LedgerOnly, home: Home) -> None:
         import duckdb
 
-        place.require_identity(home)
+        home_identity.require_identity(home)
         self.home, self._tables = home, owner.tables(home)
-        self._connection = duckdb.connect(config=duck._SETTINGS)
+        self._connection = duckdb.connect(config=duckdb_tables._SETTINGS)
 
     def at(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
@@ -123,7 +123,7 @@ class MemoryReader(DuckTables):
 
 
 def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
-    """Take the place of `rollback.written_again`."""
+    """Take the place of `rollback.rewrite_revision`."""
     tables = owner.tables(home)
     return {
         table: tables.rewrite_on_branch(table, run_id, pin, tables.shown(table, pin, target))
@@ -134,7 +134,8 @@ def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, targ
 def rewrite_table(
     tables: MemoryTables, table: str, row: Revision, run_id: str, since: int | None, oldest: int, *_: Any
 ) -> int:
-    """Take the place of `compact._rewrite`: equal rows of the revisions up to the oldest kept one become one."""
+    """Take the place of `compact._rewrite_if_useful`: equal rows of the revisions up to the oldest kept one become
+    one."""
     assert since is None
     folded: dict[tuple[Any, ...], int] = {}
     for *key, revision, diff in tables.shown(table, row.snapshots[table], row):
@@ -158,26 +159,26 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
     in the right order. By default all is undone at the end of the block.
     """
     owner = LedgerOnly()
-    engine = import_module("expectations.engine")
+    engine = import_module("expectations.gx_runner")
     with contextlib.nullcontext(monkeypatch) if monkeypatch else pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "session_for", lambda *_: None)
         patch.setattr(session, "size_plans", lambda *_: contextlib.nullcontext())
         patch.setattr(engine, "prepare", lambda: None)
-        for module in (context, compact):
+        for module in (run_context, compact):
             patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
-        patch.setattr(duck, "DuckTables", lambda home: MemoryReader(owner, home))
-        patch.setattr(frames, "_read_files", plain_stages.read_here)
+        patch.setattr(duckdb_tables, "DuckTables", lambda home: MemoryReader(owner, home))
+        patch.setattr(spark_reader, "_read_files", plain_stages.read_here)
         for name, work in plain_stages.WORKS.items():
-            patch.setattr(import_module(f"pipeline.run.stages.{name}"), "work", work)
+            patch.setattr(get_stage(name).load_module(), get_stage(name).function, work)
         audit = import_module("pipeline.run.stages.audit")
-        patch.setattr(audit, "work", lambda run: plain_stages.audit(run, owner.checks))
-        for module in (unaided, rollback):
+        patch.setattr(audit, "audit_run", lambda run: plain_stages.audit(run, owner.checks))
+        for module in (refs_without_spark, rollback):
             patch.setattr(module, "branches", owner.tables)
         patch.setattr(rollback, "rewrite_revision", partial(write_again, owner))
         patch.setattr(compact, "_rewrite_if_useful", rewrite_table)
-        patch.setattr(unchanged, "verify_compaction", lambda *_: None)
-        patch.setattr(plain, "verify_folded", lambda *_: None)
-        patch.setattr(rounds, "drop_abandoned_rounds", lambda *_: None)
+        patch.setattr(compaction_verification, "verify_compaction", lambda *_: None)
+        patch.setattr(serving_tables, "verify_folded", lambda *_: None)
+        patch.setattr(bsp_round_tables, "drop_abandoned_rounds", lambda *_: None)
         sa.event.listen(sa.Engine, "connect", trust_the_disk)
         try:
             yield owner

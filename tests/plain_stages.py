@@ -15,22 +15,22 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from algorithms.times import FOREVER
+from algorithms.time_lattice import FOREVER
 from pipeline.errors import CheckFailed
-from pipeline.home.directory import Home
-from pipeline.landing import frames
-from pipeline.landing.folder import BatchFiles
-from pipeline.run.changed import TOP
-from pipeline.run.context import RunContext
-from pipeline.run.decision import Strategy
-from pipeline.run.decisions import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
+from pipeline.home.home import Home
+from pipeline.landing import spark_reader
+from pipeline.landing.local_landing import BatchFiles
+from pipeline.run.plan_choice import Strategy
+from pipeline.run.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages.ingest import SAMPLE, accept_batches
-from pipeline.state import prints
-from pipeline.state.facts import AuditFacts, EdgesFacts, IngestFacts, QuarantinedRow, TrianglesFacts, TrussFacts
+from pipeline.run.top_changes import TOP
+from pipeline.state import fingerprint_sums
 from pipeline.state.records import LANDED, RunKind, StagedBatch
-from pipeline.storage.declared import TABLES, table_columns
+from pipeline.state.stage_results import AuditFacts, EdgesFacts, IngestFacts, QuarantinedRow, TrianglesFacts, TrussFacts
+from pipeline.storage.table_schemas import TABLES, table_columns
 from tests import reference
-from tests.prints import recompute_fingerprints
+from tests.fingerprint_helpers import recompute_fingerprints
 from tests.report import seed
 
 Rows = tuple[tuple[Any, ...], ...]
@@ -190,9 +190,9 @@ def read_here(
     spark: None, home: Home, landed: Iterable[BatchFiles], rows: Callable[..., Any], schema: str
 ) -> Collected:
     """Take the place of `frames._read`."""
-    layout, s3 = frames._row_schema_of(home), frames.S3.from_environment()
+    layout, s3 = spark_reader._row_schema_of(home), spark_reader.S3.from_environment()
     files = [
-        frames._File(batch.epoch, file.location, f"epoch={batch.label}/{file.name}", layout, s3)
+        spark_reader._File(batch.epoch, file.location, f"epoch={batch.label}/{file.name}", layout, s3)
         for batch in landed
         for file in batch.files
     ]
@@ -208,9 +208,9 @@ def ingest(run: RunContext) -> IngestFacts:
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
     source: Any = (None, run.home, accepted.batches)
-    good = [row.asDict() for row in frames.read_good_rows(*source).collect()]
+    good = [row.asDict() for row in spark_reader.read_good_rows(*source).collect()]
     malformed = any(bad_rows for _, bad_rows in accepted.counts.values())
-    bad = [row.asDict() for row in frames.read_bad_rows(*source).collect()] if malformed else []
+    bad = [row.asDict() for row in spark_reader.read_bad_rows(*source).collect()] if malformed else []
     if run.home.config.vertices.ids == "string":
         good = number_vertices(run, good)
     else:
@@ -335,7 +335,7 @@ def put_fingerprints(run: RunContext) -> None:
         columns = [*table_columns(run.home, table)]
         columns = [*columns[:-2], "diff"]
         after[table] = recompute_fingerprints(table, columns, [(*key, n) for key, n in read_after(run, table).items()])
-    run.ledger.put_fingerprints(run.run_id, prints.staged_difference(before, after))
+    run.ledger.put_fingerprints(run.run_id, fingerprint_sums.staged_difference(before, after))
 
 
 WORKS = {"ingest": ingest, "edges": edges, "triangles": triangles, "truss": truss}

@@ -147,10 +147,10 @@ def list_commands() -> list[str]:
 
 
 def list_checks() -> list[str]:
-    from expectations import incremental_versus_full, plain
+    from expectations import incremental_versus_full, serving_tables
     from expectations.suite import EXPECTATIONS
 
-    every = [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain.EXPECTATIONS]
+    every = [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *serving_tables.EXPECTATIONS]
     return sorted({each.name for each in every})
 
 

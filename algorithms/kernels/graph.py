@@ -4,8 +4,8 @@ Input everywhere: `a, b`, int64[m], a simple undirected graph: a[i] < b[i], no e
 Any 64-bit ids will do; inside, a vertex is an int32 rank in order of ascending degree and an edge is an
 int32 position in the order (tail rank, head rank), so 2**31 - 2 edges are the limit.
 
-Cost: O(n log n + m). Memory: `orient` keeps 8 bytes an edge (20 with the tails and the caller's order),
-`adjacency` 16 more. The degree order bounds the out-degree by sqrt(2m) (Chiba, Nishizeki 1985), whatever
+Cost: O(n log n + m). Memory: `orient_edges` keeps 8 bytes an edge (20 with the tails and the caller's order),
+`to_adjacency` 16 more. The degree order bounds the out-degree by sqrt(2m) (Chiba, Nishizeki 1985), whatever
 the hubs.
 """
 

@@ -1,6 +1,6 @@
 """The hash behind fingerprints, for rows of whole numbers: what Spark's `xxhash64` makes of them.
 
-Law     `hashes(c1, c2, ...)` equals, row by row, the columns xxhash64(c1, c2, ...) and xxhash64(1L, c1, c2, ...) of
+Law     `hash_rows(c1, c2, ...)` equals, row by row, the columns xxhash64(c1, c2, ...) and xxhash64(1L, c1, c2, ...) of
         Spark, each as 64 bits. `weighted_sum` adds diff times hash, modulo 2**64 each.
 Shapes  columns: int64[n], all of one length, at least one; diff: int64[n].
 Cost    About 5 ns a value and hash.

@@ -1,6 +1,6 @@
 """The trussness of every edge at every epoch of a window, from the state before it: many epochs in one call.
 
-`replay` begins with the edges and their trussness, `resume` with a graph that was kept (`warm`).
+`replay_window` begins with the edges and their trussness, `resume_replay` with a graph that was kept (`warm`).
 
 Law     At each epoch of first..last the result equals a full peel of the edges alive there.
 Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) in which edge a < b is alive; an edge
@@ -9,8 +9,8 @@ Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) i
 Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
         Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
         at the peak (one interval each; measured), besides input and output: who wants the input's memory back calls
-        `prepared`, lets go of the vectors, and then calls `replayed`.
-Source  `maintain` and `truss` in this folder.
+        `prepare_replay`, lets go of the vectors, and then calls `run_replay`.
+Source  `truss_maintenance` and `truss` in this folder.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.kernels.graph import Ints, Shorts, compact_ids, distinct_values, run_starts
-from algorithms.kernels.maintained import BatchResult
-from algorithms.kernels.proof import IncrementalProver
-from algorithms.kernels.warm import PersistentGraph, StateMismatch
-from algorithms.proof import Proof, ProofScope
+from algorithms.kernels.incremental_prover import IncrementalProver
+from algorithms.kernels.maintained_graph import BatchResult
+from algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch
+from algorithms.proof_records import Proof, ProofScope
 
 
 class TrussnessChanges(NamedTuple):
@@ -121,7 +121,7 @@ def prepare_replay(
     last: int,
     kept: bool = False,
 ) -> PreparedReplay:
-    """What `replayed` takes; as `replay`. Of the vectors nothing is needed any more afterwards."""
+    """What `run_replay` takes; as `replay_window`. Of the vectors nothing is needed any more afterwards."""
     a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
     if not a.shape == b.shape == start.shape == until.shape:
         raise ValueError(f"a, b, start, until differ in length: {a.size}, {b.size}, {start.size}, {until.size}")
@@ -154,7 +154,7 @@ def resume_replay(
     last: int,
     ask: ProofScope | None = None,
 ) -> ReplayResult:
-    """The same from a graph as it was at epoch `at`, changed in place.
+    """Replay a history from a graph as it was at epoch `at`, which is changed in place.
 
     rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any order;
     old: those of them that the graph was made with. ValueError when they do not fit the graph: it is of no use then.
@@ -175,7 +175,7 @@ def epoch_batches(
     last: int,
 ) -> Iterator[Batch]:
     """(epoch, edges that go, edges that come), by number, each to be applied to the graph before the next is asked for:
-    at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume`."""
+    at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume_replay`."""
     pa, pb, place = _distinct_pairs(*rows[:2])
     edges = graph.number_edges(pa, pb)
     for epoch, gone, come in pair_batches(graph.levels.level[edges] >= 0, place, rows[2:], old, at, first, last):
@@ -191,7 +191,7 @@ def pair_batches(
     first: int,
     last: int,
 ) -> Iterator[Batch]:
-    """The same of pairs by their places. present: which of them are there at epoch `at`; place, times: of each interval
+    """Return how pairs, given by index, change. present: which are there at epoch `at`; place, times: for each interval
     its pair, and epoch, until, diff."""
     start, until, diff = times
     count = np.where(present, 1, 0).astype(np.int32)

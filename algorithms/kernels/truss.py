@@ -6,8 +6,8 @@ edge is the largest k such that the k-truss holds it, hence >= 2. kappa = trussn
 For k = 0, 1, ...: take away, in one batch, all edges with at most k triangles left; repeat until there are
 none; they have kappa k. The batches, numbered through, are the layers: at the start of its batch an edge
 has at most kappa triangles with edges of its own or a later layer. That is the certificate that
-`maintain.lift` uses. Cost: O(m^1.5) by degree order, and one scan of the remaining edges per level. Memory:
-about 70 bytes an edge at the peak; triangles are intersected on the fly and never stored.
+`truss_maintenance.raise_levels` uses. Cost: O(m^1.5) by degree order, and one scan of the remaining edges per level.
+Memory: about 70 bytes an edge at the peak; triangles are intersected on the fly and never stored.
 Source: Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), on one thread.
 """
 
@@ -83,7 +83,7 @@ def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> PeelOrder:
 def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, backing):
     """Turn support into kappa and write the layers, both in place; neighbour and edge are used up.
 
-    With own and backing, not empty: these too, and the order instead of the layers (see `Order`).
+    With own and backing, not empty: these too, and the order instead of the layers (see `PeelOrder`).
     """
     m, n = tail.size, indptr.size - 1
     ordered = own.size > 0

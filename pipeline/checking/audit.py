@@ -4,7 +4,7 @@ The recomputation starts from the landed upserts and shares no plan with the mai
 an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
 (`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
 once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
-too high, and no set of edges can rise (`kernels.check`). Beyond `[truss] limit_edges` no task holds the graph:
+too high, and no set of edges can rise (`compile_kernels.check`). Beyond `[truss] limit_edges` no task holds the graph:
 `beyond`. On request a third party counts the triangles as well.
 """
 
@@ -20,27 +20,27 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import patterns
-from algorithms import third_party as third
-from algorithms.conditions import only_where
-from algorithms.third_party import reference_name
+from algorithms import graphframes_oracle as third
+from algorithms import motif_patterns
+from algorithms.graphframes_oracle import reference_name
+from algorithms.sql_predicates import only_where
 from expectations.model import Check
 
 from ..errors import UsageError
-from ..extras import require_extras
-from ..home import memory
-from ..home.directory import Home
-from ..home.s3 import in_s3
+from ..home import memory_budget
+from ..home.home import Home
+from ..home.s3_config import in_s3
+from ..optional_dependencies import require_extras
 from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
 from ..state.totals import sum_totals
-from ..storage import certificates, few, kept
+from ..storage import graph_cache, local_frame, truss_checkpoint_table
 from ..storage.iceberg import has_jvm
 from ..storage.warehouse import Warehouse
-from . import beyond, motif_reference, recounted
-from .recounted import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
-from .shown import (
+from . import distributed_recount, epoch_recount, motif_reference
+from .epoch_recount import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
+from .reported_totals_check import (
     Measure,
     ReportedTotals,
     count_stored_rows,
@@ -57,7 +57,7 @@ def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -
     """The landed upserts that make an edge at some epochs, from scratch: _at, a, b (a < b), src, dst, epoch (its own),
     and the value columns."""
     config = home.config
-    at = F.broadcast(few.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
+    at = F.broadcast(local_frame.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
     key = ["a", "b", "src", "dst"]
@@ -84,10 +84,10 @@ def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFr
     or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
     config = home.config
     last = select_upserts_in_force(upserts, home, epochs)
-    relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
-    for name in patterns.extra_relations(motif_reference.read_motifs(config.motifs)):
+    relations = [F.struct(F.lit(motif_patterns.PLAIN).alias("relation"), "a", "b")]
+    for name in motif_patterns.extra_relations(motif_reference.read_motifs(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
-        passes = F.coalesce(F.expr(patterns.relation_condition(name) or "true"), F.lit(False))
+        passes = F.coalesce(F.expr(motif_patterns.relation_condition(name) or "true"), F.lit(False))
         relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
     return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
@@ -111,7 +111,7 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
         parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
-    at = F.broadcast(few.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
+    at = F.broadcast(local_frame.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
     return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
@@ -126,9 +126,9 @@ def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> Da
     """
 
     def read_maintained(rows: pa.Table) -> pa.Table:
-        epoch, found = rows["epoch"][0].as_py(), recounted.maintained_results(rows)
+        epoch, found = rows["epoch"][0].as_py(), epoch_recount.maintained_results(rows)
         return pa.concat_tables(
-            recounted.result_table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
+            epoch_recount.result_table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
         )
 
     return select_stored_rows(read, epochs).groupBy("epoch").applyInArrow(read_maintained, RESULTS)
@@ -164,7 +164,7 @@ def find_differences(
     placed: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
-    Expectations'. `placed`: as `beyond.compared` takes `labels`."""
+    Expectations'. `placed`: as `distributed_recount.compare_distributed` takes `labels`."""
     if third_party and not has_jvm(warehouse.spark):
         raise UsageError(
             "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
@@ -180,12 +180,14 @@ def find_differences(
     )
     if epochs and _exceeds_task(warehouse, revision, motifs, len(epochs)):
         say("in cells and parts: the graph is too large for one task")
-        comparing: AbstractContextManager[DataFrame] = beyond.compare_distributed(
-            rows, graph, epochs, memory.max_partition_edges(warehouse.home.config), say, placed
+        comparing: AbstractContextManager[DataFrame] = distributed_recount.compare_distributed(
+            rows, graph, epochs, memory_budget.max_partition_edges(warehouse.home.config), say, placed
         )
     else:
         kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
-        comparing = nullcontext(kept.cogroup(fresh).applyInArrow(partial(recounted.compare_epoch, motifs), DIFFERENCES))
+        comparing = nullcontext(
+            kept.cogroup(fresh).applyInArrow(partial(epoch_recount.compare_epoch, motifs), DIFFERENCES)
+        )
     with comparing as compared:
         if shown is not None:
             compared = compared.unionByName(_attach_counts(count_stored_rows(shown, read)))
@@ -225,11 +227,11 @@ def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Colle
     if revision is None or "edges" not in revision.snapshots:
         return False
     edges = warehouse.snapshot_size("edges", revision.snapshots["edges"]).rows
-    limit = memory.max_audit_edges(warehouse.home.config, epochs)
+    limit = memory_budget.max_audit_edges(warehouse.home.config, epochs)
     if edges > limit and motifs:
         raise UsageError(
             f"motifs are recounted in one task, and {edges:,} edge intervals are more than the {limit:,} that one may "
-            f"hold ({memory.memory_budget(warehouse.home.config).describe()}; [truss] limit_edges).",
+            f"hold ({memory_budget.memory_budget(warehouse.home.config).describe()}; [truss] limit_edges).",
             "give it more memory ([spark] conf) or a higher [truss] limit_edges, or take [motifs] out of altneu.toml",
         )
     return edges > limit
@@ -262,9 +264,9 @@ def _split_results(
 
 def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
     """The vertices of one epoch whose maintained triangle count is not the third party's, as `DIFFERENCES`."""
-    from expectations.engine import ROWS
+    from expectations.gx_runner import ROWS
 
-    edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
+    edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == motif_patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
     # Spark's Hadoop, through which GraphX exchanges files, does not know S3
     folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
@@ -286,7 +288,7 @@ def audit_published(
 ) -> list[Check]:
     """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
     require_extras("an audit", "quality")
-    from expectations.engine import ROWS
+    from expectations.gx_runner import ROWS
     from expectations.suite import check_differences
 
     def read_table(table: str) -> DataFrame:
@@ -296,7 +298,7 @@ def audit_published(
     ledger = Ledger(warehouse.home.database)
     shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
-        placed = certificates.read_labels(warehouse, kept.saved_checkpoint(ledger, revision))
+        placed = truss_checkpoint_table.read_labels(warehouse, graph_cache.saved_checkpoint(ledger, revision))
         found, context = find_differences(warehouse, read_table, wanted, say, third_party, revision, shown, placed)
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
@@ -314,10 +316,10 @@ def _check_serving_tables(
     """The plain tables of a published revision, whole at some epochs."""
     from expectations.suite import check_plain
 
-    from . import plain
+    from . import serving_table_checks
 
     ledger = Ledger(warehouse.home.database)
-    sources = plain.ServingTableInputs(
+    sources = serving_table_checks.ServingTableInputs(
         read,
         warehouse.home,
         [table for table in PLAIN if table in revision.snapshots],
@@ -326,7 +328,7 @@ def _check_serving_tables(
         int(revision.frontier or 0),
         revision.since,
     )
-    found = plain.compare_sums(sources) + plain.compare_rows(sources, epochs)
+    found = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
     return check_plain(found, sources.check_context(epochs))
 
 

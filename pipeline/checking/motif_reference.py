@@ -1,5 +1,5 @@
-"""Motifs as the audit reads them from the settings: by a reading of its own, so that a fault of `algorithms.patterns`
-shows as a difference.
+"""Motifs as the audit reads them from the settings: by a reading of its own, so that a fault of
+`algorithms.motif_patterns` shows as a difference.
 
 Patterns of a motif that are the same but for the names of their vertices are one. Of the maps that differ by a symmetry
 alone one is counted, by limits on the order of the vertices; that these admit exactly one is tried on every order.
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from math import factorial
 
-from algorithms.conditions import normalize
-from algorithms.patterns import Pattern, PatternEdge
+from algorithms.motif_patterns import Pattern, PatternEdge
+from algorithms.sql_predicates import normalize
 
 Motifs = dict[str, list[Pattern]]
 Shape = frozenset[tuple[str, frozenset[tuple[int, int]]]]

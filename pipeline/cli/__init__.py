@@ -21,12 +21,12 @@ from ..errors import AltneuError, Exit, UsageError, describe_error
 from ..file_names import format_name, is_text
 from ..secret import has_secret
 from ..tasks.base import release_session
-from . import incident
-from .base import LogFormat, app, setting
+from . import crash_report
+from .app import LogFormat, app, setting
 from .printing import err, failure, make_streams_printable, out
 
 # their order is that of the commands in the help
-from . import land, runs, decide, status, incidents, read, checks, admin  # noqa: F401  # isort: skip
+from . import land, runs, approval, status, incidents, query, verify, admin  # noqa: F401  # isort: skip
 
 __all__ = ["app", "err", "main", "out"]
 
@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _skip_final_collection() -> None:
-    """The same look at the end took a fifth of a short command. DuckDB would call all that is left a leak."""
+    """Freeze the garbage collector before exit: its last pass took a fifth of a short command. DuckDB calls that a
+    leak."""
     if "duckdb" not in sys.modules:
         gc.freeze()
 
@@ -120,6 +121,6 @@ def _print_error(error: Exception) -> None:
     failure.print(what, markup=False)
     if then:
         failure.print(f"  next: {then}", markup=False)
-    log = incident.write_crash_report(setting.home, error) if incident.is_unexpected(error) else None
+    log = crash_report.write_crash_report(setting.home, error) if crash_report.is_unexpected(error) else None
     if log:
         failure.print(f"  details: {log}   (attach it to a report)", markup=False)

@@ -11,13 +11,13 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import Exit
-from ..extras import require_extras
-from .base import app, open_home, register_command, setting, with_common_options
+from ..optional_dependencies import require_extras
+from .app import app, open_home, register_command, setting, with_common_options
 from .printing import Progress, err, format_ranges, out, print_rows
 from .runs import DryRun
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state.ledger import Ledger
 
 
@@ -107,7 +107,7 @@ def relocate(
     The tables' metadata name whole paths and are rewritten with those of this place; no row is read or written, the
     original is not touched, and all revisions stay. Stopped in the middle, type it again.
     """
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..storage import relocate
 
     home = Home.open_home(setting.home)
@@ -144,11 +144,11 @@ def move(
     Proved by fingerprints at the end; the original is not touched. Stopped in the middle, type it again: what is copied
     is not copied again. Passwords and keys are the environment's.
     """
-    from ..home.directory import Home
-    from ..run import destination
+    from ..home.home import Home
+    from ..run import move_target
     from ..run.move import move_home as moved
 
-    where = destination.parse_target(directory, to or [])
+    where = move_target.parse_target(directory, to or [])
     setting.outcome = lambda: "there is no new home yet; the same command goes on"
     progress = Progress()
     started = time.time()
@@ -221,7 +221,7 @@ def dags(
 
     It belongs into AIRFLOW__CORE__DAGS_FOLDER, and that of --plugins into AIRFLOW__CORE__PLUGINS_FOLDER.
     """
-    from ..scheduling.folders import dags_folder, plugins_folder
+    from ..scheduling.dag_paths import dags_folder, plugins_folder
 
     print(plugins_folder() if plugins else dags_folder())
 
@@ -277,7 +277,7 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark a
 @register_command
 def init() -> None:
     """An empty home with its settings, all commented: then `altneu land`, or files put into its landing by hand."""
-    from ..home.directory import Home
+    from ..home.home import Home
 
     file = setting.home / "altneu.toml"
     there = file.exists()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import AltneuError, RunFailed, UsageError
-from .base import app, open_home, with_common_options
+from .app import app, open_home, with_common_options
 from .printing import Document, err, format_moment, out, print_rows
 
 group = typer.Typer(invoke_without_command=True)

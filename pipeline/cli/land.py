@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError
-from .base import open_home, register_command, setting
+from .app import open_home, register_command, setting
 from .printing import Progress, err, out
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..landing import LandReport, RawFormat
 
 
@@ -69,8 +69,8 @@ def land(
     `altneu land --empty --epoch 7`   nothing happened in epoch 7
     """
     from .. import landing
-    from ..home.directory import Home
-    from ..landing.folded import REMEDY, describe_folded, record_folded
+    from ..home.home import Home
+    from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
 
     options = landing.LandOptions(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),

@@ -36,7 +36,7 @@ from ..terminal import escape_controls
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state.ledger import Ledger
 
 

@@ -12,12 +12,12 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
-from .base import open_home, register_command
+from .app import open_home, register_command
 from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
-    from ..landing.survey import EpochState
+    from ..home.home import Home
+    from ..landing.epoch_states import EpochState
     from ..run.forecast import Forecast
     from ..run.planning import Plan
     from ..state.ledger import Ledger
@@ -37,12 +37,12 @@ def plan(
     format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
 ) -> None:
     """What a backfill would do and about what it would cost: no side effects, no Spark."""
-    from ..run import meaning, planning
+    from ..run import planning, semantic_settings
     from ..run.forecast import forecast_run
 
     home, ledger = open_home()
     found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    changed = meaning.changed_meaning(home, ledger)
+    changed = semantic_settings.changed_meaning(home, ledger)
     guess = forecast_run(home, ledger, found)
     if format is Document.json:
         settings = {"settings_changed": changed.words, "settings_need": changed.needs}
@@ -64,7 +64,7 @@ def _print_incomplete(epochs: list[EpochState]) -> None:
 
 def _print_folded(epochs: list[EpochState]) -> None:
     """Epochs that have landed before the history that is kept: no run takes them up."""
-    from ..landing.folded import REMEDY, describe_folded
+    from ..landing.folded_epochs import REMEDY, describe_folded
 
     if epochs:
         err.print(f"[yellow]not run:[/] {escape(describe_folded(epochs))}")
@@ -189,7 +189,7 @@ def rebuild(
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
-    from ..run import meaning
+    from ..run import semantic_settings
     from ..run.forecast import forecast_run
     from ..state.records import RunKind
 
@@ -201,7 +201,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
         out.print(f"  {name:<10} {text}")
     if guess.seconds is not None:
         out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")
-    changed = meaning.changed_meaning(home, ledger)
+    changed = semantic_settings.changed_meaning(home, ledger)
     if changed.words:
         out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
     if not changed.allows(found.kind):
@@ -218,7 +218,7 @@ def rollback(
     The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
     would publish it again. `altneu status` shows it.
     """
-    from ..run import meaning, rollback
+    from ..run import rollback, semantic_settings
 
     home, ledger = open_home(writes=not dry_run)
     newest = ledger.get_revision().revision
@@ -238,7 +238,7 @@ def rollback(
     )
     print_totals(home, ledger)
     if row.config_digest != home.config.semantic_digest():
-        changed = meaning.changed_meaning(home, ledger)
+        changed = semantic_settings.changed_meaning(home, ledger)
         out.print(
             f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})",
             markup=True,
@@ -282,13 +282,13 @@ def execute_plan(
     home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
-    batches are wrong; raises `BatchWrong` at the end, when there are any, and when a compaction has folded epochs that
-    have landed. `accept`: with any number of rows."""
-    from ..landing.folded import record_folded
+    batches are wrong; raises `BatchRejected` at the end, when there are any, and when a compaction has folded epochs
+    that have landed. `accept`: with any number of rows."""
+    from ..landing.folded_epochs import record_folded
     from ..run import planning, runner
     from ..run.forecast import forecast_run
-    from ..state.facts import IngestFacts
     from ..state.records import RunKind, RunRecord
+    from ..state.stage_results import IngestFacts
 
     folded = found.in_state("folded") if found.kind is RunKind.RUN else []
     if found.kind is RunKind.RUN:
@@ -356,17 +356,17 @@ def execute_plan(
 
 
 def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[EpochState]) -> None:
-    """Raises `BatchWrong` when epochs were left out: wrong ones, with what is wrong with each of the first of them, or
-    those that a compaction has folded."""
-    from ..landing.folded import REMEDY, describe_folded
-    from ..state import attempts
+    """Raises `BatchRejected` when epochs were left out: wrong ones, with what is wrong with each of the first of them,
+    or those that a compaction has folded."""
+    from ..landing.folded_epochs import REMEDY, describe_folded
+    from ..state import failed_runs
 
     if folded and not epochs:
         raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if not epochs:
         return
     _print_folded(folded)
-    tried = attempts.list_unpublished(ledger)
+    tried = failed_runs.list_unpublished(ledger)
     lines = [
         f"  {home.schedule.format_label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried
     ]
@@ -388,13 +388,13 @@ def _expected_seconds(guess: Forecast, hold: bool) -> dict[str, float]:
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:
-    """That a run waits for a person, why, and what to type."""
-    from ..run import held
-    from ..state.facts import AuditFacts
+    """Print that a run waits for an approval, why, and what to type."""
+    from ..run import approval
+    from ..state.stage_results import AuditFacts
 
     warned = ledger.get_facts(run.run_id, AuditFacts).failed
     mark = f", {warned} check(s) warn" if warned else ""
-    epochs, why = len(run.epochs) or len(ledger.published_batches()), held.approval_reason(home, ledger, run.run_id)
+    epochs, why = len(run.epochs) or len(ledger.published_batches()), approval.approval_reason(home, ledger, run.run_id)
     out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
     out.print(f"  nothing is published: {why}", markup=False)
     out.print(f"  next: altneu diff {run.run_id}   (what readers would see change)")
@@ -403,7 +403,7 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
 
 def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     """Which tables a rebuild has made as they were published before, and which not: by their fingerprints."""
-    from ..state.prints import list_differences
+    from ..state.fingerprint_sums import list_differences
 
     known = ledger.fingerprints_at([revision.parent, revision.revision])
     before, after = known[revision.parent], known[revision.revision]

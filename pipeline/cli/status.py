@@ -13,11 +13,11 @@ import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from .base import open_home, register_command
+from .app import open_home, register_command
 from .printing import Document, abbreviate_labels, format_moment, format_ranges, out, print_rows
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
+    from ..home.home import Home
 
 MANY_FILES = 500
 FOLDED = 90  # with more epochs than this, months in which all is well are one line each
@@ -38,10 +38,10 @@ def status(
 
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
-    from ..landing.folded import REMEDY
-    from ..landing.survey import list_epoch_rows
-    from ..run import held
-    from ..state import prints
+    from ..landing.epoch_states import list_epoch_rows
+    from ..landing.folded_epochs import REMEDY
+    from ..run import approval
+    from ..state import fingerprint_sums
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
@@ -50,7 +50,7 @@ def status(
     shown = _choose_entries(home, rows, since, last, failed)
     sizes = ledger.table_sizes()
     readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
-    waiting = [held.describe_held_run(home, ledger, run) for run in ledger.list_held()]
+    waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:
         document = {
@@ -61,8 +61,9 @@ def status(
             "readable_revisions": readable,
             "holes": holes,
             "tables": {table: asdict(size) for table, size in sizes.items()},
-            "fingerprints": prints.cumulative_at(
-                prints.fold_fingerprints(ledger.fingerprints_of(parent.revision), parent.since), parent.frontier
+            "fingerprints": fingerprint_sums.cumulative_at(
+                fingerprint_sums.fold_fingerprints(ledger.fingerprints_of(parent.revision), parent.since),
+                parent.frontier,
             ),
             "epochs": shown,
             "held": waiting,

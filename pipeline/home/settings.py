@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from . import rules
-from .rules import TYPES
+from . import setting_types
+from .setting_types import TYPES
 
 if TYPE_CHECKING:
-    from algorithms.patterns import Pattern
+    from algorithms.motif_patterns import Pattern
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
@@ -47,7 +47,7 @@ class Section(BaseModel):
 
 class Epochs(Section):
     every: Annotated[
-        rules.Length | None,
+        setting_types.Length | None,
         About(
             '"1d"',
             "epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers",
@@ -120,7 +120,7 @@ class Ingest(Section):
 
 class Landing(Section):
     uri: Annotated[
-        rules.LandingPlace | None,
+        setting_types.LandingPlace | None,
         About(
             '"s3://bucket/landing"',
             "where batches are landed; default: the folder landing in the home. See [object "
@@ -133,7 +133,7 @@ class Landing(Section):
 
 class Reports(Section):
     uri: Annotated[
-        rules.LandingPlace | None,
+        setting_types.LandingPlace | None,
         About(
             '"s3://bucket/reports"',
             "where report pages are written; default: the folder reports in the home. See [object "
@@ -180,7 +180,7 @@ class Truss(Section):
 
 class Audit(Section):
     mode: Annotated[
-        rules.AuditMode,
+        setting_types.AuditMode,
         About(
             '"auto"',
             'how a run is checked before it is published. Every epoch is proved in any case; besides, "full": some are '
@@ -191,7 +191,7 @@ class Audit(Section):
         ),
     ] = "auto"
     epochs: Annotated[
-        rules.AuditedEpochs,
+        setting_types.AuditedEpochs,
         About(
             '"frontier"',
             "what a run recomputes from scratch when it is checked in full: its last epoch and the frontier; besides "
@@ -211,7 +211,7 @@ class Publish(Section):
         ),
     ] = "never"
     tables: Annotated[
-        list[rules.PlainTable],
+        list[setting_types.PlainTable],
         About(
             '["vertex_history", "edge_now", "epoch_totals"]',
             "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",
@@ -303,15 +303,15 @@ class Rest(Section):
     """A catalog behind Iceberg's REST protocol."""
 
     type: Literal["rest"]
-    uri: rules.Endpoint
+    uri: setting_types.Endpoint
     warehouse: str | None = None  # the catalog's own name for a group of tables
-    namespace: rules.Namespace = "graph"
+    namespace: setting_types.Namespace = "graph"
     scope: str | None = None  # of OAuth2
 
 
 class Storage(Section):
     database: Annotated[
-        rules.Database | None,
+        setting_types.Database | None,
         About(
             '"postgresql+psycopg://user@host/altneu"',
             "default: a SQLite file in the home",
@@ -320,7 +320,7 @@ class Storage(Section):
         ),
     ] = None
     warehouse: Annotated[
-        rules.Place | None,
+        setting_types.Place | None,
         About(
             '"s3://bucket/altneu"',
             "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating.md#object-stores)",
@@ -342,16 +342,16 @@ class Storage(Section):
 
 class Spark(Section):
     master: Annotated[
-        rules.Master | None,
+        setting_types.Master | None,
         About(
             '"local[*]"',
             "where Spark works: this machine, a cluster, or the sc://host:port of altneu connect",
-            rules.MASTERS,
+            setting_types.MASTERS,
             change=_CONNECT,
         ),
     ] = None
     conf: Annotated[
-        dict[str, rules.SparkValue],
+        dict[str, setting_types.SparkValue],
         About(
             '{ "spark.driver.memory" = "8g" }',
             "any of Spark's own settings; names with dots stand in quotes",
@@ -367,7 +367,7 @@ class Config(Section):
     epochs: Epochs = Epochs()
     vertices: Vertices = Vertices()
     values: Annotated[
-        dict[rules.Column, rules.Type],
+        dict[setting_types.Column, setting_types.Type],
         About(
             'rating = "long"',
             f"value columns of the upserts and their types: {', '.join(TYPES)}",
@@ -381,7 +381,7 @@ class Config(Section):
     reports: Reports = Reports()
     triangles: Triangles = Triangles()
     motifs: Annotated[
-        dict[rules.MotifName, rules.Motif],
+        dict[setting_types.MotifName, setting_types.Motif],
         About(
             'clique = "a-b, a-c, a-d, b-c, b-d, c-d"\n'
             'loop = "a->b where rating > 0, b->c where rating > 0, c->a where rating < 0"',
@@ -409,15 +409,15 @@ class Config(Section):
     @property
     def edge_condition(self) -> str | None:
         """`[edges] where`, as Spark takes it."""
-        from algorithms.conditions import spark_sql
+        from algorithms.sql_predicates import spark_sql
 
         return None if self.edges.where is None else spark_sql(self.edges.where)
 
     def motif_patterns(self) -> dict[str, list[Pattern]]:
         """The motifs, read; in their order."""
-        from algorithms import patterns
+        from algorithms import motif_patterns
 
-        return {name: patterns.parse_motif(text) for name, text in self.motifs.items()}
+        return {name: motif_patterns.parse_motif(text) for name, text in self.motifs.items()}
 
     def semantic_digest(self) -> str:
         text = json.dumps(self.semantic_settings(), sort_keys=False)

@@ -2,7 +2,7 @@
 
 A path may hold any character but a null: `%41` in a folder's name is those three characters, never an A. Each library
 has characters of its own that mean something else to it; here they are written in another way. What Iceberg and pyarrow
-are given are the paths themselves (`state.files`); readers of Spark's take patterns (`algorithms.paths`).
+are given are the paths themselves (`page_queries.files`); readers of Spark's take patterns (`algorithms.paths`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ files is imported when it is asked for: it takes Arrow, and who only looks what 
 
 from typing import TYPE_CHECKING, Any
 
-from .folder import (
+from .batch_files import SUFFIXES, BatchFiles
+from .local_landing import (
     BYTES_PER_ROW,
     EMPTY_DIGEST,
     OPERATIONS,
@@ -17,11 +18,10 @@ from .folder import (
     is_unchanged,
     list_batches,
 )
-from .landed import SUFFIXES, BatchFiles
 
 if TYPE_CHECKING:
-    from .batches import LandReport, land
-    from .form import RawFormat
+    from .format_inference import RawFormat
+    from .land_command import LandReport, land
     from .options import LandOptions
 
 __all__ = [
@@ -44,6 +44,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(name)
-    from . import batches, form, options
+    from . import format_inference, land_command, options
 
-    return getattr({"Form": form, "Options": options}.get(name, batches), name)
+    return getattr({"Form": format_inference, "Options": options}.get(name, land_command), name)

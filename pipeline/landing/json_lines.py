@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from .layout import ARROW, RowSchema, beside_newlines, skip_bom, trim_texts
-from .records import Records, cut_lines
-from .values import JsonNumber, parse_scalar
+from .field_types import JsonNumber, parse_scalar
+from .record_boundaries import Records, cut_lines
+from .row_schema import ARROW, RowSchema, beside_newlines, skip_bom, trim_texts
 
 
 class JsonLines:

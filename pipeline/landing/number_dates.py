@@ -1,6 +1,6 @@
 """Numbers that may be dates: 20040515, 20040515123000, 2004, or the days of a spreadsheet (38122.5).
 
-As seconds since 1970 such numbers are an instant of 1970, or one that is yet to come. `Readings` counts, beside the
+As seconds since 1970 such numbers are an instant of 1970, or one that is yet to come. `DateReadings` counts, beside the
 times that a column was taken for, what else its numbers may mean.
 """
 

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
-from ..home.s3 import S3
-from ..state import files
-from .layout import ARROW, Block, BrokenFileError, RowSchema, require_known_columns, trim_texts
-from .values import JsonNumber, parse_scalar
+from ..home.s3_config import S3
+from ..state import filesystem
+from .field_types import JsonNumber, parse_scalar
+from .row_schema import ARROW, Block, BrokenFileError, RowSchema, require_known_columns, trim_texts
 
 ROWS = 1 << 20  # that are read at once
 _READ_AS = {
@@ -41,9 +41,9 @@ _PLAIN = {
 
 
 def read_parquet(path: Path | str, layout: RowSchema, s3: S3 | None) -> Iterator[Block]:
-    """Yield the rows of a file. Raises `FileBroken`, `OSError`, and Arrow's errors."""
-    remote = files.local_path(str(path)) is None
-    source = files.open_random_access(str(path), s3) if remote else path
+    """Yield the rows of a file. Raises `BrokenFileError`, `OSError`, and Arrow's errors."""
+    remote = filesystem.local_path(str(path)) is None
+    source = filesystem.open_random_access(str(path), s3) if remote else path
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         columns = _choose_columns(file.schema_arrow, layout)
         line = 1
@@ -54,7 +54,7 @@ def read_parquet(path: Path | str, layout: RowSchema, s3: S3 | None) -> Iterator
 
 
 def _choose_columns(schema: pa.Schema, layout: RowSchema) -> dict[str, str]:
-    """Say which column of the file each of the layout's is. Raises `FileBroken`."""
+    """Say which column of the file each of the layout's is. Raises `BrokenFileError`."""
     names = list(layout.names or schema.names)
     if len(names) != len(schema.names):
         raise BrokenFileError(f"it has {len(schema.names)} columns ({', '.join(schema.names)}), not {len(names)}")

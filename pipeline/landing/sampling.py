@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import UsageError
-from .delimited import guess_separator, parse_separator
-from .layout import COMMENTS, BrokenFileError, skip_bom
+from .csv_reader import guess_separator, parse_separator
+from .field_types import is_value
+from .file_reader import open_stream
 from .options import HELP, LandOptions
 from .parquet import to_raw_column
-from .parsing import open_stream
-from .records import join_lines, split_record
+from .record_boundaries import join_lines, split_record
+from .row_schema import COMMENTS, BrokenFileError, skip_bom
 from .sources import Source
-from .values import is_value
 
 ROWS = 10_000  # that are looked at in each file
 SEPARATORS = (",", "\t", ";", "|", " ")

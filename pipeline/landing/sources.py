@@ -20,8 +20,8 @@ from typing import Literal
 
 from ..errors import AltneuError, UsageError
 from ..file_names import format_name
-from .layout import BOM, OTHER_CONTENT
 from .options import HELP
+from .row_schema import BOM, OTHER_CONTENT
 
 Format = Literal["text", "json", "parquet"]
 STANDARD_INPUT = Path("-")

@@ -28,10 +28,10 @@ import psutil
 
 from .. import landing
 from ..errors import RunFailed, UsageError
-from ..extras import require_extras
-from ..home.directory import Home
+from ..home.home import Home
 from ..home.uris import sqlite_uri
-from ..scheduling.folders import dags_folder, plugins_folder
+from ..optional_dependencies import require_extras
+from ..scheduling.dag_paths import dags_folder, plugins_folder
 from ..storage.session import PORT, REMOTE, is_listening
 from ..tasks.base import POOL
 
@@ -62,11 +62,11 @@ if "scheduler" in sys.argv:
     import pipeline.run.runner
     import pipeline.run.stages
     import pipeline.scheduling.approval
-    import pipeline.scheduling.landed
-    import pipeline.scheduling.plan
-    import pipeline.scheduling.telling
-    import pipeline.storage.connecting
-    import pipeline.storage.duck
+    import pipeline.scheduling.landing_sensor
+    import pipeline.scheduling.plan_operator
+    import pipeline.scheduling.epoch_events
+    import pipeline.storage.spark_connect_client
+    import pipeline.storage.duckdb_tables
     import pyspark.sql.connect.session
 
     for stage in pipeline.run.stages.STAGES:
@@ -142,7 +142,8 @@ def _kept_environment(home: Home) -> Path:
 
 
 def _keep_environment(home: Home, environment: dict[str, str]) -> None:
-    """For `execute`: what Airflow reads of its environment. For its owner alone: a database's URI has a password."""
+    """For `exec_airflow`: what Airflow reads of its environment. For its owner alone: a database's URI has a
+    password."""
     mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
     _kept_environment(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
     new = _kept_environment(home).with_suffix(".new")

@@ -17,11 +17,11 @@ from typing import Any
 from pyspark import SparkContext
 
 from ..errors import RunFailed, UsageError
-from ..home.directory import Home
+from ..home.home import Home
 from ..secret import read_secret
-from ..storage import travel
-from ..storage.connecting import TOKEN, is_loopback
+from ..storage import code_shipping
 from ..storage.session import PORT, REMOTE, is_listening, start_session
+from ..storage.spark_connect_client import TOKEN, is_loopback
 
 MESSAGE_MB = 512  # of one answer or one local table
 
@@ -51,12 +51,12 @@ def serve_connect(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Ca
     }
     done = threading.Event()
     spark = start_session(master, home.config.spark.conf | server)
-    if spark.conf.get(travel.CODE, None) is None and travel.code_archive.cache_info().currsize:
+    if spark.conf.get(code_shipping.CODE, None) is None and code_shipping.code_archive.cache_info().currsize:
         spark.stop()
         raise UsageError(
             f"the executors of {master} have no altneu, or another one, and the clients are not told to send theirs.",
             "install it there; or in the altneu.toml of the server: "
-            f'[spark] conf = {{ "{travel.CODE}" = "{travel.SENT}" }}',
+            f'[spark] conf = {{ "{code_shipping.CODE}" = "{code_shipping.SENT}" }}',
         )
     for number in (signal.SIGINT, signal.SIGTERM):  # after PySpark has set a handler of its own
         signal.signal(number, lambda number, frame: done.set())

@@ -16,16 +16,16 @@ from rich.console import Console
 from .. import landing
 from ..checking import audit
 from ..errors import CheckFailed
-from ..extras import require_extras
-from ..home.directory import Home
+from ..home.home import Home
+from ..optional_dependencies import require_extras
 from ..reading import views
 from ..report import write_pages
 from ..run import planning, runner
 from ..run.runner import Say
+from ..state.epoch_status import RIGHT, AuditVerdict, list_epoch_statuses
+from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
-from ..state.place import open_ledger
 from ..state.records import Revision
-from ..state.standing import RIGHT, AuditVerdict, list_epoch_statuses
 
 _EVERY, _LIVE_FOR = "1d", 30
 

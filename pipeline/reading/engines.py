@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import UsageError
-from ..home.directory import Home
+from ..home.home import Home
 from ..state.records import Revision
-from .questions import Engine
+from .query_model import Engine
 
 if TYPE_CHECKING:
-    from ..storage.duck import DuckTables
+    from ..storage.duckdb_tables import DuckTables
     from ..storage.warehouse import Warehouse
 
 # Rows that are stored in the tables concerned. DuckDB reads and adds up 3 million a second on two cores; of views that
@@ -36,7 +36,7 @@ class Engines:
 
     @cached_property
     def duckdb(self) -> DuckTables:
-        from ..storage.duck import DuckTables
+        from ..storage.duckdb_tables import DuckTables
 
         return DuckTables(self.home)
 
@@ -60,7 +60,7 @@ class Engines:
             return by_spark(self.spark())
         import duckdb
 
-        from ..storage.duck import UncertainCondition
+        from ..storage.duckdb_tables import UncertainCondition
 
         try:
             return by_duckdb(self.duckdb)
@@ -75,9 +75,9 @@ class Engines:
             raise UsageError(f"{why}.", "--engine spark") from None
 
     def _is_little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
-        from ..state import files
+        from ..state import filesystem
 
-        if files.local_path(self.home.warehouse) is None:
+        if filesystem.local_path(self.home.warehouse) is None:
             return False
         stored = sum(self.duckdb.count_stored_rows(row, tables) for row in read)
         return stored <= (LITTLE_WORK if works else LITTLE)

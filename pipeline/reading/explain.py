@@ -1,9 +1,9 @@
 """Lineage of a number: which landed rows, of which files and epochs, make a vertex, an edge or a triangle what it is.
 
-`edge`, `triangle` and `vertex` give JSON-ready documents at an epoch and a revision, from the pinned tables alone.
-Every landed row of the keys concerned is listed with its fate there: in force, overwritten, a deletion, expired,
-filtered out, a self-loop, or taken back by a later landing. The fates follow the law of upserts in plain Python, apart
-from the plans that maintain it.
+`explain_edge`, `explain_triangle` and `explain_vertex` give JSON-ready documents at an epoch and a revision, from the
+pinned tables alone. Every landed row of the keys concerned is listed with its fate there: in force, overwritten, a
+deletion, expired, filtered out, a self-loop, or taken back by a later landing. The fates follow the law of upserts in
+plain Python, apart from the plans that maintain it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import combinations
 from typing import Any
 
 from ..state.records import Revision
-from ..storage.declared import value_columns
-from .names import numbers_of_names as numbers_of
-from .tables import R, Tables
+from ..storage.table_schemas import value_columns
+from .engine_protocol import R, Tables
+from .vertex_names import numbers_of_names as numbers_of
 from .views import require_answerable
 
 SHOWN = 200  # edges of a vertex whose landed rows are listed

@@ -32,14 +32,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from ..errors import UsageError
-from ..home.directory import Home
+from ..home.home import Home
+from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
-from ..state.place import open_ledger
 from ..state.records import Revision
-from .answers import Answer, run_query, translate_condition_errors
 from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
 from .engines import Engines
-from .questions import Engine, Question
+from .query_executor import Answer, run_query, translate_condition_errors
+from .query_model import Engine, Question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ..storage.warehouse import Warehouse
-    from .tables import R, Tables
+    from .engine_protocol import R, Tables
 
 Epoch = str | int | date
 Vertex = str | int
@@ -180,7 +180,8 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
+        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see
+        `views.select_changes_since`."""
         asked: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
         asked["revision"] = None if new is None else read_number("new", new)
         return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
@@ -244,7 +245,7 @@ class Graph(Views["DataFrame"]):
     def for_home(
         cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto
     ) -> Self:
-        """Of a home that is open, with a session of the caller's."""
+        """Return the graph of a home that is open, with a session of the caller."""
         graph = cls.__new__(cls)
         graph._open_graph(home, ledger, start, engine)
         return graph
@@ -341,7 +342,7 @@ class Graph(Views["DataFrame"]):
         return self.ledger.require_published(read_argument("revision", revision))
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
-        """A table of diff triples as stored (`declared.TABLES`, `MOTIFS`): all epochs, also those to come."""
+        """A table of diff triples as stored (`table_schemas.TABLES`, `MOTIFS`): all epochs, also those to come."""
         row = self.revision(revision)
         if row.snapshots and table not in row.snapshots:
             raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import UsageError
-from ..home.directory import Home
+from ..home.home import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.totals import sum_totals, totals_at, truss_sizes
-from .names import RowFilter, numbers_of_names, replace_with_names
-from .tables import R, Tables
+from .engine_protocol import R, Tables
+from .vertex_names import RowFilter, numbers_of_names, replace_with_names
 
 MOST_EPOCHS = 100_000  # that are listed one by one
 
@@ -30,7 +30,7 @@ def select_totals(
 ) -> list[dict[str, Any]]:
     """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
 
-    Rows: epoch, label, revision, and what `accumulate` gives, the motifs by name.
+    Rows: epoch, label, revision, and what `sum_totals` gives, the motifs by name.
     Over more than `MOST_EPOCHS` epochs only those are listed that were landed or at which something changes.
     `revision` of a row is the newest published revision that contributes to it.
     """
@@ -69,7 +69,7 @@ def select_as_of(
     motifs: Sequence[str] = (),
     only: RowFilter | None = None,
 ) -> R:
-    """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each of the motifs) or
+    """Return a view as of an epoch: `vertices` (vertex, degree, triangles, clustering, a column for each motif) or
     `edges` (src, dst, trussness).
 
     `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.

@@ -1,13 +1,13 @@
 """Messages about what is wrong: once when an incident opens, once when it is over, to every channel.
 
-`tell` looks at the incidents as they are now, and sends what a channel has not received: so it may be called as often
-as anything has happened, by any process. A channel is whatever takes a message: the URLs of `ALTNEU_ALERTS` here, the
-notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new; what was sent is in the database
-(`pipeline.state.alerts`). An incident that somebody has acknowledged or muted before it was sent is not sent. A channel
-that fails is logged, and tried again at the next call; nothing here ever makes a run fail.
+`send_alerts` looks at the incidents as they are now, and sends what a channel has not received: so it may be called as
+often as anything has happened, by any process. A channel is whatever takes a message: the URLs of `ALTNEU_ALERTS` here,
+the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new; what was sent is in the
+database (`pipeline.page_queries.alert_log`). An incident that somebody has acknowledged or muted before it was sent is
+not sent. A channel that fails is logged, and tried again at the next call; nothing here ever makes a run fail.
 
-Besides incidents there are problems that no check finds: an epoch that is not published (`of_epoch`), over when it is,
-and a task of a scheduler that has failed for another reason (`of_task`), of whose end nothing is said.
+Besides incidents there are problems that no check finds: an epoch that is not published (`epoch_problem`), over when it
+is, and a task of a scheduler that has failed for another reason (`task_problem`), of whose end nothing is said.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 from ..errors import AltneuError, UsageError
 from ..events import log
-from ..extras import require_extras
-from ..home.directory import Home
+from ..home.home import Home
+from ..optional_dependencies import require_extras
 from ..report import incident_document
 from ..secret import read_secret
-from ..state import alerts, lease
-from ..state.alerts import AlertKey, AlertKind
+from ..state import alert_log, lease
+from ..state.alert_log import AlertKey, AlertKind
 from ..state.incidents import STAGES, Incident, list_incidents
 from ..state.ledger import Ledger
 from ..state.records import Severity
@@ -164,14 +164,14 @@ def _send_to_channel(
     pages: Pages,
     patience: float,
 ) -> None:
-    told = alerts.list_sent(ledger, channel.name)
+    told = alert_log.list_sent(ledger, channel.name)
     news = [_opened_problem(home, one, pages) for one in found if _is_due(home, one, patience)] + problems
     news += _closed_problems(home, ledger, found, told, pages)
     mine = [
         each
         for each in news
-        if alerts.is_claimable(told.get((each.key, each.said)))
-        and alerts.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
+        if alert_log.is_claimable(told.get((each.key, each.said)))
+        and alert_log.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
     ]
     if not mine:
         return
@@ -180,7 +180,7 @@ def _send_to_channel(
         channel.send_message(_compose_message(home, mine))
         received = True
     finally:
-        (alerts.confirm_messages if received else alerts.release_messages)(ledger, channel.name, keys)
+        (alert_log.confirm_messages if received else alert_log.release_messages)(ledger, channel.name, keys)
 
 
 def _compose_message(home: Home, news: list[Problem]) -> Message:
@@ -225,7 +225,7 @@ def _closed_problems(
     home: Home,
     ledger: Ledger,
     found: list[Incident],
-    told: dict[tuple[AlertKey, AlertKind], alerts.SentAlert],
+    told: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
     pages: Pages,
 ) -> list[Problem]:
     """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
@@ -264,7 +264,7 @@ def alert_key(one: Incident) -> AlertKey:
 
 
 def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
-    """That an epoch is not published: one problem until it is, whatever is said of it. None: an open incident says
+    """Describe that an epoch is not published, which is one problem until it is. None: an open incident says
     that a run of it has failed."""
     if any(
         epoch in failure.epochs
@@ -279,7 +279,7 @@ def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Ite
 
 
 def task_problem(task: str, run: str, title: str, lines: Iterable[str]) -> Problem:
-    """That a task of a scheduler's run has failed."""
+    """Describe that a task of a scheduler's run has failed."""
     return Problem(AlertKey(TASK, task[:256], run[-256:]), AlertKind.OPENED, title, tuple(lines))
 
 

@@ -24,20 +24,20 @@ from pyspark.sql import functions as F
 from algorithms.upserts import DELETE, winning_upserts
 
 from ..errors import LeaseLost, UsageError, describe_error
-from ..home.directory import Home
+from ..home.home import Home
 from ..interrupt import interruption_of
-from ..landing.folded import record_folded
+from ..landing.folded_epochs import record_folded
 from ..report import refresh_pages
 from ..state import lease
-from ..state.facts import CompactFacts, Size
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_run_id
-from ..storage import kept, rounds
+from ..state.stage_results import CompactFacts, Size
+from ..storage import bsp_round_tables, graph_cache
 from ..storage.branches import Branches
-from ..storage.declared import INTERVALS
+from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
-from . import held, plain, unchanged
-from .meaning import changed_values
+from . import approval, compaction_verification, serving_tables
+from .semantic_settings import changed_values
 
 Say = Callable[[str], None]
 
@@ -141,18 +141,18 @@ def compact(
 
     def verify_tables(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
         say("comparing fingerprints")
-        unchanged.verify_compaction(home, ledger, warehouse, row, pins, since, revisions)
-        plain.verify_folded(warehouse, row, pins, since)
+        compaction_verification.verify_compaction(home, ledger, warehouse, row, pins, since, revisions, live_for)
+        serving_tables.verify_folded(warehouse, row, pins, since)
         return True
 
     with warehouse.size_plans(row):
         facts = replace_and_drop(
             home, ledger, warehouse, row, rewrite_table, verify_tables, warehouse.remove_orphans, grace, say
         )
-    kept.drop_other_graphs(
-        home, kept.cached_graph_key(ledger, row), kept.cached_graph_key(ledger, ledger.get_revision())
+    graph_cache.drop_other_graphs(
+        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.get_revision())
     )  # what killed runs have left goes
-    rounds.drop_abandoned_rounds(warehouse, ledger)
+    bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
     refresh_pages(home, ledger)
     return replace(facts, before=sizes)
@@ -171,7 +171,7 @@ def replace_and_drop(
 ) -> CompactFacts:
     """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
     raises where the new ones say anything else than the old ones."""
-    held.expire_held_runs(home, ledger)
+    approval.expire_held_runs(home, ledger)
     warehouse.discard_leftovers(ledger)
     since, line, dropped = compaction_horizon(home, ledger, row)
     run_id = new_run_id()
@@ -231,10 +231,13 @@ def _rewrite_if_useful(
     if not size.rows or (size.files == 1 and since == row.since and not warehouse.count_removed_rows(table, base)):
         return base
     if table in PLAIN:
-        if not plain.declared_as_stored(warehouse, table, base):
+        if not serving_tables.declared_as_stored(warehouse, table, base):
             return base
         return warehouse.rewrite_on_branch(
-            table, run_id, base, sort_into_files(table, plain.fold_serving_table(warehouse, table, base, since), size)
+            table,
+            run_id,
+            base,
+            sort_into_files(table, serving_tables.fold_serving_table(warehouse, table, base, since), size),
         )
     rows = visible_rows(warehouse.read_snapshot(table, base), row)
     folded = fold_rows(table, rows, since, oldest, live_for)

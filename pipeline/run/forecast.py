@@ -15,17 +15,17 @@ from functools import cached_property
 from statistics import linear_regression, median
 from typing import Any
 
-from algorithms import patterns
+from algorithms import motif_patterns
 
 from .. import landing
-from ..home.directory import Home
-from ..landing.survey import EpochState
-from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
+from ..home.home import Home
+from ..landing.epoch_states import EpochState
 from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
-from ..storage import kept
-from .decision import Number, PlanChoice
-from .decisions import choose_all
+from ..state.stage_results import EdgesFacts, IngestFacts, TrianglesFacts
+from ..storage import graph_cache
+from .plan_choice import Number, PlanChoice
+from .plan_choices import choose_all
 from .planning import Plan, split_by_size
 
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
@@ -74,7 +74,7 @@ class Forecast:
         return self.plan.in_state("incomplete")
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the plan as a JSON document."""
         return {
             "kind": self.plan.kind,
             "parent": self.plan.parent.revision,
@@ -163,7 +163,7 @@ class EstimatedCounts:
 
     @cached_property
     def rows(self) -> int:
-        """Of the landed files; of a rebuild those that are stored."""
+        """Return the number of rows in the landed files; for a rebuild, of the stored rows."""
         if self.plan.kind is RunKind.REBUILD:
             return sum(batch.rows for batch in self._published_batches.values())
         if self._is_counted:
@@ -178,7 +178,7 @@ class EstimatedCounts:
         if not self.plan.parent.revision:
             return {}
         if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
-            from ..storage.unaided import open_branches  # which loads PySpark
+            from ..storage.refs_without_spark import open_branches  # which loads PySpark
 
             try:
                 tables = open_branches(self.home)
@@ -212,8 +212,9 @@ class EstimatedCounts:
         return (self._table_rows or {}).get(table, 0) if self.plan.scope.appends_to(table) else 0
 
     def changed_rows(self, table: str) -> Number:
-        """As many as rows change; at most all intervals that were there, and one for each row that is there then."""
-        relations = 1 if table == "edges" else len(patterns.extra_relations(self.home.config.motif_patterns()))
+        """Bound the number of changed edge intervals: about one a row, at most all stored ones and one for each new
+        row."""
+        relations = 1 if table == "edges" else len(motif_patterns.extra_relations(self.home.config.motif_patterns()))
         most = self.changed_upserts().most
         if self.plan.kind is RunKind.RUN:
             before = self._sum_or_unknown([table], 0)
@@ -229,7 +230,7 @@ class EstimatedCounts:
         return min([*self._published_batches, *self.plan.run], default=None)
 
     def proposal_count(self) -> int | None:
-        """As many for each changed interval as there were before."""
+        """Estimate the proposals: as many for each changed interval as in earlier runs."""
         changed: dict[str, int] = {}
         proposed: dict[str, int] = {}
         for row in self.ledger.list_recent_stages(RUNS):
@@ -242,10 +243,10 @@ class EstimatedCounts:
         return None if each is None else round(self.changed_rows("edges").value * each)
 
     def has_graph_cache(self) -> bool:
-        return kept.cached_graph_key(self.ledger, self.plan.parent) is not None
+        return graph_cache.cached_graph_key(self.ledger, self.plan.parent) is not None
 
     def has_checkpoint(self) -> bool:
-        return kept.saved_checkpoint(self.ledger, self.plan.parent) is not None
+        return graph_cache.saved_checkpoint(self.ledger, self.plan.parent) is not None
 
     def published_epochs(self) -> Collection[int]:
         return self._published_batches
@@ -257,7 +258,7 @@ def _count_landed_rows(home: Home, epochs: set[int]) -> int:
 
 
 def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:
-    """Of other epochs those at which an edge of a batch in `run` may live."""
+    """Return the other epochs at which an edge of a batch in `run` may be alive."""
     live_for = home.config.edges.live_for
     out = []
     for epoch in others:

@@ -1,8 +1,8 @@
 """`altneu move`: a home copied to another place, or to other kinds of places, with all that it is.
 
 Tables with every snapshot, branch and tag, landing, database and reports: files first, then the database in one
-transaction, then the proof (`_prove`: every table at every revision has the fingerprints that its run recorded), and
-last the new `altneu.toml`: before it there is no new home. The original is read, never written.
+transaction, then the proof (`_compare_fingerprints`: every table at every revision has the fingerprints that its run
+recorded), and last the new `altneu.toml`: before it there is no new home. The original is read, never written.
 
 A file `move.json` in the new folder, locked while its process lives, says what is copied from where, and under which
 name; the same name stands in the store, as `_move.json`. So whoever is killed is gone on with by the same command, and
@@ -25,20 +25,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..errors import AltneuError, CheckFailed, Unavailable, UsageError
-from ..home.directory import Home
-from ..home.file import NAME, write_text
-from ..landing import copied as batches
-from ..state import carried, copying, database, files, lease, place, versions
+from ..home.home import Home
+from ..home.settings_file import NAME, write_text
+from ..landing import copy_landing as batches
+from ..state import copy_database, database, file_transfer, filesystem, home_identity, lease, versions
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, RunKind, RunState
 from ..state.schema import homes
 from ..storage import catalogs
-from ..storage import copied as tables
-from .destination import MoveTarget
+from ..storage import copy_tables as tables
+from .move_target import MoveTarget
 
 JOURNAL, MARK = "move.json", "_move.json"
 AGAIN = "the same command again: what is copied and right is not copied again"
-Prove = Callable[[Home, Home, copying.Say], dict[int, list[str]]]
+Prove = Callable[[Home, Home, file_transfer.Say], dict[int, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class MoveResult:
     home: Home
     tables: int
     batches: batches.CopiedBatches
-    copied: copying.CopyResult
+    copied: file_transfer.CopyResult
     rows: int  # of the database
     proved: dict[int, list[str]]
     held: list[str]  # runs
 
 
-def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None = None) -> MoveResult | None:
+def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove | None = None) -> MoveResult | None:
     """See the first lines; None: an earlier call had ended all but its traces, which are removed. Raises `UsageError`
     where it would take something from another home."""
     new, settings = to.target_home(home), to.settings_text(home)
@@ -66,11 +66,15 @@ def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None 
             _release_prefix(to)
             return None
         tables.refuse_other_home(new, catalog)
-        carried.refuse_other_home(new.database, catalog)
+        copy_database.refuse_other_home(new.database, catalog)
         _claim_prefix(to, home, catalog)
         before = _home_state(home, ledger)
         found = batches.copy_landing(home, new, say)
-        made = tables.copy_tables(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
+        made = (
+            tables.copy_tables(home, new, catalog, say)
+            if home_identity.find_identity(home) is not None
+            else tables.NONE
+        )
         copied = found.copied + made.copied + _copy_reports(home, new, say)
         say("database")
         rows = _copy_database(home, new, catalog, made.located)
@@ -91,7 +95,7 @@ def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None 
 
 def _open_current_ledger(home: Home) -> Ledger:
     """Raises `UsageError` where the database is of an earlier version: it is not changed here."""
-    ledger = place.open_ledger(home)
+    ledger = home_identity.open_ledger(home)
     with database.open_connection(home.database) as connection:
         if versions.database_version(connection) != versions.newest_version():
             raise UsageError(
@@ -116,7 +120,7 @@ def _refuse_nested_target(home: Home, new: Home) -> None:
 
 def _home_state(home: Home, ledger: Ledger) -> list[Any]:
     """What changes whenever the home does."""
-    identity = place.find_identity(home)
+    identity = home_identity.find_identity(home)
     located = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
     return [located, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
 
@@ -152,7 +156,7 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
                 f"the command of then; or another folder; or give it up: rm -r {folder}",
             )
         if not said:  # also when a process was killed while it wrote this
-            catalog = place.new_catalog(place.REST if to.catalog else place.PREFIX)
+            catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
             said = {**mine, "catalog": catalog, "begun": lease.timestamp()}
             stream.seek(0)
             stream.truncate()
@@ -182,8 +186,8 @@ def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
         return
     mark = f"{to.store}/{MARK}"
     with _translate_store_errors(to):
-        there = files.list_files(to.store)
-        said = _read_json(files.read_file(mark).decode()) if MARK in there else {}
+        there = filesystem.list_files(to.store)
+        said = _read_json(filesystem.read_file(mark).decode()) if MARK in there else {}
         if there and said.get("catalog") != catalog:
             what, then = f"{len(there):,} files that are not this move's", "name a prefix that is empty"
             if said:
@@ -191,13 +195,13 @@ def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
                 then += f"; if that one was given up, delete what is below {to.store}"
             raise UsageError(f"{to.store} holds {what}.", then)
         mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
-        files.write_file(mark, json.dumps(mine).encode())
+        filesystem.write_file(mark, json.dumps(mine).encode())
 
 
 def _release_prefix(to: MoveTarget) -> None:
     if to.store is not None:
         with _translate_store_errors(to):
-            files.delete_file(f"{to.store}/{MARK}")
+            filesystem.delete_file(f"{to.store}/{MARK}")
 
 
 @contextlib.contextmanager
@@ -206,7 +210,7 @@ def _translate_store_errors(to: MoveTarget) -> Iterator[None]:
         yield
     except OSError as error:
         next_ = f"altneu doctor says how a store is reached; then {AGAIN}"
-        raise Unavailable(f"{to.store}: {files.format_store_error(error)}.", next_) from error
+        raise Unavailable(f"{to.store}: {filesystem.format_store_error(error)}.", next_) from error
 
 
 # -- Steps ---------------------------------------------------------------------------------------------------------
@@ -217,21 +221,23 @@ def _copy_database(home: Home, new: Home, catalog: str, located: dict[str, str])
         if located:
             tables.register_tables(new, catalog, located, connection)
             connection.execute(
-                homes.insert().values(place.identity_row(new, catalog, place.database_place(connection)))
+                homes.insert().values(
+                    home_identity.identity_row(new, catalog, home_identity.database_place(connection))
+                )
             )
 
-    return carried.copy_database(home.database, new.database, catalog, register_tables)
+    return copy_database.copy_database(home.database, new.database, catalog, register_tables)
 
 
-def _copy_reports(home: Home, new: Home, say: copying.Say) -> copying.CopyResult:
+def _copy_reports(home: Home, new: Home, say: file_transfer.Say) -> file_transfer.CopyResult:
     """The pages that are there; those that say what is not so any more are written anew."""
-    here, there = files.normalize_location(home.reports_at), files.normalize_location(new.reports_at)
+    here, there = filesystem.normalize_location(home.reports_at), filesystem.normalize_location(new.reports_at)
     wanted = [
-        copying.CopyRequest(location, there + location.removeprefix(here), found.bytes, found.changed)
-        for location, found in copying.list_existing(here).items()
+        file_transfer.CopyRequest(location, there + location.removeprefix(here), found.bytes, found.changed)
+        for location, found in file_transfer.list_existing(here).items()
         if not location.removeprefix(here).startswith("/.")
     ]
-    return copying.copy_files(wanted, copying.list_existing(there), "reports", say)
+    return file_transfer.copy_files(wanted, file_transfer.list_existing(there), "reports", say)
 
 
 def _write_settings(home: Home, new: Home, text: str) -> None:
@@ -246,7 +252,7 @@ def _write_settings(home: Home, new: Home, text: str) -> None:
 
 
 def _prove_copy(
-    home: Home, new: Home, made: tables.CopiedTables, say: copying.Say, prove: Prove
+    home: Home, new: Home, made: tables.CopiedTables, say: file_transfer.Say, prove: Prove
 ) -> dict[int, list[str]]:
     """What `prove` says; a copy that broke is found, and copied again by the next call."""
     if not made.located:
@@ -257,7 +263,7 @@ def _prove_copy(
         if isinstance(error, AltneuError) and not isinstance(error, CheckFailed):
             raise
         say("comparing the files")
-        wrong = copying.delete_different(made.files)
+        wrong = file_transfer.delete_different(made.files)
         if not wrong:
             raise
         raise CheckFailed(
@@ -267,14 +273,14 @@ def _prove_copy(
         ) from error
 
 
-def _compare_fingerprints(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
+def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict[int, list[str]]:
     """Every table at every revision has the fingerprints that the ledger has of it; where it has none, those of the
     original. Raises `CheckFailed`."""
-    from ..checking.stored import compare_fingerprints
-    from ..storage.prints import published_fingerprints
+    from ..checking.fingerprint_check import compare_fingerprints
     from ..storage.session import session_for
+    from ..storage.table_fingerprints import published_fingerprints
     from ..storage.warehouse import Warehouse
-    from . import plain
+    from . import serving_tables
 
     say("proof")
     ledger = Ledger(new.database)
@@ -294,7 +300,9 @@ def _compare_fingerprints(home: Home, new: Home, say: copying.Say) -> dict[int, 
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(PLAIN):
-            if plain.hash_sum(original.read_as_stored(table, row)) != plain.hash_sum(copy.read_as_stored(table, row)):
+            if serving_tables.hash_sum(original.read_as_stored(table, row)) != serving_tables.hash_sum(
+                copy.read_as_stored(table, row)
+            ):
                 raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
         proved[row.revision] = found.compared
     return proved

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
-from ..home.directory import Home
-from ..landing.folded import REMEDY
-from ..landing.survey import EpochState, compare_with_ledger
+from ..home.home import Home
+from ..landing.epoch_states import EpochState, compare_with_ledger
+from ..landing.folded_epochs import REMEDY
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
-from .decision import Scope
+from .plan_choice import Scope
 
 
 @dataclass(frozen=True)

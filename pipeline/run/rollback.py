@@ -13,17 +13,17 @@ import sqlalchemy as sa
 from algorithms.fingerprint import Fingerprint
 
 from ..errors import LeaseLost, UsageError, describe_error
-from ..home.directory import Home
+from ..home.home import Home
 from ..interrupt import interruption_of
 from ..report import refresh_pages
-from ..state import prints
+from ..state import fingerprint_sums
 from ..state.lease import hold_lease
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StagedBatch, new_run_id
 from ..state.revisions import exact_revisions
-from ..storage.unaided import open_branches
-from . import lineage
-from .meaning import changed_values
+from ..storage.refs_without_spark import open_branches
+from . import openlineage
+from .semantic_settings import changed_values
 
 
 def roll_back(
@@ -73,7 +73,7 @@ def roll_back(
             ledger.forget_branches([run_id])
         except Exception as error:  # it is published; the next writer lets them follow
             say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
-    lineage.emit_run(home, ledger, run_id)
+    openlineage.emit_run(home, ledger, run_id)
     refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
@@ -82,7 +82,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
     """Write what a revision shows of its tables on a branch of the run, and prove that it is that; the snapshots."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
-    from . import plain, unchanged
+    from . import compaction_verification, serving_tables
     from .compact import sort_into_files
 
     if words := changed_values(home, ledger):
@@ -98,13 +98,24 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             if table not in PLAIN:
                 rows = warehouse.read_table(table, target)
             elif target.config_digest == home.config.semantic_digest():
-                rows = plain.serving_rows(table, lambda name: warehouse.read_table(name, target), home, ledger, target)
+                rows = serving_tables.serving_rows(
+                    table, lambda name: warehouse.read_table(name, target), home, ledger, target
+                )
             else:  # the next run, which restates history, writes it
                 continue
             pins[table] = warehouse.rewrite_on_branch(
                 table, run_id, snapshot, sort_into_files(table, rows, warehouse.snapshot_size(table, snapshot))
             )
-        unchanged.verify_compaction(home, ledger, warehouse, target, pins, target.since, [target.revision])
+        compaction_verification.verify_compaction(
+            home,
+            ledger,
+            warehouse,
+            target,
+            pins,
+            target.since,
+            [target.revision],
+            ledger.get_run(target.run_id).config.get("live_for"),
+        )
     return pins
 
 
@@ -148,4 +159,6 @@ def _restored_fingerprints(
     known = ledger.fingerprints_at([parent.revision, target.revision])
     before = known[parent.revision]
     empty = target.frontier is None
-    return prints.staged_difference(before, {table: {} for table in before} if empty else known[target.revision])
+    return fingerprint_sums.staged_difference(
+        before, {table: {} for table in before} if empty else known[target.revision]
+    )

@@ -1,10 +1,10 @@
 """Runs, stage by stage.
 
-`begin` records a run on the newest revision; `stage` executes one stage of it in this process, so that each may be a
-task of its own; `run` does both, for a whole plan. Every stage is recorded with its seconds and facts, and sends a
-heartbeat while it works; a failure is recorded with its error and loses nothing. Kinds of runs: `run` adds batches;
-`rebuild` computes everything again from the landed rows as they are stored, `reload` from the landing itself;
-`rollback` (a module of its own) publishes an old revision again.
+`begin_run` records a run on the newest revision; `execute_stage` executes one stage of it in this process, so that each
+may be a task of its own; `execute_run` does both, for a whole plan. Every stage is recorded with its seconds and facts,
+and sends a heartbeat while it works; a failure is recorded with its error and loses nothing. Kinds of runs:
+`execute_run` adds batches; `rebuild` computes everything again from the landed rows as they are stored, `reload` from
+the landing itself; `rollback` (a module of its own) publishes an old revision again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ..errors import (
     describe_error,
     is_transient,
 )
-from ..extras import require_extras
-from ..home.directory import Home
+from ..home.home import Home
 from ..interrupt import Interrupted, interruption_of
+from ..optional_dependencies import require_extras
 from ..state import lease
-from ..state.facts import KINDS, Facts, FailedFacts, display_fields
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
-from . import held, lineage, telemetry
-from .meaning import changed_meaning
+from ..state.stage_results import KINDS, Facts, FailedFacts, display_fields
+from . import approval, openlineage, telemetry
 from .planning import Plan
+from .semantic_settings import changed_meaning
 from .stages import NAMES, STAGES, get_stage
 
 Say = Callable[[str, str], None]  # stage, text
@@ -51,7 +51,7 @@ _COVERS = {
 
 def begin_run(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: bool = False) -> str | None:
     """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
-    somebody approves. `alone`: raises `UnderWay` when another run is at work.
+    somebody approves. `alone`: raises `RunInProgress` when another run is at work.
 
     Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
     what a run needs is not installed.
@@ -71,7 +71,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone:
         run_id, plan.parent.revision, list(plan.run), home.config.semantic_settings(), plan.kind, hold, alone
     )
     events.log_event("run started", **telemetry.run_fields(home, ledger.get_run(run_id)))
-    lineage.emit_run(home, ledger, run_id)
+    openlineage.emit_run(home, ledger, run_id)
     return run_id
 
 
@@ -86,11 +86,11 @@ def execute_stage(
 ) -> Facts:
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it.
     `spare`: epochs that the run goes on without where their own batches are wrong; `accept`: any number of rows."""
-    from expectations.engine import import_in_background
+    from expectations.gx_runner import import_in_background
 
-    from ..report import rows
+    from ..report import rows_page
     from ..storage.session import session_for, size_plans
-    from .context import RunContext
+    from .run_context import RunContext
 
     this, row = get_stage(name), ledger.get_run(run_id)
     if row.state is RunState.PUBLISHED and this.before_publish:
@@ -103,7 +103,7 @@ def execute_stage(
     if this.suites:
         import_in_background()
     if name in LAST:
-        rows.import_in_background()
+        rows_page.import_in_background()
     with lease.hold_lease(ledger, run_id, again=this.before_publish):
         watch = telemetry.StageTelemetry(home, ledger, row, name)
         ledger.record_stage(run_id, name, StageState.RUNNING, watch.started)
@@ -159,9 +159,9 @@ def _record_stage_failure(
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
         ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
-        if get_stage(name).decides:
+        if get_stage(name).is_critical:
             ledger.finish_run(run.run_id, RunState(state), said)
-    if stop is None and get_stage(name).decides:
+    if stop is None and get_stage(name).is_critical:
         from ..report import refresh_pages
 
         refresh_pages(home, ledger, run.epochs)
@@ -194,7 +194,7 @@ def execute_run(
     `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run. `keep_going`:
     without the epochs whose own batches are wrong. `accept`: with any number of rows (`gate`).
     """
-    from expectations.engine import import_in_background
+    from expectations.gx_runner import import_in_background
 
     run_id = begin_run(home, ledger, plan, hold)
     if run_id is None:
@@ -203,10 +203,10 @@ def execute_run(
         import_in_background()
         spare = plan.run if keep_going else ()
         _execute_stages(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
-        why = held.approval_reason(home, ledger, run_id)
+        why = approval.approval_reason(home, ledger, run_id)
         if why is not None:
             say(NAMES[-2], f"not published: {why}")
-            return held.hold_run(home, ledger, run_id)
+            return approval.hold_run(home, ledger, run_id)
         _execute_stages(home, ledger, run_id, LAST, say)
     return ledger.get_revision()
 

@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from expectations.engine import SMALL
+from expectations.gx_runner import SMALL
 from expectations.model import Check
 from expectations.volumes import WIDTH, season_length
 
 from .. import landing
 from ..state.records import RunKind
 from ..state.totals import Measure, sum_totals, totals_at
-from .context import RunContext
+from .run_context import RunContext
 
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 

@@ -1,8 +1,8 @@
 """What a run says of itself to machines: the cost of each stage, a log line for each event, a trace for each run.
 
-`Stage` watches one try of a stage. Its `cost` goes into the database with the stage's facts: `rows`, `files` and
-`bytes` are what it wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` the greatest resident memory of
-this process, its Java and Spark's Python workers, in bytes. Memory is looked at every `LOOK` seconds: a shorter peak
+`StageTelemetry` watches one try of a stage. Its `cost` goes into the database with the stage's facts: `rows`, `files`
+and `bytes` are what it wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` the greatest resident memory
+of this process, its Java and Spark's Python workers, in bytes. Memory is looked at every `LOOK` seconds: a shorter peak
 may be missed, pages that forked workers share count in each, and executors on other machines are not seen.
 
 The trace is made of what the database holds of a run, once it was published or has failed, and goes by OpenTelemetry
@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ..events import log, log_event
-from ..home.directory import Home
-from ..state.facts import Cost, Facts, FailedFacts, stage_fields
+from ..home.home import Home
 from ..state.lease import run_periodically
 from ..state.ledger import Ledger
 from ..state.records import RunRecord, StageState
-from . import lineage
+from ..state.stage_results import Cost, Facts, FailedFacts, stage_fields
+from . import openlineage
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from .context import RunContext
+    from .run_context import RunContext
 
 LOOK = 0.5  # seconds between two looks at the memory
 Fields = dict[str, Any]  # of an event or a span
@@ -72,24 +72,24 @@ class StageTelemetry:
 
     def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
-        self.cost: dict[str, int] = {}
+        self._figures: dict[str, int] = {}
         self.started = time.time()
         self._fields = {**run_fields(home, run), "stage": name}
         log_event("stage started", **self._fields)
 
     def measure(self, function: Callable[[RunContext], Facts], run: RunContext) -> Facts:
         """The stage's function on its run; its facts, with the cost."""
-        with _watch_memory(self.cost):
+        with _watch_memory(self._figures):
             if self.name in ("publish", "report"):  # they write no rows, and the report asks no table
                 facts = function(run)
             else:
                 before = run.unpublished_revision().snapshots
                 facts = function(run)
-                self.cost.update(_added_to_tables(run, before))
+                self._figures.update(_added_to_tables(run, before))
         return replace(facts, cost=self.cost())
 
     def cost(self) -> Cost:
-        return Cost(**self.cost)
+        return Cost(**self._figures)
 
     def report_done(self, facts: Facts) -> None:
         log_event(
@@ -97,14 +97,19 @@ class StageTelemetry:
             **self._fields,
             seconds=self._elapsed_seconds(),
             facts=flatten_values(stage_fields(facts)),
-            cost=self.cost,
+            cost=self._figures,
         )
         if self.name == "publish":
             emit_run_end(self.home, self.ledger, self.run_id)
 
     def report_failed(self, what: str) -> None:
         log_event(
-            "stage failed", logging.ERROR, **self._fields, seconds=self._elapsed_seconds(), error=what, cost=self.cost
+            "stage failed",
+            logging.ERROR,
+            **self._fields,
+            seconds=self._elapsed_seconds(),
+            error=what,
+            cost=self._figures,
         )
         emit_run_end(self.home, self.ledger, self.run_id)
 
@@ -156,7 +161,7 @@ def _resident_memory() -> dict[str, int]:
 def emit_run_end(home: Home, ledger: Ledger, run_id: str) -> None:
     """A run was published, or has failed: send its trace and its lineage to whom the environment names."""
     send_trace(home, ledger, run_id)
-    lineage.emit_run(home, ledger, run_id)
+    openlineage.emit_run(home, ledger, run_id)
 
 
 def send_trace(home: Home, ledger: Ledger, run_id: str) -> None:

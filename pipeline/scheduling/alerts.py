@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, UsageError
-from ..home.directory import Home
+from ..home.home import Home
 from ..secret import has_secret
-from ..tasks import base, due
+from ..tasks import base, dag_epochs
 
 if TYPE_CHECKING:
     from ..run.alerts import Channel, Message, Problem
@@ -85,7 +85,7 @@ def send_alerts(
         return
     try:
         from ..run import alerts
-        from .common import report_address
+        from .dag_builder import report_address
 
         def channels() -> list[Channel]:
             return [*alerts.alert_channels(), *configured_notifiers(context)]
@@ -123,7 +123,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
     if not is_configured():
         return
     from ..run import alerts
-    from .common import report_address
+    from .dag_builder import report_address
 
     lines = [line for line in question["body"].splitlines() if line][:LINES]
     lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
@@ -166,7 +166,7 @@ def _epoch_of_task(home: Home, context: dict[str, Any], last: datetime | None) -
     manual = context["dag_run"].run_type not in ("scheduled", "backfill")
     dates = context.get("logical_date"), context.get("data_interval_start")
     try:
-        return due.epoch_of(str(home.path), asked["epoch"], *dates, manual, last)
+        return dag_epochs.epoch_of(str(home.path), asked["epoch"], *dates, manual, last)
     except AltneuError:
         return None
 
@@ -187,8 +187,11 @@ async def alert_late(context: dict[str, Any], home: str, prefix: str = base.PREF
         await sync_to_async(send_late_alert, thread_sensitive=False)(context, home)
 
 
+late = alert_late  # the path that Airflow's database has of deadlines which an earlier version set
+
+
 def send_late_alert(context: dict[str, Any], path: str) -> None:
-    """The same, waiting for the receivers. Raises nothing that the home or a receiver may bring about."""
+    """Send the alert of a late epoch and wait for the receivers. Errors of the home or of a receiver are logged."""
     if not is_configured():
         return
     run, missed = context["dag_run"], _parse_instant(context["deadline"]["deadline_time"])
@@ -209,10 +212,10 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
 
 
 def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
-    """That an epoch is late, why, and what to type; None: it is published, or an incident says why it is not."""
+    """Describe why an epoch is late and what to type. None: it is published, or an incident says why it is not."""
     from ..landing import list_batches
     from ..run import alerts
-    from .common import report_address
+    from .dag_builder import report_address
 
     if epoch in ledger.published_batches():
         return None

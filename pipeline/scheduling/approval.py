@@ -11,8 +11,8 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from ..errors import RevisionConflict
-from ..tasks import base, orchestration
-from . import alerts, common
+from ..tasks import base, run_tasks
+from . import alerts, dag_builder
 
 ASKED = "asked"  # the XCom with the run that was asked about
 
@@ -26,26 +26,28 @@ class Approval(ApprovalOperator):
         super().__init__(**kwargs)
         self.home, self.planned, self.pages = home, planned, pages
 
-    @common.translate_errors
+    @dag_builder.translate_errors
     def execute(self, context: Any) -> Any:
         return self._request_approval(context, self.planned)
 
     def _request_approval(self, context: Any, planned: Any) -> Any:
-        planned, question = orchestration.request_approval(self.home, planned, common.log_progress, self.pages)
+        planned, question = run_tasks.request_approval(self.home, planned, dag_builder.log_progress, self.pages)
         if question is None:
             return planned
-        links = [f"[the epoch]({common.page_address(base.last_label(planned) or '')})"]
-        links += [f"[all that would change]({common.report_address(question['page'])})"] if question["page"] else []
+        links = [f"[the epoch]({dag_builder.page_address(base.last_label(planned) or '')})"]
+        links += (
+            [f"[all that would change]({dag_builder.report_address(question['page'])})"] if question["page"] else []
+        )
         self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
         context["ti"].xcom_push(key=ASKED, value=planned)
         alerts.alert_approval_needed(self.home, context, planned["run_id"], question)
         return super().execute(context)
 
-    @common.translate_errors
+    @dag_builder.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
         if "error" in event:
-            raise common.task_failure(
+            raise dag_builder.task_failure(
                 f"nobody has decided within {self.response_timeout}. Run {planned['run_id']} stays held, and nothing "
                 f"of it is published.\nnext: altneu publish {planned['run_id']}, then clear this task",
                 retry=False,
@@ -53,9 +55,9 @@ class Approval(ApprovalOperator):
         approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
         because = (event.get("params_input") or {}).get("because") or None
         try:
-            orchestration.record_decision(self.home, planned, approved, user.get("name"), because)
+            run_tasks.record_decision(self.home, planned, approved, user.get("name"), because)
         except RevisionConflict as overtaken:
-            common.log_progress(overtaken.what)
+            dag_builder.log_progress(overtaken.what)
             return self._request_approval(context, planned)
         super().execute_complete(context, event)  # skips what follows a rejection
         return planned

@@ -1,5 +1,5 @@
 """Lineage by Airflow's own provider of OpenLineage, where it is installed and sends: the events of the tasks then have
-the datasets of `pipeline.run.lineage`, and of runs nothing is sent besides.
+the datasets of `pipeline.run.openlineage`, and of runs nothing is sent besides.
 
 `ingest` has read the landing, `audit` has looked at tables, with its checks as assertions, and `publish` has written
 them; the stages in between write what no reader sees.
@@ -13,7 +13,7 @@ from typing import Any
 from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
 from airflow.sdk.bases.decorator import task_decorator_factory
 
-from ..run import lineage
+from ..run import openlineage
 from ..run.stages import STAGES
 from ..tasks import base
 from .sites import current_site
@@ -38,11 +38,11 @@ def task_datasets(path: str, name: str, planned: Mapping[str, Any], done: Mappin
     run_id = (done or {}).get("run_id", planned["run_id"])
     found = OperatorLineage()
     if name in (INGEST, base.PUBLISH):
-        found.inputs = lineage.input_datasets(home, ledger, run_id)
+        found.inputs = openlineage.input_datasets(home, ledger, run_id)
     if name == AUDIT:
-        found.inputs = lineage.checked_datasets(home, ledger, run_id)
+        found.inputs = openlineage.checked_datasets(home, ledger, run_id)
     if name == base.PUBLISH:
-        found.outputs = lineage.output_datasets(home, ledger, run_id)
+        found.outputs = openlineage.output_datasets(home, ledger, run_id)
     return found
 
 

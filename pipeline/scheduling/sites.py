@@ -1,12 +1,12 @@
 """A site: one home as this Airflow schedules it. Each has its own DAGs, from the same files.
 
-The files of `dags/` make the DAGs of `current()`: the home of the environment, with ids that begin with `altneu`.
-`make` runs the same files for another home, from a file of your own in Airflow's `dags_folder`:
+The files of `dags/` make the DAGs of `current_site()`: the home of the environment, with ids that begin with `altneu`.
+`make_dags` runs the same files for another home, from a file of your own in Airflow's `dags_folder`:
 
     # airflow: the DAGs calls_epoch, calls_backfill, …
-    from pipeline.scheduling.sites import make
-    make("calls", home="/data/calls", start="2004-04-15")
-    make("mails", connection="altneu_mails")
+    from pipeline.scheduling.sites import make_dags
+    make_dags("calls", home="/data/calls", start="2004-04-15")
+    make_dags("mails", connection="altneu_mails")
 
 The comment is needed: Airflow reads only files that hold the words airflow and dag. The settings are those of the
 environment without `ALTNEU_` and in small letters, here or in the extra of an Airflow connection, such as {"home":
@@ -29,8 +29,8 @@ from typing import Any, Self
 from airflow.sdk import Asset, BaseHook, get_current_context
 
 from ..errors import UsageError
-from ..tasks import base, due
-from .folders import dags_folder
+from ..tasks import base, dag_epochs
+from .dag_paths import dags_folder
 
 log = logging.getLogger("altneu.tasks")
 # altneu_<name>.py makes the DAG <prefix>_<name>
@@ -57,7 +57,7 @@ class Site:
 
     @classmethod
     def from_settings(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
-        """Of settings by name, given `where`. Raises `UsageError`."""
+        """Build a site from settings by name; `where` says in an error where they stand. Raises `UsageError`."""
         known = [field.name for field in fields(cls) if field.name != "prefix"]
         unknown = sorted(set(settings) - set(known))
         if unknown:
@@ -76,7 +76,7 @@ class Site:
             except (TypeError, ValueError):
                 raise UsageError(f"{where}: {name} = {value!r} is no number of hours.", f"{name} = 24") from None
         try:
-            due.schedule_bounds(given.get("start"), given.get("end"))
+            dag_epochs.schedule_bounds(given.get("start"), given.get("end"))
         except UsageError as error:
             raise UsageError(f"{where}: {error.what}", error.next) from None
         return cls(prefix=prefix, **given)
@@ -97,7 +97,7 @@ class Site:
     @property
     def schedule_bounds(self) -> tuple[datetime | None, datetime | None]:
         """The schedule's first and last instant."""
-        return due.schedule_bounds(self.start, self.end)
+        return dag_epochs.schedule_bounds(self.start, self.end)
 
     def dag_id(self, name: str) -> str:
         """The id of a DAG."""
@@ -154,10 +154,10 @@ def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) ->
     Settings: `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool`, `watch`; those
     given here come before those of the connection. Raises `UsageError`: the file then has an import error that says so.
     """
-    where = f"make({prefix!r})"
+    where = f"make_dags({prefix!r})"
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", prefix):
         raise UsageError(
-            f"{where}: a prefix is letters, digits, _, . and -, and begins with a letter.", 'make("calls", …)'
+            f"{where}: a prefix is letters, digits, _, . and -, and begins with a letter.", 'make_dags("calls", …)'
         )
     site = Site.from_settings(prefix, {**(connection_settings(connection) if connection else {}), **settings}, where)
     if not os.path.isabs(site.home):
@@ -166,6 +166,9 @@ def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) ->
     with acting_site(site):
         for name in FILES:
             runpy.run_path(str(dags_folder() / f"{base.PREFIX}_{name}.py"), run_name=f"{prefix}_{name}")
+
+
+make = make_dags  # the name by which DAG files that were written for version 0.1 call it
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from . import lease
+from .database_session import Store
 from .records import Approval, RunRecord, RunState, Verdict
 from .schema import approvals, runs
-from .store import Store
 from .versions import DatabaseOutdated
 
 

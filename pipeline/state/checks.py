@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from expectations.model import Check
 
 from . import lease
+from .database_session import Store
 from .records import CheckRecord
 from .schema import checks
-from .store import Store
 
 
 class Checks(Store):

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from ..errors import Unavailable, describe_error
-from ..extras import require_extras
+from ..optional_dependencies import require_extras
 
 SAY = 2.0  # seconds of waiting for another writer until that is said
 PATIENCE = 60.0  # and until it is an error

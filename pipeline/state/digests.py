@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from .database_session import Store
 from .schema import digests
-from .store import Store
 
 
 class Digests(Store):

@@ -25,11 +25,11 @@ import sqlalchemy as sa
 
 from ..errors import UsageError
 from . import lease
-from .attempts import describe_attempt
+from .epoch_status import FULL, OF_BATCH, PROOF
+from .failed_runs import describe_attempt
 from .ledger import Ledger
 from .records import Row, RunKind, RunRecord, RunState, Severity
 from .schema import batches, checks, ledger, notes, runs, stages
-from .standing import FULL, OF_BATCH, PROOF
 from .versions import DatabaseOutdated
 
 STAGES = "stages"  # the suite of those incidents that no check has opened
@@ -116,7 +116,7 @@ class Incident:
 
     @property
     def epochs(self) -> list[int]:
-        """Those of the failures that have not ended; of a closed incident all of them."""
+        """Return the epochs of the open failures; of a closed incident, the epochs of all."""
         return sorted({each.epoch for each in self.open_failures or self.failures if each.epoch is not None})
 
     @property
@@ -250,7 +250,7 @@ def _list_failed_checks(found: Ledger) -> list[Failure]:
 
 
 def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
-    """The same, each with the first thing that ended it."""
+    """Return the failures, each with the first event that ended it."""
     if not failures:
         return []
     results, newer = _list_results(found), _list_newer_audits(found)

@@ -89,7 +89,7 @@ def has_heartbeat(run: RunRecord) -> bool:
 @contextlib.contextmanager
 def hold_lease(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it.
-    `again`: to compute, see `Runs.take`."""
+    `again`: to compute, see `Runs.acquire_lease`."""
 
     def send_heartbeat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so

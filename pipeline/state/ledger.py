@@ -2,7 +2,7 @@
 
 A run writes its rows under its `run_id`; the ledger row `(revision, parent, run_id, snapshots, ...)` comes last, in one
 transaction, and makes them all visible at once. `revision` is the primary key and is always parent + 1, so the insert
-is a compare-and-swap: of two writers on one parent, one gets `Conflict` and has changed nothing.
+is a compare-and-swap: of two writers on one parent, one gets `RevisionConflict` and has changed nothing.
 
 `Ledger` is the one door; a part of it for each concept: `revisions`, `runs`, `progress` (of their stages), `contents`
 (batches and totals), `checks`, `digests`, `approvals`. The tables are in `schema`, what a row says in `records`.
@@ -17,12 +17,12 @@ from ..errors import RevisionConflict
 from . import lease
 from .approvals import Approvals
 from .checks import Checks
-from .contents import Contents
 from .digests import Digests
-from .progress import Progress
 from .records import Revision, RunState, Severity, decode_snapshots, encode_snapshots
+from .run_outputs import Contents
 from .runs import Runs
 from .schema import NOTHING, ledger, runs
+from .stage_log import Progress
 
 
 class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
@@ -39,7 +39,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
         since: int | None = None,
         again: Revision | None = None,
     ) -> Revision:
-        """Insert the ledger row: the one moment at which a run becomes visible. Raises `Conflict`, `LeaseLost`.
+        """Insert the ledger row: the one moment at which a run becomes visible. Raises `RevisionConflict`, `LeaseLost`.
 
         `again`: the revision whose state it publishes again; refused when a compaction has changed its pins meanwhile.
         """

@@ -15,10 +15,10 @@ import sqlalchemy as sa
 
 from expectations.model import Check
 
-from ..home.rules import PlainTable
+from ..home.setting_types import PlainTable
 from . import lease
-from .facts import Facts, from_json
 from .schema import NOTHING
+from .stage_results import Facts, from_json
 
 LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
 PLAIN = get_args(PlainTable)  # no collections: rows as other programs want them, made of the collections
@@ -257,7 +257,7 @@ class Batch(StagedBatch):
         return cls(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
 
     def to_staged(self) -> StagedBatch:
-        """The same, to be published again."""
+        """Return this batch as a staged one, to be published by another revision."""
         return StagedBatch(self.epoch, self.digest, self.files, self.rows, self.bad_rows)
 
 
@@ -315,7 +315,7 @@ class CheckRecord:
         )
 
     def to_check(self) -> Check:
-        """The same, as the check gave it."""
+        """Return the check that this record was made from."""
         return {
             "epoch": self.epoch,
             "suite": self.suite,

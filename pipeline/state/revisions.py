@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from ..errors import AltneuError
+from .database_session import Store
 from .records import EMPTY, Revision
 from .schema import ledger
-from .store import Store
 
 
 class Revisions(Store):
@@ -40,7 +40,8 @@ class Revisions(Store):
         return EMPTY
 
     def require_published(self, revision: int | None = None) -> Revision:
-        """The same. Raises `AltneuError` where there is nothing to see: before a first one, after a rollback to 0."""
+        """Return a published revision. Raises `AltneuError` where nothing is published: at first, and after a rollback
+        to 0."""
         row = self.get_revision(revision)
         if row.frontier is None:
             what = "nothing is published yet."
@@ -51,7 +52,7 @@ class Revisions(Store):
 
 
 def exact_revisions(rows: Sequence[Revision]) -> set[int]:
-    """Of all revisions, oldest first, those whose snapshots hold the rows that they show and no others: what a reader
+    """Return the revisions whose snapshots hold exactly the rows that they show, oldest first: what a reader
     who knows nothing of the ledger may be pointed at.
 
     A compaction lets the revisions that it keeps share snapshots: they hold the rows of the newest one. A rollback to
@@ -88,5 +89,5 @@ def _snapshots_key(row: Revision) -> tuple[tuple[str, int], ...]:
 
 
 def republished_revision(row: Revision) -> int | None:
-    """Of a rollback: the revision that it publishes again."""
+    """Return the revision that a rollback publishes again, or None."""
     return row.hidden[-1][0] - 1 if row.hidden and row.hidden[-1][1] == row.parent else None

@@ -91,7 +91,8 @@ class Runs(Revisions):
         alone: bool = False,
     ) -> None:
         """Record a run of some epochs on a revision, with the settings that decide what it means. `hold`: a person is
-        to decide whether it is published. `alone`: raises `UnderWay` when another one is at work, or has published."""
+        to decide whether it is published. `alone`: raises `RunInProgress` when another one is at work, or has
+        published."""
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(
@@ -114,7 +115,7 @@ class Runs(Revisions):
                 self._refuse_second_run(map(RunRecord.from_row, connection.execute(going)))
 
     def refuse_concurrent_run(self) -> None:
-        """Raises `UnderWay` when a run is at work that would publish."""
+        """Raises `RunInProgress` when a run is at work that would publish."""
         going = sa.select(runs).where(runs.c.state == RunState.RUNNING)
         self._refuse_second_run(map(RunRecord.from_row, self.read_rows(going)))
 
@@ -199,7 +200,8 @@ class Runs(Revisions):
         )
 
     def expire_dead_runs(self) -> list[str]:
-        """End the leases of `leftovers`, so that their branches can go; of one that was killed that is recorded."""
+        """End the leases of `list_dead_runs`, so that their branches can go; of one that was killed that is
+        recorded."""
         gone = []
         killed = {"state": RunState.FAILED, "error": "it stopped without a word (killed, or the machine went down)"}
         for row in self._dead_run_records():

@@ -80,7 +80,7 @@ fingerprints = sa.Table(  # of the big tables, by epoch: what a run changes of e
     sa.Column("fingerprint", sa.String(32), nullable=False),
 )
 
-proofs = sa.Table(  # what a run's truss stage proves of every epoch that it replays, see `algorithms.proof`
+proofs = sa.Table(  # what a run's truss stage proves of every epoch that it replays, see `algorithms.proof_records`
     "proofs",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),

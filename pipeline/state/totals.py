@@ -35,7 +35,7 @@ class EpochTotals(DisplayedTotals):
 def sum_totals(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, EpochTotals]:
     """Total diffs → epoch → the totals there.
 
-    Only epochs at which something changes are listed; `at_epochs` fills the others.
+    Only epochs at which something changes are listed; `totals_at` fills the others.
     """
     by_epoch: dict[int, list[TotalDiff]] = {}
     for each in diffs:

@@ -4,9 +4,9 @@ The scripts of `migrations/versions/` are Alembic's, in a row: `v0001_…` begin
 be null. What a new database gets at once is `schema.metadata`; a test compares the two. A database of before the
 versions were stored counts as of the newest one that its tables and columns show.
 
-Only those who write bring a database up to date (`upgrade`): one process at a time, in one transaction, so that it is
-of the old version or of the new one. A reader of an older database works as long as it asks for nothing that is missing
-there; the error then says what to type (`explain`). A database of a later version is refused.
+Only those who write bring a database up to date (`upgrade_database`): one process at a time, in one transaction, so
+that it is of the old version or of the new one. A reader of an older database works as long as it asks for nothing that
+is missing there; the error then says what to type (`raise_if_outdated`). A database of a later version is refused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def stored_version(connection: sa.Connection) -> str | None:
 
 
 def database_version(connection: sa.Connection) -> str | None:
-    """The version that a database has; None: it has no tables yet. Raises like `stored`."""
+    """The version that a database has; None: it has no tables yet. Raises like `stored_version`."""
     found = stored_version(connection)
     return found or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
 
@@ -115,7 +115,7 @@ def version_of_tables(connection: sa.Connection) -> str:
 
 
 def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
-    """Raise `Outdated` where a query has failed because the database is of an older version."""
+    """Raise `DatabaseOutdated` where a query has failed because the database is of an older version."""
     if not _LACKING.search(f"{type(error.orig).__name__} {error.orig}"):
         return
     with engine.connect() as connection:

@@ -3,8 +3,8 @@
 The half of the commit protocol (docs/protocol.md) that is about tables; `ledger` is the other. A run writes one commit
 to a branch of its own in each table, made from the snapshot on which it builds. After the ledger row `main` and the tag
 of the revision follow, for other programs (the ledger decides), and the branch is dropped; branches of runs that are
-over and snapshots that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.Table`, its rows are
-handed through.
+over and snapshots that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.IcebergTable`, its
+rows are handed through.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from ..errors import ForeignWrite, Unavailable
 from ..state import lease
-from ..state.facts import Size
 from ..state.records import EMPTY, Revision
 from ..state.revisions import exact_revisions
+from ..state.stage_results import Size
 from . import iceberg
 from .catalogs import tag_name
 
@@ -61,7 +61,8 @@ class Branches:
             ) from error
 
     def base_snapshot(self, table: str, revision: Revision) -> int:
-        """The snapshot on which a run after `revision` builds; before the first one the empty one of `ensure`."""
+        """The snapshot on which a run after `revision` builds; before the first one the empty one of
+        `ensure_tables`."""
         if table in revision.snapshots:
             return revision.snapshots[table]
         return self.first_snapshot(table)
@@ -122,7 +123,7 @@ class Branches:
         return self.load_metadata(table)
 
     def _require_own_commits(self, table: str, run_id: str, base: int, commits: int = 1) -> int:
-        """The snapshot of a branch with so many commits after `base`. Raises `Disturbed` when there are others."""
+        """The snapshot of a branch with so many commits after `base`. Raises `ForeignWrite` when there are others."""
         metadata = self.load_metadata(table)
         head = at = metadata.ref_snapshot(branch_of(run_id))
         while at is not None and at != base and commits:

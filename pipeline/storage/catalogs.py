@@ -23,13 +23,13 @@ import sqlalchemy as sa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ..errors import AltneuError, Unavailable, UsageError
-from ..home.directory import Home
-from ..home.s3 import S3, in_s3
+from ..home.home import Home
+from ..home.s3_config import S3, in_s3
 from ..home.settings import Rest
 from ..home.uris import jdbc_sqlite_uri
 from ..secret import read_secret
-from ..state import database, files, place
-from .declared import NAMESPACE
+from ..state import database, filesystem, home_identity
+from .table_schemas import NAMESPACE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -63,16 +63,16 @@ class Catalog(Protocol):
         ...
 
 
-def open_catalog(home: Home, identity: place.Identity) -> Catalog:
+def open_catalog(home: Home, identity: home_identity.Identity) -> Catalog:
     """The catalog of a home. Raises `UsageError` when its tables were made in one of the other kind."""
     refuse_other_kind(home, identity)
     rest = home.config.storage.catalog
     return JdbcCatalog(home.database, identity.catalog) if rest is None else RestCatalogClient(rest)
 
 
-def refuse_other_kind(home: Home, identity: place.Identity) -> None:
+def refuse_other_kind(home: Home, identity: home_identity.Identity) -> None:
     """Raise `UsageError` where `[storage] catalog` was set or removed after the tables were made."""
-    now, then = home.config.storage.catalog is not None, identity.catalog.startswith(place.REST)
+    now, then = home.config.storage.catalog is not None, identity.catalog.startswith(home_identity.REST)
     if now != then:
         words = ("in the home's database", "in a REST catalog")
         raise UsageError(
@@ -85,7 +85,7 @@ def read_metadata(location: str) -> TableMetadata:
     """A metadata file, read. Raises `OSError`."""
     from pyiceberg.table.metadata import TableMetadataUtil
 
-    return TableMetadataUtil.parse_raw(files.read_file(location).decode())
+    return TableMetadataUtil.parse_raw(filesystem.read_file(location).decode())
 
 
 def tag_name(revision: int) -> str:
@@ -108,7 +108,7 @@ class JdbcCatalog:
 
     def metadata_locations(self, *tables: str) -> dict[str, str]:
         with database.translate_errors(self._uri), self._engine.connect() as connection:
-            found = place.list_table_locations(connection, self._name, *tables)
+            found = home_identity.list_table_locations(connection, self._name, *tables)
         return {name.rpartition(".")[2]: location for name, location in found.items()}
 
     def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
@@ -118,8 +118,8 @@ class JdbcCatalog:
         new = update_table_metadata(old, updates, metadata_location=location)
         version = int(posixpath.basename(location).split("-")[0]) + 1  # as Iceberg counts
         written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
-        files.write_file(written, new.model_dump_json().encode())
-        t = place.tables
+        filesystem.write_file(written, new.model_dump_json().encode())
+        t = home_identity.tables
         change = t.update().where(self._match_table(table) & (t.c.metadata_location == location))
         with database.translate_errors(self._uri), self._engine.begin() as connection:
             values = {"metadata_location": written, "previous_metadata_location": location}
@@ -128,17 +128,17 @@ class JdbcCatalog:
         for gone in [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]:
             if done:
                 with contextlib.suppress(OSError):
-                    files.delete_file(gone)
+                    filesystem.delete_file(gone)
         if not done:
-            files.delete_file(written)
+            filesystem.delete_file(written)
         return done
 
     def unregister_table(self, table: str) -> None:
         with database.translate_errors(self._uri), self._engine.begin() as connection:
-            connection.execute(place.tables.delete().where(self._match_table(table)))
+            connection.execute(home_identity.tables.delete().where(self._match_table(table)))
 
     def _match_table(self, table: str) -> sa.ColumnElement[bool]:
-        t = place.tables
+        t = home_identity.tables
         return (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
 
 
@@ -153,12 +153,12 @@ class RestCatalogClient:
         names = list(tables)
         if not names:
             listed = self._call_server(lambda server: server.list_tables(self._namespace)) or ()
-            names = [name for *_, name in listed if not name.startswith(place.ROUNDS)]
+            names = [name for *_, name in listed if not name.startswith(home_identity.ROUNDS)]
 
         def load_location(name: str) -> str | None:
             return self._call_server(lambda server: server.load_table((self._namespace, name)).metadata_location)
 
-        found = zip(names, files.map_parallel(load_location, names), strict=True)
+        found = zip(names, filesystem.map_parallel(load_location, names), strict=True)
         return {name: location for name, location in found if location is not None}
 
     def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
@@ -207,7 +207,7 @@ class RestCatalogClient:
             if former.get(table) != located[table]:
                 self._call_server(register_new)
 
-        files.map_parallel(register_table, located)
+        filesystem.map_parallel(register_table, located)
 
     def _call_server(self, question: Callable[[RestCatalog], T]) -> T | None:
         """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""
@@ -238,7 +238,7 @@ class RestCatalogClient:
             from pyiceberg.catalog.rest import RestCatalog
 
             # pyiceberg's own ways to files take time to import, and none is used here
-            files_by = {"py-io-impl": "pipeline.storage.duck.Files"}
+            files_by = {"py-io-impl": "pipeline.storage.duckdb_tables.PyArrowFileIO"}
             self._connected = RestCatalog("altneu", **_connection_properties(self._settings), **files_by)
         return self._connected
 

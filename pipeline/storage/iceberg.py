@@ -1,8 +1,8 @@
 """Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
 
-`Tables(spark, catalog).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
-catalog names. So a look costs a question to the catalog and no Spark query (Iceberg's Java API would answer as well, at
-a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
+`IcebergTables(spark, catalog).of(name)` is a table as it is at the moment of the call: its metadata file, the one that
+the catalog names. So a look costs a question to the catalog and no Spark query (Iceberg's Java API would answer as
+well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
 
 Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
 is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable
-from ..state import files
+from ..state import filesystem
 from .catalogs import Catalog
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
@@ -68,7 +68,7 @@ class IcebergTables:
         table = name.rpartition(".")[2]
         folder = posixpath.dirname(posixpath.dirname(self._metadata_location(name)[table]))
         self._catalog.unregister_table(table)
-        files.map_parallel(files.delete_file, [f"{folder}/{each}" for each in files.list_files(folder)])
+        filesystem.map_parallel(filesystem.delete_file, [f"{folder}/{each}" for each in filesystem.list_files(folder)])
 
     def _metadata_location(self, name: str) -> dict[str, str]:
         table = name.rpartition(".")[2]
@@ -79,14 +79,14 @@ class IcebergTables:
 
     def _load_metadata(self, locations: list[str]) -> None:
         try:
-            texts = [content.decode() for content in files.map_parallel(files.read_file, locations)]
+            texts = [content.decode() for content in filesystem.map_parallel(filesystem.read_file, locations)]
         except OSError as error:
             for location in locations:
-                if (path := files.local_path(location)) is not None and path.parent.is_dir() and not path.exists():
+                if (path := filesystem.local_path(location)) is not None and path.parent.is_dir() and not path.exists():
                     raise MetadataLost(
                         f"the metadata file {location} of a table is missing.", "altneu doctor"
                     ) from error
-            if any(files.local_path(location) is None for location in locations):
+            if any(filesystem.local_path(location) is None for location in locations):
                 raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
             patterns = [spark_pattern(location) for location in locations]
             texts = [row[0] for row in self._spark.read.text(patterns, wholetext=True).collect()]
@@ -100,7 +100,7 @@ class IcebergTable:
     """One table, as it was when `Tables.of` looked."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, changes: TableWriter) -> None:
-        self._name, self.location, self._metadata, self._changes = name, location, metadata, changes
+        self._name, self.metadata_location, self._metadata, self._changes = name, location, metadata, changes
         self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
 
     def location(self) -> str:
@@ -151,13 +151,13 @@ class IcebergTable:
         self._changes.commit_first_snapshot(self._name)
 
     def commit_steps(self, steps: list[Step]) -> None:
-        """Change branches and tags; without steps nothing. Raises `Overtaken`, also when the table is not as it was
-        when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
+        """Change branches and tags; without steps nothing. Raises `CommitConflict`, also when the table is not as it
+        was when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
         if steps:
-            self._changes.commit_steps(self._name, self.location, steps)
+            self._changes.commit_steps(self._name, self.metadata_location, steps)
 
     def expire_snapshots(self, snapshots: set[int]) -> None:
-        """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
+        """Drop snapshots, and the files that no other has. Raises `CommitConflict`."""
         self._changes.expire_snapshots(self._name, snapshots)
 
     def append_rows(self, branch: str, rows: DataFrame) -> None:
@@ -174,7 +174,7 @@ class IcebergTable:
 
 
 class TableWriter(Protocol):
-    """How a session changes a table; see `Table`. `location` is that of the metadata file that was looked at."""
+    """How a session changes a table; see `IcebergTable`. `location` is that of the metadata file that was looked at."""
 
     def commit_first_snapshot(self, name: str) -> None: ...
     def commit_steps(self, name: str, location: str, steps: list[Step]) -> None: ...

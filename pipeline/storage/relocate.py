@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from ..errors import AltneuError, UsageError
-from ..home.directory import Home
-from ..state import database, files, place, versions
+from ..home.home import Home
+from ..state import database, filesystem, home_identity, versions
 from ..state.schema import homes
-from .declared import CERTIFICATES
-from .rewriting import DamagedTable, MetadataRewriter
+from .metadata_rewriter import DamagedTable, MetadataRewriter
+from .table_schemas import CERTIFICATES
 
 NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", sa.String))
 
@@ -46,11 +46,11 @@ def relocate_home(
             "the tables of this home are listed in a REST catalog, by their whole paths: they cannot be relocated.",
             "leave [storage] warehouse as it was (the rest of the home may move); a copy elsewhere: altneu move DIR",
         )
-    identity = place.find_identity(home)
+    identity = home_identity.find_identity(home)
     if identity is None:
-        place.refuse_lost_database(home)
+        home_identity.refuse_lost_database(home)
         return RelocateResult(home.warehouse, home.warehouse, 0, 0)
-    warehouse, other = place.detect_moves(home, identity)
+    warehouse, other = home_identity.detect_moves(home, identity)
     _refuse_other_home(home, identity, warehouse, other, original_gone)
     if not warehouse and not other:
         return RelocateResult(home.warehouse, home.warehouse, 0, 0)
@@ -70,7 +70,9 @@ def relocate_home(
     return RelocateResult(identity.warehouse, home.warehouse, len(located), written)
 
 
-def _refuse_other_home(home: Home, identity: place.Identity, warehouse: bool, other: bool, original_gone: bool) -> None:
+def _refuse_other_home(
+    home: Home, identity: home_identity.Identity, warehouse: bool, other: bool, original_gone: bool
+) -> None:
     settings = home.path / "altneu.toml"
     if warehouse and not other and _has_tables(identity.warehouse):
         raise UsageError(
@@ -80,7 +82,9 @@ def _refuse_other_home(home: Home, identity: place.Identity, warehouse: bool, ot
             f"for a copy: copy the database, name it under [storage] database in {settings}, and altneu relocate",
         )
     if other and not warehouse:
-        former = files.local_path(identity.database) if identity.database and ":" not in identity.database else None
+        former = (
+            filesystem.local_path(identity.database) if identity.database and ":" not in identity.database else None
+        )
         if former is not None and former.exists():
             raise UsageError(
                 f"the tables in {home.warehouse} are those of the database {former}, which is still there: a copy "
@@ -88,31 +92,33 @@ def _refuse_other_home(home: Home, identity: place.Identity, warehouse: bool, ot
                 f"copy the tables, name the copy's place under [storage] warehouse in {settings}, and: altneu relocate",
             )
         if not original_gone:
-            place.require_unmoved(home, identity)
+            home_identity.require_unmoved(home, identity)
 
 
 def _has_tables(warehouse: str) -> bool:
     try:
-        return any(name.endswith(".metadata.json") for name in files.list_sizes(warehouse))
+        return any(name.endswith(".metadata.json") for name in filesystem.list_sizes(warehouse))
     except OSError:
         return False
 
 
-def table_locations(home: Home, identity: place.Identity) -> dict[str, str]:
+def table_locations(home: Home, identity: home_identity.Identity) -> dict[str, str]:
     """Table, `namespace/name` → its metadata file, as the database has it."""
-    t = place.tables
+    t = home_identity.tables
     query = sa.select(t).where(t.c.catalog_name == identity.catalog).order_by(t.c.table_name)
     with database.open_connection(home.database) as connection:
         if not sa.inspect(connection).has_table(t.name):
             return {}
         found = connection.execute(query).all()
-    mine = [row for row in found if row.table_name == CERTIFICATES or not row.table_name.startswith(place.ROUNDS)]
+    mine = [
+        row for row in found if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
+    ]
     return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
 
 
-def _commit_relocation(home: Home, identity: place.Identity, old: dict[str, str], new: dict[str, str]) -> None:
+def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[str, str], new: dict[str, str]) -> None:
     """The one moment at which the home is at its new place: all in one transaction, if nobody else has done it."""
-    name, t = place.new_catalog(), place.tables
+    name, t = home_identity.new_catalog(), home_identity.tables
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
         mine = t.c.catalog_name == identity.catalog
@@ -127,7 +133,7 @@ def _commit_relocation(home: Home, identity: place.Identity, old: dict[str, str]
         if sa.inspect(connection).has_table(NAMESPACES.name):
             connection.execute(spaces.values(catalog_name=name))
         connection.execute(homes.delete())
-        row = place.identity_row(home, name, place.database_place(connection))
+        row = home_identity.identity_row(home, name, home_identity.database_place(connection))
         connection.execute(homes.insert().values(row))
         connection.commit()
 
@@ -137,14 +143,14 @@ class _TableRelocation(MetadataRewriter):
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
-        self.old = f"{place.warehouse_of(table, location)}/{table}"
+        self.old = f"{home_identity.warehouse_of(table, location)}/{table}"
         self.written, self._token = 0, str(uuid.uuid4())
-        self._here = files.list_sizes(self.new)
+        self._here = filesystem.list_sizes(self.new)
 
     def read_metadata_file(self, location: str) -> bytes:
         here = self.new_location(location)
         try:
-            return files.read_file(here)
+            return filesystem.read_file(here)
         except OSError:
             raise self.damaged_error(location) from None
 
@@ -161,7 +167,7 @@ class _TableRelocation(MetadataRewriter):
             }[kind]
             location = f"{self.new}/metadata/{name}"
         try:
-            files.write_file(location, content)
+            filesystem.write_file(location, content)
         except OSError as error:
             raise AltneuError(
                 f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",

@@ -1,6 +1,6 @@
 """The Spark session: one per process, and the Iceberg catalog of a home.
 
-`session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`;
+`start_session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`;
 `java/`, the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (and
 is ignored when the JVM is another one). Without `java/` and the archive any Java on the PATH will do.
 """
@@ -24,18 +24,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.configured import configured
+from algorithms.spark_conf import configured
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, describe_error
-from ..home.memory import PYTHON_MEMORY, driver_memory_mb
-from ..home.rules import MASTERS, is_master
-from . import travel
+from ..home.memory_budget import PYTHON_MEMORY, driver_memory_mb
+from ..home.setting_types import MASTERS, is_master
+from . import code_shipping
 from .iceberg import has_jvm
-from .known import cache_java_classes
+from .py4j_class_cache import cache_java_classes
 
 if TYPE_CHECKING:
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state.ledger import Ledger
 
 ASSETS = Path(sys.prefix) / "altneu"
@@ -60,7 +60,7 @@ _STATIC = {
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",  # and more where there are many rows, see `plans_for`
+    "spark.sql.shuffle.partitions": "4",  # and more where there are many rows, see `size_plans`
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
@@ -119,9 +119,11 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
         return _connect_remote(master, conf)
     if SparkContext._active_spark_context is not None:  # static settings cannot change any more
         return _apply_settings(SparkSession.builder, conf).getOrCreate()
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
+    if (
+        "PYSPARK_GATEWAY_PORT" in os.environ
+    ):  # inside spark-submit, which has brought a JVM, a master and `submit_settings`
         spark = _apply_settings(SparkSession.builder, _RUNTIME | conf).getOrCreate()
-        travel.ensure_code_on_executors(spark, str(spark.sparkContext.master))
+        code_shipping.ensure_code_on_executors(spark, str(spark.sparkContext.master))
         return spark
     os.environ.update(read_environment(master, conf))
     if master.startswith(STANDALONE):
@@ -139,7 +141,7 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     cache_java_classes(spark)
-    travel.ensure_code_on_executors(spark, master)
+    code_shipping.ensure_code_on_executors(spark, master)
     return spark
 
 
@@ -149,13 +151,13 @@ def _session_settings(master: str, conf: dict[str, str], few: bool) -> dict[str,
     driver = "spark.driver.extraJavaOptions"
     settings[driver] = " ".join([*java_options(), *(QUICK if few else []), conf.get(driver, "")]).strip()
     settings |= _executor_settings(conf)
-    if not travel.on_this_machine(master):
+    if not code_shipping.on_this_machine(master):
         return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
     found = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}  # and no others that lie where we are called
     environment = {f"spark.executorEnv.{name}": value for name, value in found.items()}
-    return {DAEMON: "algorithms.daemon"} | settings | environment
+    return {DAEMON: "algorithms.python_worker_daemon"} | settings | environment
 
 
 def _executor_settings(conf: dict[str, str]) -> dict[str, str]:
@@ -180,7 +182,10 @@ def submit_settings(conf: dict[str, str], master: str, cluster: bool) -> tuple[d
     environment = read_environment(master, conf)
     os.environ.update((name, environment[name]) for name in ("JAVA_HOME", "SPARK_LAUNCHER_OPTS") if name in environment)
     if cluster:
-        settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.executor_python(master, conf)}
+        settings = {
+            "spark.submit.deployMode": "cluster",
+            code_shipping.PYTHON: code_shipping.executor_python(master, conf),
+        }
         jars = {name: value for name, value in _jar_settings(master).items() if name == "spark.jars"}
         return _STATIC | _RUNTIME | settings | jars | conf | _executor_settings(conf), {}
     settings = {"spark.submit.deployMode": "client"} | _session_settings(master, conf, few=True)
@@ -208,7 +213,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
 
 def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:
     """A session of a Spark Connect server."""
-    from .connecting import connect_session
+    from .spark_connect_client import connect_session
 
     logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
     # the server would answer a question asked before from the table's metadata of that time
@@ -258,11 +263,11 @@ def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
         # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    if travel.on_this_machine(master) or master.startswith(STANDALONE + "127.0.0.1"):
+    if code_shipping.on_this_machine(master) or master.startswith(STANDALONE + "127.0.0.1"):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors elsewhere have to find the driver
     names = [*variables, "SPARK_LOCAL_IP", "JAVA_HOME"]
     variables |= {name: os.environ[name] for name in names if name in os.environ}
-    variables["PYSPARK_PYTHON"] = travel.executor_python(master, conf)
+    variables["PYSPARK_PYTHON"] = code_shipping.executor_python(master, conf)
     if (ASSETS / "java" / "bin" / "java").exists():
         variables["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):

@@ -18,17 +18,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from algorithms.conditions import spark_sql
+from algorithms.sql_predicates import spark_sql
 
 from ..errors import UsageError, is_disk_full, is_transient
-from ..home.directory import Home
-from ..home.s3 import in_s3
-from ..state import place
+from ..home.home import Home
+from ..home.s3_config import in_s3
+from ..state import home_identity
 from ..state.records import PLAIN, Revision
-from . import catalogs, few, iceberg
+from . import catalogs, iceberg, local_frame
 from .branches import Branches
-from .declared import MOTIFS, SQL_TYPES, TABLES, ddl_schema, quote_identifier, require_pinned_snapshot, table_columns
 from .session import register_catalog, size_plans
+from .table_schemas import (
+    MOTIFS,
+    SQL_TYPES,
+    TABLES,
+    ddl_schema,
+    quote_identifier,
+    require_pinned_snapshot,
+    table_columns,
+)
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
@@ -64,7 +72,7 @@ class Warehouse(Branches):
     def __init__(self, spark: SparkSession, home: Home) -> None:
         self.spark = spark
         self.home = home
-        identity = place.require_identity(home)
+        identity = home_identity.require_identity(home)
         self.catalog, self.namespace = identity.catalog, catalogs.catalog_namespace(home)
         self._tables = iceberg.IcebergTables(spark, catalogs.open_catalog(home, identity))
         register_catalog(spark, self.catalog, catalogs.spark_options(home))
@@ -96,7 +104,7 @@ class Warehouse(Branches):
         (old snapshots keep theirs): only for a run that writes all upserts again. Another process may do the same at
         the same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
-        place.claim_identity(self.home)
+        home_identity.claim_identity(self.home)
         retry = Retrying(
             retry=retry_if_exception(_is_creation_race),
             wait=wait_random_exponential(multiplier=0.5, max=8),
@@ -167,7 +175,7 @@ class Warehouse(Branches):
 
     def drop_table(self, table: str, damaged: bool = False) -> None:
         """Drop a table that is none of the home's own, with its files. Damaged: without a look at which it has."""
-        assert table.startswith(place.ROUNDS)
+        assert table.startswith(home_identity.ROUNDS)
         if damaged:
             self._tables.drop_table(self.table_name(table))
         else:
@@ -175,7 +183,7 @@ class Warehouse(Branches):
 
     def round_table_names(self) -> set[str]:
         """The tables here that hold rounds of runs, and are none of the home's own."""
-        return {table for table in self._existing_tables() if table.startswith(place.ROUNDS)}
+        return {table for table in self._existing_tables() if table.startswith(home_identity.ROUNDS)}
 
     def _refuse_other_home(self, there: set[str]) -> None:
         """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""
@@ -188,16 +196,16 @@ class Warehouse(Branches):
                     "name another namespace under [storage] catalog",
                 )
         if not mine:
-            place.refuse_full_warehouse(self.home, f"{where} has none of this home's tables")
+            home_identity.refuse_full_warehouse(self.home, f"{where} has none of this home's tables")
 
     # -- readers ------------------------------------------------------------------------------------------------
 
     def size_plans(self, revision: Revision) -> AbstractContextManager[None]:
-        """Inside, plans fit the size of what a revision pins (`plans_for`)."""
+        """Inside, plans fit the size of what a revision pins (`size_plans`)."""
         return size_plans(self.spark, sum(self.snapshot_size(*pin).rows for pin in revision.snapshots.items()))
 
     def empty_rows(self, table: str) -> DataFrame:
-        return few.local_frame(self.spark, self._table_columns(table))
+        return local_frame.local_frame(self.spark, self._table_columns(table))
 
     def read_table(self, table: str, revision: Revision) -> DataFrame:
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
@@ -207,7 +215,7 @@ class Warehouse(Branches):
         return rows if table in PLAIN else self._visible_columns(rows, revision)
 
     def read_as_written(self, table: str, revision: Revision) -> DataFrame:
-        """The same with the columns that the snapshot has, whatever value columns altneu.toml declares by now."""
+        """Read a table with the columns of its snapshot, whatever value columns altneu.toml declares now."""
         return self._visible_columns(
             self._read_written_columns(table, require_pinned_snapshot(table, revision)), revision
         )
@@ -242,13 +250,14 @@ class Warehouse(Branches):
         return frame.select(*columns)
 
     def stored_columns(self, table: str, snapshot: int) -> list[str]:
-        """Those that a snapshot was written with."""
+        """Return the columns that a snapshot was written with."""
         return self._read_written_columns(table, snapshot).columns
 
     def _read_written_columns(self, table: str, snapshot: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot).table(self.table_name(table))
 
-    # -- queries of `reading.tables.Tables` ------------------------------------------------------------------------
+    # -- queries of `reading.engine_protocol.Tables`
+    # ------------------------------------------------------------------------
 
     def select_rows(self, query: str, **relations: DataFrame) -> DataFrame:
         named: dict[str, Any] = dict(relations)

@@ -12,7 +12,7 @@ from ..errors import AltneuError
 if TYPE_CHECKING:
     from expectations.model import Check
 
-    from ..home.directory import Home
+    from ..home.home import Home
     from ..state.ledger import Ledger
 
 PREFIX = "altneu"  # of the DAGs of the home that the environment names
@@ -51,13 +51,13 @@ def skippable_epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
 
 
 def batch_policy(ledger: Ledger, planned: PlannedRun) -> tuple[list[int], bool]:
-    """How `runner.stage` treats batches that are wrong: `spare` and `accept`."""
+    """How `runner.execute_stage` treats batches that are wrong: `skippable_epochs` and `accept`."""
     return skippable_epochs(ledger, planned), planned.get("accept", False)
 
 
 def last_label(handed: Mapping[str, Any]) -> str | None:
-    """The label of the last epoch of what tasks hand over, `Planned` or `Published`; a run that has waited for its
-    approval since the version before was planned with all its labels."""
+    """The label of the last epoch of what tasks hand over, `PlannedRun` or `PublishedRun`; a run that has waited for
+    its approval since the version before was planned with all its labels."""
     label = handed.get("label") or next(reversed(handed.get("labels", ())), None)
     return None if label is None else str(label)
 
@@ -113,11 +113,11 @@ def format_error(error: AltneuError) -> str:
 
 def open_home(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     """A home and its ledger; `writes`: the task may write to it."""
-    from ..home.directory import Home
-    from ..state import place
+    from ..home.home import Home
+    from ..state import home_identity
 
     home = Home.open_home(path)
-    return home, place.open_ledger(home, writes)
+    return home, home_identity.open_ledger(home, writes)
 
 
 def abbreviate_labels(labels: list[str]) -> str:

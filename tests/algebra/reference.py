@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.times import (
+from algorithms.time_lattice import (
     EPOCH,
     EPOCH_REVISION,
     REVISION,

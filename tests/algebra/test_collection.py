@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
 from algorithms.iterate import nested
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION, AltNeu, Product
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION, AltNeu, Product
 from tests import seeds
 from tests.algebra.reference import assert_same, collected, contents, frame, random_triples
 

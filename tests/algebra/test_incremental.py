@@ -19,7 +19,7 @@ from algorithms import incremental
 from algorithms.collection import Collection
 from algorithms.incremental import Change
 from algorithms.query import Query
-from algorithms.times import EPOCH, EPOCH_REVISION, Lattice
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, Lattice
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

@@ -24,7 +24,7 @@ from algorithms.delta_query import delta_query
 from algorithms.incremental import Change
 from algorithms.iterate import PARTS, NotConverged, iterate, nested, round_changes, rounds, semi_naive
 from algorithms.query import Query
-from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu, Lattice
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu, Lattice
 from tests import seeds
 from tests.algebra.reference import (
     assert_same,

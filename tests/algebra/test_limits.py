@@ -11,15 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import joins, linear, streams
+from algorithms import dbsp, joins, linear
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
 from algorithms.delta_query import delta_query
 from algorithms.iterate import NotConverged, iterate, semi_naive
+from algorithms.motif_patterns import parse_motif
 from algorithms.motifs import motif_changes_in_joins
-from algorithms.patterns import parse_motif
 from algorithms.query import Atom, Query
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION
 from algorithms.upserts import to_triples, to_upserts, upsert_lives
 from tests import seeds
 from tests.algebra.reference import Contents, collected, contents, frame, random_sets, random_triples
@@ -91,12 +91,12 @@ def test_lives_at_both_ends_of_the_integers(spark) -> None:
 def test_a_stream_has_the_ticks_of_its_clock_only(spark) -> None:
     rows = [("a", 0, 1), ("a", 2, 2), ("b", 7, 1)]
     changes = triples(spark, rows, "x string")
-    ticks = {(r.x, r.tick, r.diff) for r in streams.integrate(streams.from_collection(changes, 4)).df.collect()}
+    ticks = {(r.x, r.tick, r.diff) for r in dbsp.integrate(dbsp.from_collection(changes, 4)).df.collect()}
     assert ticks == {("a", 0, 1), ("a", 1, 1), ("a", 2, 3), ("a", 3, 3)}
-    beyond = streams.Stream(changes.df.withColumnRenamed("epoch", "tick"), 4)
-    before = streams.from_collection(triples(spark, [("a", -1, 1)], "x string"), 4)
+    beyond = dbsp.Stream(changes.df.withColumnRenamed("epoch", "tick"), 4)
+    before = dbsp.from_collection(triples(spark, [("a", -1, 1)], "x string"), 4)
     with pytest.raises(PySparkException, match="tick 7 is not on the clock 0 … 3"):
-        streams.integrate(beyond).df.collect()
+        dbsp.integrate(beyond).df.collect()
     with pytest.raises(PySparkException, match="tick -1 is not on the clock"):
         before.df.collect()
 

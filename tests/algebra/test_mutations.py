@@ -14,9 +14,9 @@ from itertools import combinations
 import pytest
 from pyspark.sql import functions as F
 
-from algorithms import calculus, collection, delta_query, extend, joins, linear, reduce, times, upserts
+from algorithms import calculus, collection, delta_query, joins, linear, prefix_extension, reduce, time_lattice, upserts
 from algorithms.collection import Collection
-from algorithms.times import EPOCH_REVISION
+from algorithms.time_lattice import EPOCH_REVISION
 from tests import seeds
 from tests.algebra.reference import collected, contents, expected, frame, mismatch, random_sets, random_triples
 
@@ -87,21 +87,21 @@ def forget_the_shift(patch) -> None:
 
 
 def less_equal_for_less(patch) -> None:
-    right = extend.before_in_order
-    patch.setattr(extend, "before_in_order", lambda a, b, or_equal: right(a, b, True))
+    right = prefix_extension.before_in_order
+    patch.setattr(prefix_extension, "before_in_order", lambda a, b, or_equal: right(a, b, True))
 
 
 def less_for_less_equal(patch) -> None:
-    right = extend.before_in_order
-    patch.setattr(extend, "before_in_order", lambda a, b, or_equal: right(a, b, False))
+    right = prefix_extension.before_in_order
+    patch.setattr(prefix_extension, "before_in_order", lambda a, b, or_equal: right(a, b, False))
 
 
 def partial_order_for_total(patch) -> None:
-    patch.setattr(calculus, "moments", lambda time, along=None: times.AltNeu(time))
+    patch.setattr(calculus, "moments", lambda time, along=None: time_lattice.AltNeu(time))
 
 
 def keep_the_left_time(patch) -> None:
-    patch.setattr(times.Product, "join_columns", lambda self, a, b: list(a))
+    patch.setattr(time_lattice.Product, "join_columns", lambda self, a, b: list(a))
 
 
 def forget_to_multiply(patch) -> None:
@@ -123,7 +123,7 @@ def forget_to_take_differences(patch) -> None:
 def differences_along_one_axis_only(patch) -> None:
     right = reduce._time_corners
     patch.setattr(
-        reduce, "_time_corners", lambda time: right(time)[:2] if isinstance(time, times.Product) else right(time)
+        reduce, "_time_corners", lambda time: right(time)[:2] if isinstance(time, time_lattice.Product) else right(time)
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from algorithms import joins, linear
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
-from algorithms.times import EPOCH
+from algorithms.time_lattice import EPOCH
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

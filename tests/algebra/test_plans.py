@@ -14,7 +14,7 @@ from algorithms.calculus import delta_join, differentiate, integrate
 from algorithms.collection import Collection
 from algorithms.delta_query import delta_query
 from algorithms.query import Query
-from algorithms.times import EPOCH, EPOCH_REVISION
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION
 from tests import seeds
 from tests.algebra.reference import exchanges, frame, no_python, plan, random_triples
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from algorithms import joins, linear, streams
+from algorithms import dbsp, joins, linear
 from algorithms import reduce as reductions
-from algorithms.streams import Stream
+from algorithms.dbsp import Stream
 from tests import seeds
 
 SEED, TICKS, CASES = seeds.one(51), 6, 30
@@ -92,32 +92,32 @@ def shift(c):
 def test_derivative_integral_and_delay(spark) -> None:
     plain = random_stream(SEED)
     s = to_spark(spark, plain)
-    assert back(streams.integrate(s)) == integral(plain)
-    assert back(streams.differentiate(s)) == derivative([clean(z) for z in plain])
-    assert back(streams.integrate(streams.differentiate(s))) == [clean(z) for z in plain], "I ∘ D = id"
-    assert back(streams.differentiate(streams.integrate(s))) == [clean(z) for z in plain], "D ∘ I = id"
-    assert back(streams.delay(s)) == [Counter(), *[clean(z) for z in plain[:-1]]]
+    assert back(dbsp.integrate(s)) == integral(plain)
+    assert back(dbsp.differentiate(s)) == derivative([clean(z) for z in plain])
+    assert back(dbsp.integrate(dbsp.differentiate(s))) == [clean(z) for z in plain], "I ∘ D = id"
+    assert back(dbsp.differentiate(dbsp.integrate(s))) == [clean(z) for z in plain], "D ∘ I = id"
+    assert back(dbsp.delay(s)) == [Counter(), *[clean(z) for z in plain[:-1]]]
 
 
 def test_lift_is_the_function_at_every_tick(spark) -> None:
     plain = random_stream(SEED)
     s = to_spark(spark, plain)
-    assert back(streams.lift(reductions.distinct)(s)) == [present(z) for z in plain]
-    assert back(streams.lift(shift)(s)) == [shifted(z) for z in plain]
+    assert back(dbsp.lift(reductions.distinct)(s)) == [present(z) for z in plain]
+    assert back(dbsp.lift(shift)(s)) == [shifted(z) for z in plain]
 
 
 def test_incremental_forms(spark) -> None:
     deltas = random_stream(SEED)
     s = to_spark(spark, deltas)
     whole = integral(deltas)
-    assert back(streams.incremental(reductions.distinct)(s)) == derivative([present(z) for z in whole])
-    assert back(streams.incremental(shift)(s)) == back(streams.lift(shift)(s)), "linear: its own incremental form"
+    assert back(dbsp.incremental(reductions.distinct)(s)) == derivative([present(z) for z in whole])
+    assert back(dbsp.incremental(shift)(s)) == back(dbsp.lift(shift)(s)), "linear: its own incremental form"
 
 
 def test_chain_rule(spark) -> None:
     s = to_spark(spark, random_stream(SEED))
-    both = streams.incremental(lambda c: reductions.distinct(shift(c)))(s)
-    assert back(both) == back(streams.incremental(reductions.distinct)(streams.incremental(shift)(s)))
+    both = dbsp.incremental(lambda c: reductions.distinct(shift(c)))(s)
+    assert back(both) == back(dbsp.incremental(reductions.distinct)(dbsp.incremental(shift)(s)))
 
 
 def test_bilinear_form_from_the_plain_join(spark) -> None:
@@ -125,16 +125,16 @@ def test_bilinear_form_from_the_plain_join(spark) -> None:
     r = to_spark(spark, left)
     s = to_spark(spark, right, "k long, y long")
     want = derivative([by_key(a, b) for a, b in zip(integral(left), integral(right), strict=True)])
-    assert back(streams.bilinear(joins.join)(r, s)) == want, f"seed {SEED}"
-    assert back(streams.incremental(joins.join)(r, s)) == want
+    assert back(dbsp.bilinear(joins.join)(r, s)) == want, f"seed {SEED}"
+    assert back(dbsp.incremental(joins.join)(r, s)) == want
 
 
 def test_lattice_values_flow_beside_groups(spark) -> None:
     """A high-water mark (no inverse) as cumulative state, then as deltas, joined with a stream of groups."""
     inserts = [clean(Counter({k: abs(n) for k, n in z.items()})) for z in random_stream(SEED, names=5)]
     orders = random_stream(SEED + 1)
-    marks = streams.lattice_reduce(to_spark(spark, inserts), ["case", "k"], {"high": F.max("x")})
-    mixed = streams.bilinear(joins.join)(streams.to_deltas(marks, ["case", "k"], TICKS), to_spark(spark, orders))
+    marks = dbsp.lattice_reduce(to_spark(spark, inserts), ["case", "k"], {"high": F.max("x")})
+    mixed = dbsp.bilinear(joins.join)(dbsp.to_deltas(marks, ["case", "k"], TICKS), to_spark(spark, orders))
     high: Plain = []
     for z in integral(inserts):
         best: dict = {}
@@ -148,4 +148,4 @@ def test_lattice_values_flow_beside_groups(spark) -> None:
 def test_retracting_a_lattice_value_is_an_error(spark) -> None:
     s = to_spark(spark, [Counter({(0, 0, 3): 1}), Counter({(0, 0, 3): -1}), *[Counter()] * 4])
     with pytest.raises(PySparkException, match="cannot be retracted"):
-        streams.lattice_reduce(s, ["case", "k"], {"high": F.max("x")}).collect()
+        dbsp.lattice_reduce(s, ["case", "k"], {"high": F.max("x")}).collect()

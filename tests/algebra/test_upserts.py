@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.times import EPOCH, FOREVER
+from algorithms.time_lattice import EPOCH, FOREVER
 from algorithms.upserts import (
     distinct_changes,
     net_intervals,

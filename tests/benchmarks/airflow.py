@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import spread
 from tests.dags.real import Airflow
 
@@ -37,7 +37,7 @@ def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
     home = with_daily_epochs(Home.open_home(folder, create=True))
     epochs = land_messages(home).epochs
-    homes.run(home, Ledger(home.database), epochs[:100])
+    home_helpers.run(home, Ledger(home.database), epochs[:100])
     ahead = [home.schedule.format_label(epoch) for epoch in epochs[100 : 100 + runs + 1]]
     only = home.schedule.start_of(epochs[0]).isoformat()  # one scheduled run, of what is published
     arguments, environment = WAYS[way]

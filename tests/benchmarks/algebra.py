@@ -22,7 +22,7 @@ from algorithms.collection import Collection
 from algorithms.delta_query import Query, delta_query
 from algorithms.incremental import Change
 from algorithms.iterate import iterate
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
 from pipeline.storage.session import start_session
 from tests.algebra.reference import exchanges
 from tests.benchmarks.kernels import rmat

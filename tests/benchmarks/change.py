@@ -23,16 +23,16 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.kept import GraphCacheLocation
-from pipeline.home.directory import Home
-from pipeline.run import plain as plain_tables
+from algorithms.graph_cache_task import GraphCacheLocation
+from pipeline.home.home import Home
 from pipeline.run import planning, runner, stages
+from pipeline.run import serving_tables as plain_tables
 from pipeline.run.stages import truss
-from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
-from pipeline.storage import kept
+from pipeline.state.stage_results import AuditFacts
+from pipeline.storage import graph_cache
 from pipeline.storage.session import start_session
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
 
@@ -63,7 +63,7 @@ class Kind:
 
 def made(path: Path, name: str, settings: str, plain: bool) -> Kind:
     tables = f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n" if plain else ""
-    return Kind(name, *homes.make(path, settings + tables))
+    return Kind(name, *home_helpers.make(path, settings + tables))
 
 
 def measure(folder: Path, size: int, epochs: int, settings: str, plain: bool) -> None:
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
     options = parser.parse_args()
     if options.tasks != "here":
-        kept.cache_location = lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere")
+        graph_cache.cache_location = lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere")
     if options.tasks == "forgetful":
         truss.CERTIFIED = None
     conf = {"spark.driver.memory": options.heap} if options.heap else {}

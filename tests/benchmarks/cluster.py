@@ -34,9 +34,9 @@ import psutil
 from scipy import sparse
 
 from algorithms.kernels.truss import peel
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading.graph import Graph
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
 from tests.cluster import Cluster
@@ -195,7 +195,7 @@ def measure(
         }
         settings = ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
         limits = "".join(f"[{name}]\nlimit_edges = {limit}\n" for name in ("triangles", "truss")) if limit else ""
-        home, ledger = homes.make(
+        home, ledger = home_helpers.make(
             folder / "home", f'{limits}[spark]\nmaster = "{cluster.master}"\nconf = {{ {settings} }}\n'
         )
         a, b = by_rmat(size, scale)

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.run import planning, runner, stages
 from pipeline.state.ledger import Ledger

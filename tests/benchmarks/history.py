@@ -29,13 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.run.compact import compact
-from pipeline.state.facts import Facts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
 from pipeline.storage.session import start_session
-from tests import benchmarks, homes
+from tests import benchmarks, home_helpers
 from tests.benchmarks.kernels import rmat
 
 spread = partial(benchmarks.spread, digits=2)
@@ -72,14 +72,14 @@ def backfill(folder: Path) -> None:
     singles, commands = [], []
     blocks = [days[i : i + 16] for i in range(0, len(days), 16)]
     for block in blocks:
-        homes.run(home, ledger, block[:-2])
-        singles += [timed(lambda day=day: homes.run(home, ledger, [day])) for day in block[-2:]]  # type: ignore[misc]
+        home_helpers.run(home, ledger, block[:-2])
+        singles += [timed(lambda day=day: home_helpers.run(home, ledger, [day])) for day in block[-2:]]  # type: ignore[misc]
     late, late_ledger, _ = college(folder / "commands")
-    homes.run(late, late_ledger, days[:100])
+    home_helpers.run(late, late_ledger, days[:100])
     for day in days[100:105]:
         commands.append(command(late, "run", str(day)))
     once, once_ledger, _ = college(folder / "once")
-    warm = timed(lambda: homes.run(once, once_ledger, days))
+    warm = timed(lambda: home_helpers.run(once, once_ledger, days))
     truss = next(s.seconds for s in once_ledger.list_stages(once_ledger.get_revision().run_id) if s.stage == "truss")
     cold_home, _, _ = college(folder / "cold")
     cold = command(cold_home, "backfill", "--all")
@@ -99,11 +99,11 @@ def backfill(folder: Path) -> None:
 
 
 def many(folder: Path, epochs: int = 2_000) -> None:
-    home, ledger = homes.make(folder / "many", "[edges]\nlive_for = 3\n")
+    home, ledger = home_helpers.make(folder / "many", "[edges]\nlive_for = 3\n")
     rng = random.Random(1)
     for epoch in range(epochs):
-        homes.put(home, epoch, [(rng.randrange(50), rng.randrange(50), None, "upsert", 0) for _ in range(5)])
-    seconds = timed(lambda: homes.run(home, ledger, range(epochs)))
+        home_helpers.put(home, epoch, [(rng.randrange(50), rng.randrange(50), None, "upsert", 0) for _ in range(5)])
+    seconds = timed(lambda: home_helpers.run(home, ledger, range(epochs)))
     time.sleep(3)  # younger files are read again
     command(home, "status")
     print(f"\n| {epochs:,} epochs (published in one pass of {seconds:.0f} s) | seconds |\n|---|---|")
@@ -112,7 +112,7 @@ def many(folder: Path, epochs: int = 2_000) -> None:
 
 
 def long(folder: Path, epochs: int) -> None:
-    home, ledger = homes.make(folder / "long", "[retention]\nrevisions = 10\n")
+    home, ledger = home_helpers.make(folder / "long", "[retention]\nrevisions = 10\n")
     rng = random.Random(2)
 
     def batch() -> list[Any]:
@@ -121,8 +121,8 @@ def long(folder: Path, epochs: int) -> None:
 
     def epoch(number: int) -> tuple[float, float]:
         """Seconds of the run, and of its truss stage."""
-        homes.put(home, number, batch())
-        seconds = timed(lambda: homes.run(home, ledger, [number]))
+        home_helpers.put(home, number, batch())
+        seconds = timed(lambda: home_helpers.run(home, ledger, [number]))
         stages = {row.stage: row.seconds for row in ledger.list_stages(ledger.get_revision().run_id)}
         return seconds, stages["truss"]
 
@@ -134,8 +134,8 @@ def long(folder: Path, epochs: int) -> None:
     last = 0
     for mark in (m for m in (10, 100, 200, 300) if m <= epochs):
         for number in range(last, mark - 5):
-            homes.put(home, number, batch())
-            homes.run_without(home, ledger, number, ("audit",))
+            home_helpers.put(home, number, batch())
+            home_helpers.run_without(home, ledger, number, ("audit",))
         found = [epoch(number)[0] for number in range(mark - 5, mark)]
         last = mark
         rows.append((f"{mark}", spread(found), *held()))
@@ -177,7 +177,7 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
         change(epoch)
-        whole = timed(lambda epoch=epoch: homes.run(home, ledger, [epoch]))  # type: ignore[misc]
+        whole = timed(lambda epoch=epoch: home_helpers.run(home, ledger, [epoch]))  # type: ignore[misc]
         for name, taken in [
             ("all", whole),
             *((r.stage, r.seconds) for r in ledger.list_stages(ledger.get_revision().run_id)),

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.home.directory import Home
-from pipeline.state.facts import Cost, TrianglesFacts
+from pipeline.home.home import Home
 from pipeline.state.ledger import Ledger
-from tests import homes
+from pipeline.state.stage_results import Cost, TrianglesFacts
+from tests import home_helpers
 from tests.benchmarks import put_rows
 
 CHANGES = 1_000
@@ -61,7 +61,7 @@ def sum_of_least_degrees(edges: np.ndarray, changes: np.ndarray) -> int:
 
 def one(kind: str, n: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        home, ledger = homes.make(Path(folder) / "home", '[triangles]\nplan = "delta"\n')
+        home, ledger = home_helpers.make(Path(folder) / "home", '[triangles]\nplan = "delta"\n')
         edges, changes = graph(kind, n)
         least = sum_of_least_degrees(edges, changes)
         put(home, 0, edges, "upsert")
@@ -69,7 +69,7 @@ def one(kind: str, n: int) -> None:
             put(home, epoch, changes, "upsert" if epoch % 2 else "delete")
         for epoch, what in enumerate(("load", "added", "taken away", "added again", "taken away again")):
             begin = time.perf_counter()
-            homes.run(home, ledger, [epoch])
+            home_helpers.run(home, ledger, [epoch])
             whole = time.perf_counter() - begin
             print(row(ledger, kind, what, len(edges), whole, least if epoch else None), flush=True)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.home.directory import Home
-from pipeline.state.facts import TrussFacts
+from pipeline.home.home import Home
 from pipeline.state.ledger import Ledger
-from pipeline.storage import kept
+from pipeline.state.stage_results import TrussFacts
+from pipeline.storage import graph_cache
 from pipeline.storage.session import start_session
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
 
@@ -35,14 +35,14 @@ def measure(folder: Path, size: int, epochs: int) -> None:
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
     ledger = Ledger(home.database)
-    load = homes.run_without(home, ledger, 0, SKIPPED)["truss"]
-    disk = sum(file.stat().st_size for file in kept.cache_folder(home).rglob("*.npy")) / a.size
+    load = home_helpers.run_without(home, ledger, 0, SKIPPED)["truss"]
+    disk = sum(file.stat().st_size for file in graph_cache.cache_folder(home).rglob("*.npy")) / a.size
     found: dict[str, list[tuple[float, float, float]]] = {"resume": [], "replay": []}
     for epoch in range(1, 2 * epochs + 3):
         put_changes(home, epoch, rng, a, b, 1000)
         if epoch % 2 == 0:
-            shutil.rmtree(kept.cache_folder(home))
-        seconds = homes.run_without(home, ledger, epoch, SKIPPED)["truss"]
+            shutil.rmtree(graph_cache.cache_folder(home))
+        seconds = home_helpers.run_without(home, ledger, epoch, SKIPPED)["truss"]
         facts = ledger.get_facts(ledger.get_revision().run_id, TrussFacts)
         assert facts.plan == ("replay" if epoch % 2 == 0 else "resume")
         workers = (facts.cost and facts.cost.workers) or 0

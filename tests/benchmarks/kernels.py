@@ -28,12 +28,12 @@ import networkx as nx
 import numpy as np
 
 from algorithms.kernels import triangles, truss
-from algorithms.kernels.bucket import bucket_trussness
 from algorithms.kernels.graph import compact_ids
-from algorithms.kernels.maintained import MaintainedGraph
+from algorithms.kernels.maintained_graph import MaintainedGraph
+from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import replay_window
-from algorithms.kernels.warm import PersistentGraph
 from tests.e2e.graphs import find_graph
+from tests.kernels.bucket_peel import bucket_trussness
 from tests.kernels.references import read_rows, simple_edges
 from tests.kernels.test_replay import message_intervals
 

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from pipeline.storage.session import start_session
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat, timed
 
@@ -51,7 +51,7 @@ def written(spark: SparkSession, name: str, rows: DataFrame, properties: dict[st
 
 
 def measure(folder: Path, size: int, changes: int, repeat: int) -> None:
-    home, _ = homes.make(folder)
+    home, _ = home_helpers.make(folder)
     spark = start_session()
     warehouse = Warehouse(spark, home)
     a, b = by_rmat(size)

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.kernels import motif_count, motifs
-from algorithms.patterns import parse_motif
-from algorithms.times import FOREVER
-from tests import homes
+from algorithms.kernels import motif_delta, motif_recount
+from algorithms.motif_patterns import parse_motif
+from algorithms.time_lattice import FOREVER
+from tests import home_helpers
 from tests.benchmarks import put_rows, spread
 from tests.benchmarks.kernels import rmat
 from tests.benchmarks.triangles import change
@@ -41,16 +41,16 @@ def arrays(scale: int, changed: int, names: list[str]) -> None:
     for name in names:
         wanted = {name: parse_motif(TEXTS[name])}
         size = len(wanted[name][0].vertices)
-        first, found = timed(lambda w=wanted: motifs.vertex_changes(w, {"-": (a, b, zero, ever, one)}))  # type: ignore[misc]
+        first, found = timed(lambda w=wanted: motif_delta.vertex_changes(w, {"-": (a, b, zero, ever, one)}))  # type: ignore[misc]
         total = int(found[name][2].sum()) // size
-        audit, counted = timed(lambda w=wanted[name]: motif_count.count_motifs(w, {"-": (a, b)}))  # type: ignore[misc]
+        audit, counted = timed(lambda w=wanted[name]: motif_recount.count_motifs(w, {"-": (a, b)}))  # type: ignore[misc]
         assert int(counted[1].sum()) // size == total
         deltas = []
         for i in range(REPEAT):
             x, y, diff = change(np.random.default_rng(i), a, b, changed)
             rows = (x, y, np.ones(x.size, np.int64), np.full(x.size, FOREVER), diff)
             seconds, _ = timed(
-                lambda w=wanted, r=rows: motifs.vertex_changes(w, {"-": (a, b, zero, ever, one)}, {"-": r})  # type: ignore[misc]
+                lambda w=wanted, r=rows: motif_delta.vertex_changes(w, {"-": (a, b, zero, ever, one)}, {"-": r})  # type: ignore[misc]
             )
             deltas.append(seconds)
         print(f"| {a.size:,} | {name} | {total:,} | {first:.2f} | {spread(deltas, 2)} | {audit:.2f} |", flush=True)
@@ -61,15 +61,15 @@ def runs(scale: int, changed: int, names: list[str]) -> None:
     declared = "[motifs]\n" + "".join(f'{name} = "{TEXTS[name]}"\n' for name in names)
     for toml, text in (("", "none"), (declared, ", ".join(names))):
         with tempfile.TemporaryDirectory() as folder:
-            home, ledger = homes.make(Path(folder) / "home", toml)
+            home, ledger = home_helpers.make(Path(folder) / "home", toml)
 
             put_rows(home, 0, a, b, ["upsert"] * a.size)
-            load, _ = timed(lambda h=home, w=ledger: homes.run(h, w, [0]))  # type: ignore[misc]
+            load, _ = timed(lambda h=home, w=ledger: home_helpers.run(h, w, [0]))  # type: ignore[misc]
             whole, stage, audit = [], [], []
             for i in range(1, REPEAT + 2):
                 x, y, diff = change(np.random.default_rng(i), a, b, changed)
                 put_rows(home, i, x, y, np.where(diff > 0, "upsert", "delete").tolist())
-                seconds, _ = timed(lambda h=home, w=ledger, e=i: homes.run(h, w, [e]))  # type: ignore[misc]
+                seconds, _ = timed(lambda h=home, w=ledger, e=i: home_helpers.run(h, w, [e]))  # type: ignore[misc]
                 found = {row.stage: row.seconds for row in ledger.list_stages(ledger.get_revision().run_id)}
                 whole.append(seconds)
                 stage.append(found["triangles"])

@@ -27,16 +27,16 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import truss
-from algorithms.kernels import parts as kernel
+from algorithms.bsp import OWN, count_partitions
+from algorithms.kernels import partition_kernels as kernel
 from algorithms.kernels.truss import peel
-from algorithms.parts import OWN, count_partitions
-from pipeline.storage import rounds
+from pipeline.storage import bsp_round_tables
 from pipeline.storage.session import size_plans, start_session
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks.triangles import by_rmat, change, stored
 from tests.kernels.references import read_rows, simple_edges
-from tests.peak import ranges
+from tests.memory_peak import ranges
 from tests.truss.test_parts import Parts
 
 
@@ -64,7 +64,7 @@ def watched() -> Iterator[list[int]]:
 
 
 def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: int) -> None:
-    home, ledger = homes.make(folder / f"home{size}")
+    home, ledger = home_helpers.make(folder / f"home{size}")
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
     a, b = by_rmat(size)
@@ -82,7 +82,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
         for how in ("one task", "parts"):
             path = str(folder / f"{size}{at}{how}")
             with (
-                rounds.round_tables(warehouse, ledger, "measured") as place,
+                bsp_round_tables.round_tables(warehouse, ledger, "measured") as place,
                 watched() as peak,
                 size_plans(spark, 3 * a.size),
             ):

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from pipeline.reading.graph import Graph
-from pipeline.reading.questions import Engine, Question
+from pipeline.reading.query_model import Engine, Question
 
 ENGINES = (Engine.spark, Engine.duckdb)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.run import planning, runner
-from pipeline.state.facts import TrussFacts
-from tests import homes
+from pipeline.state.stage_results import TrussFacts
+from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
 
@@ -30,7 +30,7 @@ def measure(folder: Path, size: int, limit: int, changes: int, epochs: int, verb
         if verbose:
             print(f"{time.perf_counter() - begin:7.1f} {stage}: {text}", file=sys.stderr, flush=True)
 
-    home, ledger = homes.make(folder, f"[truss]\nlimit_edges = {limit}\n")
+    home, ledger = home_helpers.make(folder, f"[truss]\nlimit_edges = {limit}\n")
     rng, (a, b) = np.random.default_rng(3), by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
     for epoch in range(epochs + 1):

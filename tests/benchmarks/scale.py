@@ -20,14 +20,14 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import third_party, triangles
-from algorithms.kernels.history import colours_for
-from pipeline.home.directory import Home
-from pipeline.state.facts import TrianglesFacts
+from algorithms import graphframes_oracle, triangles
+from algorithms.kernels.triangle_history import colours_for
+from pipeline.home.home import Home
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import TrianglesFacts
 from pipeline.storage.session import start_session
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat, timed
 
@@ -38,7 +38,7 @@ REPEAT = 3
 
 def epoch_of(home: Home, ledger: Ledger, epoch: int) -> dict[str, float]:
     """Publish one epoch without truss and audit; seconds of the stages before them, each and all."""
-    found = homes.run_without(home, ledger, epoch, ("truss", "audit", "report"))
+    found = home_helpers.run_without(home, ledger, epoch, ("truss", "audit", "report"))
     found["all"] = sum(found[name] for name in STAGES)
     return found
 
@@ -88,8 +88,8 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
     if peer:
         edges = index.groupBy("a", "b").agg(F.sum(F.when(F.col("until") > epochs + 1, F.col("diff"))).alias("n"))
         there = edges.where("n > 0").select("a", "b")
-        seconds, _ = timed(lambda: third_party.triangle_counts(there, str(folder)).count())
-        name = third_party.reference_name(spark)
+        seconds, _ = timed(lambda: graphframes_oracle.triangle_counts(there, str(folder)).count())
+        name = graphframes_oracle.reference_name(spark)
         print(f"| full count by {name} | {seconds:.1f} | {seconds / whole:.1f} × the epoch |", flush=True)
     print(f"\n{facts.chosen}; {facts.proposals or 0:,} proposals")
 

@@ -22,7 +22,7 @@ import psutil
 
 from pipeline.run import planning, runner, stages
 from pipeline.storage.session import DAEMON, start_session
-from tests import homes
+from tests import home_helpers
 
 
 def cpu_of(*processes: psutil.Process) -> float:
@@ -51,9 +51,11 @@ def main() -> None:
         return [time.perf_counter(), time.process_time(), cpu_of(java), workers, scheduler.numTotalJobs()]
 
     with tempfile.TemporaryDirectory() as folder:
-        home, ledger = homes.make(Path(folder) / "home")
+        home, ledger = home_helpers.make(Path(folder) / "home")
         for epoch in range(epochs):
-            homes.put(home, epoch, [(rng.randrange(14), rng.randrange(14), None, "upsert", 0) for _ in range(10)])
+            home_helpers.put(
+                home, epoch, [(rng.randrange(14), rng.randrange(14), None, "upsert", 0) for _ in range(10)]
+            )
             run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
             assert run_id is not None
             for name in stages.NAMES:

@@ -25,20 +25,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import truss
-from algorithms.kept import GraphCacheLocation, Task
-from algorithms.kernels import files, maintained, replay
-from algorithms.kernels.proof import IncrementalProver
+from algorithms.graph_cache_task import GraphCacheLocation, Task
+from algorithms.kernels import array_store, maintained_graph, replay
+from algorithms.kernels.incremental_prover import IncrementalProver
+from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import resume_replay
-from algorithms.kernels.warm import PersistentGraph
-from algorithms.proof import Proof, ProofScope, ProvedState
-from algorithms.times import FOREVER
-from tests import peak
+from algorithms.proof_records import Proof, ProofScope, ProvedState
+from algorithms.time_lattice import FOREVER
+from tests import memory_peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat
 
 PHASES: list[tuple[Any, str]] = [
     *((PersistentGraph, name) for name in ("over", "open", "apply", "save")),
-    (maintained.MaintainedGraph, "_peel"),
+    (maintained_graph.MaintainedGraph, "_peel"),
     *(
         (IncrementalProver, name)
         for name in ("__init__", "_recounted", "before", "after", "_follow", "_check_lists", "part")
@@ -114,7 +114,7 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
                 graph, epoch - 1, both, np.zeros(both[0].size, np.bool_), epoch, epoch, ProofScope(parts, epoch % parts)
             )
         result.graph.save_graph(folder, f"e{epoch}", at=epoch)
-        files.sweep_folder(folder, [f"e{epoch}", f"e{epoch - 1}"])
+        array_store.sweep_folder(folder, [f"e{epoch}", f"e{epoch - 1}"])
         seconds = time.process_time() - begin
         assert result.proof is not None and not result.proof.wrong, result.proof
         row = {
@@ -136,18 +136,22 @@ def beginnings(folder: Path, size: int) -> None:
     keep = GraphCacheLocation(folder, "elsewhere"), "key"
 
     def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
-        with peak.sent(folder, columns, names) as rows:
+        with memory_peak.sent(folder, columns, names) as rows:
             begin = time.process_time()
             made = list(task(rows))
             return time.process_time() - begin, pa.Table.from_batches(made)
 
-    seconds, made = run(truss._replay_task(0, 0, keep, ProofScope(32, 0), 1), peak.first_load(a, b), peak.NAMES)
+    seconds, made = run(
+        truss._replay_task(0, 0, keep, ProofScope(32, 0), 1), memory_peak.first_load(a, b), memory_peak.NAMES
+    )
     show(a.size, "first load, which leaves a state", [{"whole": seconds}])
     notes = {row["k"]: row["note"] for row in made.filter(pc.is_valid(made["note"])).to_pylist()}
     proof, (front, back, _) = Proof.from_json(notes[truss.PROOF]), json.loads(notes[truss.LEFT])
     counted = ProvedState(proof.steps[0].prints, proof.steps[0].counts)
     left = made.filter(pc.is_valid(made["label"]))
-    seconds, _ = run(truss._replay_task(1, 1, keep, ProofScope(32, 1), 1), peak.later(a, b, a.size // 1000), peak.NAMES)
+    seconds, _ = run(
+        truss._replay_task(1, 1, keep, ProofScope(32, 1), 1), memory_peak.later(a, b, a.size // 1000), memory_peak.NAMES
+    )
     show(a.size, "an epoch from the tables", [{"whole": seconds}])
     gone = np.arange(0, a.size, a.size // 1000)
     zero, one, many = np.zeros(gone.size, np.int64), np.ones(gone.size, np.int64), np.ones(a.size, np.int64)

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import third_party, triangles
+from algorithms import graphframes_oracle, triangles
+from algorithms.cost_model import TrianglePlanChoice
 from algorithms.kernels import triangles as kernel
-from algorithms.kernels.history import vertex_changes
-from algorithms.plans import TrianglePlanChoice
-from algorithms.times import FOREVER
+from algorithms.kernels.triangle_history import vertex_changes
+from algorithms.time_lattice import FOREVER
 from pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
 
@@ -188,8 +188,10 @@ def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
     print("\n| edges | full count by | seconds |\n|---|---|---|")
     for size in edges:
         frame = spark.read.parquet(str(folder / f"index-{size}"))
-        seconds, _ = timed(lambda frame=frame: third_party.triangle_counts(frame.select("a", "b"), str(folder)).count())  # type: ignore[misc]
-        print(f"| {size:,} | {third_party.reference_name(spark)} | {seconds:.1f} |", flush=True)
+        seconds, _ = timed(
+            lambda frame=frame: graphframes_oracle.triangle_counts(frame.select("a", "b"), str(folder)).count()
+        )  # type: ignore[misc]
+        print(f"| {size:,} | {graphframes_oracle.reference_name(spark)} | {seconds:.1f} |", flush=True)
         table = frame.select("a", "b").toArrow()
         vertices, index = np.unique(np.concatenate([table["a"].to_numpy(), table["b"].to_numpy()]), return_inverse=True)
         a, b = index[: table.num_rows], index[table.num_rows :]

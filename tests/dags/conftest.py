@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.scheduling.folders import dags_folder, plugins_folder
+from pipeline.scheduling.dag_paths import dags_folder, plugins_folder
 
 REPO = Path(__file__).resolve().parents[2]
 DAGS = dags_folder()

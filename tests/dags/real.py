@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 
 REPO = Path(__file__).resolve().parents[2]
 PROMPT = 5  # seconds between two looks

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckFailed, RunFailed
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.doctor import list_checks
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
 from pipeline.tasks.base import ApprovalRequest
-from tests import homes
+from tests import home_helpers
 from tests.receiver import Receiver, alerted, receiving
 
 from . import test_epoch
@@ -105,7 +105,7 @@ def test_a_task_that_fails_without_an_incident_says_so_itself(
     titles(receiver)
     assert dag.test(logical_date=DAY + timedelta(days=2)).state == "failed"
     assert titles(receiver) == [], "the same epoch, still not published"
-    homes.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
+    home_helpers.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
     assert load(home.path)["altneu_epoch"].test(logical_date=DAY + timedelta(days=2)).state == "success"
     assert titles(receiver) == ["altneu: over: epoch 2004-04-17: altneu_epoch.landed failed"]
 
@@ -165,7 +165,7 @@ WRONG = {
 def test_a_run_that_waits_for_a_person_is_told_once(tmp_path: Path, receiver: Receiver) -> None:
     from pipeline.scheduling import alerts
 
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     context = {"ti": SimpleNamespace(dag_id="altneu_epoch", task_id="approve")}
     question: ApprovalRequest = {
         "subject": "Publish epoch 2004-04-15?",
@@ -186,7 +186,7 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     from pipeline.scheduling import alerts
 
     text, says = WRONG[case]
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     monkeypatch.setenv("ALTNEU_NOTIFIERS", text)
     (found,) = (check for check in list_checks() if check.name == "Alerts")
     assert found.ok is False and says in found.found and found.remedy
@@ -209,13 +209,13 @@ def test_doctor_names_who_is_told(monkeypatch: pytest.MonkeyPatch, receiver: Rec
 
 
 def test_an_epoch_has_a_deadline_where_one_is_set(load: Load, tmp_path: Path) -> None:
-    homes.make(tmp_path, '[epochs]\nevery = "12h"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "12h"\n')
     assert not load(tmp_path)["altneu_epoch"].deadline
     dag = load(tmp_path, ALTNEU_LATE_HOURS="1.5")["altneu_epoch"]
     (deadline,) = dag.deadline
     assert deadline.interval == timedelta(hours=13.5)
-    assert deadline.callback.path == "pipeline.scheduling.alerts.late"
-    homes.make(tmp_path, "")  # integer epochs have no schedule
+    assert deadline.callback.path == "pipeline.scheduling.alerts.alert_late"
+    home_helpers.make(tmp_path, "")  # integer epochs have no schedule
     assert not load(tmp_path, ALTNEU_LATE_HOURS="1.5")["altneu_epoch"].deadline
 
 
@@ -236,12 +236,12 @@ def incomplete(home: Home, ledger: Ledger) -> None:
 
 
 def landed(home: Home, ledger: Ledger) -> None:
-    homes.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
+    home_helpers.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
 
 
 def published(home: Home, ledger: Ledger) -> None:
     landed(home, ledger)
-    homes.run(home, ledger, [home.schedule.parse_epoch("2004-04-17")])
+    home_helpers.run(home, ledger, [home.schedule.parse_epoch("2004-04-17")])
 
 
 def failed(home: Home, ledger: Ledger) -> None:
@@ -290,7 +290,7 @@ def test_a_late_epoch_of_a_broken_home_raises_nothing(tmp_path: Path, receiver: 
 @pytest.mark.backend("airflow")
 def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) -> None:
     """In a real Airflow: nothing lands for a minute's epoch in time; then its batch is broken, then it is right."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1m"\n[ingest]\nmax_bad_share = 0.0\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1m"\n[ingest]\nmax_bad_share = 0.0\n')
     with receiving() as receiver:
         environment = {
             "ALTNEU_ALERTS": f"json://127.0.0.1:{receiver.port}",
@@ -298,7 +298,7 @@ def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) 
             "ALTNEU_START": "",  # a schedule from now on, with no end
             "ALTNEU_END": "",
         }
-        homes.put(home, home.schedule.epoch_of(datetime.now(UTC)) - 60, up((1, 2)))  # so that no demo is landed
+        home_helpers.put(home, home.schedule.epoch_of(datetime.now(UTC)) - 60, up((1, 2)))  # so that no demo is landed
         with Airflow(home, environment=environment) as airflow:
             airflow.until(lambda: airflow.call("/api/v2/dags/altneu_epoch"), 120, "the DAG")
             airflow.unpause("altneu_epoch")
@@ -314,7 +314,7 @@ def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) 
             (folder / "rows.csv").write_text("src,dst\n1,2\nno,number\n")
             (folder / "_SUCCESS").touch()
             airflow.until(lambda: came("critical: the stage ingest ends well"), 400, "it has failed")
-            homes.put(home, home.schedule.parse_epoch(label), up((1, 2)))
+            home_helpers.put(home, home.schedule.parse_epoch(label), up((1, 2)))
             failed = airflow.runs("altneu_epoch")[0]["dag_run_id"]
             airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{failed}/clear", {"dry_run": False})
             airflow.until(lambda: ledger.get_revision().revision == 1, 600, "it is published")

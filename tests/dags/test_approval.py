@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from pipeline.errors import RunFailed
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.home.settings import Publish
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration
-from tests import homes
+from pipeline.tasks import run_tasks
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 from .test_epoch import DAY, begun, states, tiny, up
@@ -46,37 +46,37 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.execute_stage(path, planned, stage)
-    held, question = orchestration.request_approval(path, planned, pages=False)
+        run_tasks.execute_stage(path, planned, stage)
+    held, question = run_tasks.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
-    orchestration.record_decision(path, held, True, "ada", None)
+    run_tasks.record_decision(path, held, True, "ada", None)
     by_command = Home(home.path, Home.open_home(home.path).config.model_copy(update={"publish": Publish()}))
     runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
-        orchestration.publish_run(path, held)
+        run_tasks.publish_run(path, held)
     assert ledger.get_revision().revision == 1 and "clear the task approve" in str(refused.value.next)
-    again, question = orchestration.request_approval(
+    again, question = run_tasks.request_approval(
         path, planned, pages=False
     )  # the task is cleared: the same run, no third one
     assert question is not None and again["run_id"] == ledger.list_held()[-1].run_id and len(ledger.list_held()) == 2
-    orchestration.record_decision(path, again, True, "ada", None)
-    assert orchestration.publish_run(path, again)["revision"] == 2
+    run_tasks.record_decision(path, again, True, "ada", None)
+    assert run_tasks.publish_run(path, again)["revision"] == 2
 
 
 def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp_path: Path) -> None:
     home, ledger, first = tiny
     asking(home)
-    homes.put(home, first, up((1, 2), (2, 3)))
+    home_helpers.put(home, first, up((1, 2), (2, 3)))
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.execute_stage(path, planned, stage)
-    orchestration.request_approval(path, planned, pages=False)
-    orchestration.record_decision(path, planned, False, "bob", None)  # as `altneu discard` does
+        run_tasks.execute_stage(path, planned, stage)
+    run_tasks.request_approval(path, planned, pages=False)
+    run_tasks.record_decision(path, planned, False, "bob", None)  # as `altneu discard` does
     with pytest.raises(Exception, match="it was rejected by bob"):
-        orchestration.record_decision(path, planned, True, "ada", None)
+        run_tasks.record_decision(path, planned, True, "ada", None)
     with pytest.raises(RunFailed, match="it was rejected by bob"):
-        orchestration.publish_run(path, planned)
+        run_tasks.publish_run(path, planned)
 
 
 def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
@@ -90,8 +90,8 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        orchestration.execute_stage(path, planned, stage)
-    held, _ = orchestration.request_approval(path, planned, pages=False)
+        run_tasks.execute_stage(path, planned, stage)
+    held, _ = run_tasks.request_approval(path, planned, pages=False)
     task = Approval(
         task_id="approve", home=path, planned=held, subject="Publish?", response_timeout=timedelta(hours=5), pages=False
     )
@@ -101,5 +101,5 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
         task.execute_complete(context, event)
     assert f"next: altneu publish {held['run_id']}" in str(failed.value)
     assert ledger.get_revision().revision == 0 and [run.run_id for run in ledger.list_held()] == [held["run_id"]]
-    orchestration.record_decision(path, held, True, "ada", "late, but right")
-    assert orchestration.publish_run(path, held)["revision"] == 1
+    run_tasks.record_decision(path, held, True, "ada", "late, but right")
+    assert run_tasks.publish_run(path, held)["revision"] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.reading import views
 from pipeline.state.records import RunState
-from tests import homes
+from tests import home_helpers
 
 from .real import Airflow
 from .test_epoch import up
@@ -20,10 +20,10 @@ TOML = '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n'
 @pytest.mark.backend("airflow")
 @pytest.mark.usefixtures("tiny")
 def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     first = home.schedule.parse_epoch("2004-04-15")
-    homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
-    homes.put(home, first + 1, up((3, 4), (2, 4)))
+    home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, first + 1, up((3, 4), (2, 4)))
     with Airflow(home) as airflow:
         dag = "altneu_backfill"
 
@@ -57,7 +57,7 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
             "2004-04-16": "new",
         }
 
-        homes.put(home, first, up((1, 2)))  # a correction that somebody does not want
+        home_helpers.put(home, first, up((1, 2)))  # a correction that somebody does not want
         run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
         question = asked(run)
         assert "triangles 1 → 0" in question["body"], question

@@ -18,17 +18,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import CheckFailed, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.run import planning, stages
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import audit as audit_stage
+from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
-from pipeline.state.standing import list_epoch_statuses
-from pipeline.tasks import base, due, orchestration, passes, upkeep
+from pipeline.tasks import base, dag_epochs, maintenance, run_batching, run_tasks
 from pipeline.tasks.base import PlannedRun
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 Load = Callable[..., dict[str, Any]]
@@ -42,7 +42,7 @@ def up(*pairs: tuple[int, int]) -> list[tuple[int, int, None, str, int]]:
 
 def begun(home: Home, ledger: Ledger, epoch: int) -> PlannedRun:
     """A run of an epoch, begun whatever others are under way: by another Airflow, say."""
-    planned = orchestration.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.ignore_message)
+    planned = run_tasks.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.ignore_message)
     assert planned is not None
     return planned
 
@@ -50,10 +50,10 @@ def begun(home: Home, ledger: Ledger, epoch: int) -> PlannedRun:
 @pytest.fixture
 def tiny(tmp_path: Path) -> tuple[Home, Ledger, int]:
     """A triangle on the first day, a fourth vertex that closes another one on the second."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.epoch_of(DAY)
-    homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
-    homes.put(home, first + 1, up((3, 4), (2, 4)))
+    home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, first + 1, up((3, 4), (2, 4)))
     return home, ledger, first
 
 
@@ -98,7 +98,7 @@ def test_by_parameter_and_after_a_new_landing(
     assert sorted(ledger.published_batches()) == [first + 1]
     assert skipped(go(logical_date=DAY)) == set()
     assert skipped(go(logical_date=DAY)) == AFTER_LANDED
-    homes.put(home, first, up((1, 2), (2, 3)))
+    home_helpers.put(home, first, up((1, 2), (2, 3)))
     assert skipped(go(logical_date=DAY)) == set()  # an edge less: other epochs
     assert ledger.get_revision().revision == 3
 
@@ -129,10 +129,10 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     file = home.path / "altneu.toml"
     file.write_text(file.read_text() + "[ingest]\nmax_revision_mb = 0.00001\n")
-    planned = orchestration.plan_range(str(home.path), "2004-04-15", None, True)
+    planned = run_tasks.plan_range(str(home.path), "2004-04-15", None, True)
     assert planned is not None and list(ledger.get_run(planned["run_id"]).epochs) == [first]
     assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True, "accept": False}
-    planned = orchestration.plan_range(str(home.path), *planned["rest"].values())
+    planned = run_tasks.plan_range(str(home.path), *planned["rest"].values())
     assert planned is not None and "rest" not in planned
     assert list(ledger.get_run(planned["run_id"]).epochs) == [first + 1]
 
@@ -141,9 +141,9 @@ def test_a_gap_of_the_history_is_skipped(
     ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, _, _ = tiny
-    look = due.check_landing
+    look = dag_epochs.check_landing
     scheduled = lambda *a, **k: look(*a, **{**k, "manual": False})  # noqa: E731
-    monkeypatch.setattr(due, "check_landing", scheduled)
+    monkeypatch.setattr(dag_epochs, "check_landing", scheduled)
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY - timedelta(days=1))
     assert run.state == "success"
     assert skipped(run) == AFTER_LANDED  # all at once, the report too: its task would run although all else is skipped
@@ -155,16 +155,16 @@ def test_a_run_waits_for_its_landing(
     """Deferred until the folder comes: the trigger lands it at its second look, as another process would."""
     home, ledger, first = tiny
     looks: list[str] = []
-    look = due.check_landing
+    look = dag_epochs.check_landing
 
-    def landing(*args: Any, **kwargs: Any) -> due.LandingState:
+    def landing(*args: Any, **kwargs: Any) -> dag_epochs.LandingState:
         found = look(*args, **kwargs)
         looks.append(found.state)
         if len(looks) == 2:
-            homes.put(home, first + 2, up((1, 4)))
+            home_helpers.put(home, first + 2, up((1, 4)))
         return found
 
-    monkeypatch.setattr(due, "check_landing", landing)
+    monkeypatch.setattr(dag_epochs, "check_landing", landing)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("landed").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=2))
@@ -189,14 +189,14 @@ def test_a_run_whose_landing_does_not_come_fails(
 def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
     import asyncio
 
-    from pipeline.scheduling.landed import LandingTrigger
+    from pipeline.scheduling.landing_sensor import LandingTrigger
 
     home, _, first = tiny
 
     def fired(epoch: int, **how: Any) -> dict[str, str]:
         asked: dict[str, Any] = {"patience": 86_400.0, "manual": True, "deadline": 0.0, "interval": 0.01} | how
         name, kwargs = LandingTrigger(home=str(home.path), epoch=epoch, **asked).serialize()
-        assert name == "pipeline.scheduling.landed.LandingTrigger"
+        assert name == "pipeline.scheduling.landing_sensor.LandingTrigger"
         copy = LandingTrigger(**kwargs)  # as the triggerer makes it
 
         async def first_event() -> dict[str, str]:
@@ -219,17 +219,17 @@ def test_what_lands_again_is_told_once_and_run_once(
     """By batch: a second look, a restarted triggerer and a run that has failed publish nothing again."""
     import asyncio
 
-    from pipeline.scheduling import watch
-    from pipeline.scheduling.watch import RelandedTrigger
+    from pipeline.scheduling import relanded_trigger
+    from pipeline.scheduling.relanded_trigger import RelandedTrigger
 
-    monkeypatch.setattr(watch, "AGAIN", 10**6)
+    monkeypatch.setattr(relanded_trigger, "AGAIN", 10**6)
 
     home, ledger, first = tiny
-    homes.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
+    home_helpers.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
 
     def told(between: Callable[[], None] = lambda: None) -> list[list[str]]:
         """What a fresh triggerer tells in twelve looks, of which the last nine come after `between`."""
-        looks, over, look_at = count(1), threading.Event(), upkeep.list_corrected
+        looks, over, look_at = count(1), threading.Event(), maintenance.list_corrected
 
         def corrected(path: str) -> dict[str, str]:
             look = next(looks)
@@ -240,7 +240,7 @@ def test_what_lands_again_is_told_once_and_run_once(
             return look_at(path)
 
         name, kwargs = RelandedTrigger(str(home.path), interval=0.01).serialize()
-        assert name == "pipeline.scheduling.watch.RelandedTrigger"
+        assert name == "pipeline.scheduling.relanded_trigger.RelandedTrigger"
         heard: list[list[str]] = []
 
         async def listen() -> None:
@@ -253,16 +253,16 @@ def test_what_lands_again_is_told_once_and_run_once(
             task.cancel()
 
         with monkeypatch.context() as patch:
-            patch.setattr(upkeep, "list_corrected", corrected)
+            patch.setattr(maintenance, "list_corrected", corrected)
             asyncio.run(some_looks())
         return heard
 
     assert told() == []
-    assert told(lambda: homes.put(home, first, up((1, 2), (2, 3)))) == [["2004-04-15"]]
+    assert told(lambda: home_helpers.put(home, first, up((1, 2), (2, 3)))) == [["2004-04-15"]]
     assert told() == [["2004-04-15"]]  # not lost by a restart
-    monkeypatch.setattr(watch, "AGAIN", 5)
+    monkeypatch.setattr(relanded_trigger, "AGAIN", 5)
     assert len(told()) > 1 and set(map(tuple, told())) == {("2004-04-15",)}  # nor by an event that Airflow has lost
-    monkeypatch.setattr(watch, "AGAIN", 10**6)
+    monkeypatch.setattr(relanded_trigger, "AGAIN", 10**6)
 
     def go() -> Any:
         return load(home.path)["altneu_relanded"].test(logical_date=None)
@@ -270,11 +270,11 @@ def test_what_lands_again_is_told_once_and_run_once(
     assert skipped(go()) == set()
     assert (ledger.get_revision().revision, sorted(ledger.published_batches()), told()) == (2, [first], [])
     assert skipped(go()) == AFTER_PLAN and ledger.get_revision().revision == 2
-    homes.put(home, first, up((1, 2)))
-    run = orchestration.plan_corrected(str(home.path))
+    home_helpers.put(home, first, up((1, 2)))
+    run = run_tasks.plan_corrected(str(home.path))
     assert run is not None and told() == []  # it is at work
     ledger.finish_run(run["run_id"], "failed", "ingest: a broken file")
-    assert told() == [] and orchestration.plan_corrected(str(home.path)) is None
+    assert told() == [] and run_tasks.plan_corrected(str(home.path)) is None
     (home.path / "altneu.toml").write_text("[epochs\n")
     assert told(lambda: (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n') and None) == []
 
@@ -326,9 +326,9 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     home, ledger, _ = tiny
     interleave(tiny)
     assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1, 2]
-    assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 2
-    assert upkeep.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
-    facts = upkeep.compact_home(str(home.path), 0)
+    assert maintenance.full_audit(str(home.path), 0, "")["epochs"] == 2
+    assert maintenance.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
+    facts = maintenance.compact_home(str(home.path), 0)
     assert facts["revisions"][1] == ledger.get_revision().revision
     assert branches(home, spark) == ["main"]  # whatever failed runs had left has gone
 
@@ -337,7 +337,7 @@ def branches(home: Home, spark: SparkSession) -> list[str]:
     from pipeline.storage.warehouse import Warehouse
 
     query = f"SELECT name FROM {Warehouse(spark, home).table_name('edges')}.refs"
-    return sorted(homes.branches(row.name for row in spark.sql(query).collect()))
+    return sorted(home_helpers.branches(row.name for row in spark.sql(query).collect()))
 
 
 def test_two_interleaved_runs_end_published(ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]) -> None:
@@ -349,26 +349,26 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
     one, two = begun(home, ledger, first), begun(home, ledger, first + 1)
-    orchestration.execute_stage(path, two, "ingest")
+    run_tasks.execute_stage(path, two, "ingest")
     for name in BEFORE_PUBLISH:
-        orchestration.execute_stage(path, one, name)
-    orchestration.execute_stage(path, two, "edges")
-    assert orchestration.publish_run(path, one)["reruns"] == 0
+        run_tasks.execute_stage(path, one, name)
+    run_tasks.execute_stage(path, two, "edges")
+    assert run_tasks.publish_run(path, one)["reruns"] == 0
 
     # what two has still to do is not done in vain
     for name in ("triangles", "truss", "audit"):
         lines: list[str] = []
         says = "revision 1 was published since this run was planned: publish runs its epochs again on it"
-        assert orchestration.execute_stage(path, two, name, lines.append) == {"superseded": says}
+        assert run_tasks.execute_stage(path, two, name, lines.append) == {"superseded": says}
         assert lines == [says]
     lines = []
-    done = orchestration.publish_run(path, two, lines.append)
+    done = run_tasks.publish_run(path, two, lines.append)
     assert (done["revision"], done["reruns"], done["labels"]) == (2, 1, ["2004-04-16"])
     assert any("again, on revision 1" in line for line in lines)
 
     # cleared and run again: nothing more is published
-    assert orchestration.publish_run(path, one)["revision"] == 1
-    assert orchestration.publish_run(path, two)["revision"] is None
+    assert run_tasks.publish_run(path, one)["revision"] == 1
+    assert run_tasks.publish_run(path, two)["revision"] is None
     assert ledger.get_revision().revision == 2
     states = [run.state for run in ledger.list_runs()]
     assert states == ["published", "superseded", "published"]
@@ -382,12 +382,12 @@ def test_a_conflict_at_the_last_moment(
     path = str(home.path)
     ours = begun(home, ledger, first)
     for name in BEFORE_PUBLISH:
-        orchestration.execute_stage(path, ours, name)
-    homes.run(home, ledger, [first + 1])
+        run_tasks.execute_stage(path, ours, name)
+    home_helpers.run(home, ledger, [first + 1])
     look = Ledger.supersede_if_behind
     blind = [None]
     monkeypatch.setattr(Ledger, "overtaken", lambda ledger, run: blind.pop() if blind else look(ledger, run))
-    done = orchestration.publish_run(path, ours)
+    done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.published_batches()) == [first, first + 1]
 
@@ -396,8 +396,8 @@ def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home
     home, ledger, first = tiny
     path = str(home.path)
     one = begun(home, ledger, first)
-    homes.run(home, ledger, [first, first + 1])
-    done = orchestration.publish_run(path, one)
+    home_helpers.run(home, ledger, [first, first + 1])
+    done = run_tasks.publish_run(path, one)
     assert done["revision"] is None
     assert ledger.get_revision().revision == 1
 
@@ -422,23 +422,23 @@ def test_which_epoch(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, first = tiny
     path = str(home.path)
     noon, yesterday = DAY + timedelta(hours=12), DAY - timedelta(days=1)
-    assert due.epoch_of(path, None, DAY, DAY, manual=False) == first
-    assert due.epoch_of(path, None, DAY, yesterday, manual=True) == first
-    assert due.epoch_of(path, None, noon, yesterday, manual=True) == first - 1
-    assert due.epoch_of(path, "2004-04-17", DAY, DAY, manual=True) == first + 2
-    assert due.epoch_of(path, first, None, None, manual=True) == first
+    assert dag_epochs.epoch_of(path, None, DAY, DAY, manual=False) == first
+    assert dag_epochs.epoch_of(path, None, DAY, yesterday, manual=True) == first
+    assert dag_epochs.epoch_of(path, None, noon, yesterday, manual=True) == first - 1
+    assert dag_epochs.epoch_of(path, "2004-04-17", DAY, DAY, manual=True) == first + 2
+    assert dag_epochs.epoch_of(path, first, None, None, manual=True) == first
     # of a schedule or a backfill the date decides; to ask for another epoch is a mistake
-    assert due.epoch_of(path, "2004-04-15", DAY, DAY, manual=False) == first
+    assert dag_epochs.epoch_of(path, "2004-04-15", DAY, DAY, manual=False) == first
     with pytest.raises(UsageError, match=r"its date, 2004-04-15, .* asks for 2004-04-16"):
-        due.epoch_of(path, "2004-04-16", DAY, DAY, manual=False)
+        dag_epochs.epoch_of(path, "2004-04-16", DAY, DAY, manual=False)
     # by hand, for now, on a history that has ended
     with pytest.raises(UsageError, match=r"2004-04-16; the schedule has ended with 2004-04-15"):
-        due.epoch_of(path, None, noon, DAY + timedelta(days=1), manual=True, until=DAY)
-    assert due.epoch_of(path, "2004-04-16", noon, noon, manual=True, until=DAY) == first + 1
+        dag_epochs.epoch_of(path, None, noon, DAY + timedelta(days=1), manual=True, until=DAY)
+    assert dag_epochs.epoch_of(path, "2004-04-16", noon, noon, manual=True, until=DAY) == first + 1
     with pytest.raises(UsageError, match="no logical date"):
-        due.epoch_of(path, None, None, None, manual=True)
+        dag_epochs.epoch_of(path, None, None, None, manual=True)
     with pytest.raises(UsageError, match="neither an integer nor a date"):
-        due.epoch_of(path, "soon", DAY, DAY, manual=True)
+        dag_epochs.epoch_of(path, "soon", DAY, DAY, manual=True)
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ def test_which_epochs_a_full_audit_takes(tiny: tuple[Home, Ledger, int], named: 
     revision = replace(EMPTY, revision=1, frontier=first + 1, since=first)
 
     def taken() -> list[str]:
-        epochs = upkeep.named_epochs(home, revision, [first, first + 1], named)
+        epochs = maintenance.named_epochs(home, revision, [first, first + 1], named)
         return [home.schedule.format_label(epoch) for epoch in epochs]
 
     if isinstance(found, list):
@@ -474,24 +474,24 @@ def test_which_epochs_a_full_audit_takes(tiny: tuple[Home, Ledger, int], named: 
 
 def test_a_full_audit_of_named_epochs_before_anything_is_published(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, _ = tiny
-    assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 0
+    assert maintenance.full_audit(str(home.path), 0, "")["epochs"] == 0
     with pytest.raises(UsageError, match="after the frontier"):
-        upkeep.full_audit(str(home.path), 0, "", named=["2004-04-15"])
+        maintenance.full_audit(str(home.path), 0, "", named=["2004-04-15"])
 
 
 def test_integer_epochs_must_be_named(tmp_path: Path) -> None:
-    homes.make(tmp_path, "")
-    assert due.epoch_of(str(tmp_path), "7", DAY, DAY, manual=True) == 7
+    home_helpers.make(tmp_path, "")
+    assert dag_epochs.epoch_of(str(tmp_path), "7", DAY, DAY, manual=True) == 7
     with pytest.raises(UsageError, match="must name its epoch"):
-        due.epoch_of(str(tmp_path), None, DAY, DAY, manual=True)
+        dag_epochs.epoch_of(str(tmp_path), None, DAY, DAY, manual=True)
 
 
 def test_waiting_for_the_landing(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, first = tiny
     path, day = str(home.path), timedelta(days=1)
 
-    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> due.LandingState:
-        return due.check_landing(path, epoch, patience=day, manual=manual, now=now)
+    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> dag_epochs.LandingState:
+        return dag_epochs.check_landing(path, epoch, patience=day, manual=manual, now=now)
 
     assert look(first).state == "landed"
     late = look(first + 2)
@@ -508,11 +508,11 @@ def test_an_epoch_whose_folder_has_gone_stays_published(
     ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]
 ) -> None:
     home, ledger, first = tiny
-    homes.run(home, ledger, [first])
+    home_helpers.run(home, ledger, [first])
     shutil.rmtree(home.landing / "epoch=2004-04-15")
     lines: list[str] = []
-    assert due.check_landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
-    assert passes.plan_epoch(str(home.path), first, lines.append) is None
+    assert dag_epochs.check_landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
+    assert run_batching.plan_epoch(str(home.path), first, lines.append) is None
     assert "altneu run 2004-04-15 --remove" in lines[0]
 
 

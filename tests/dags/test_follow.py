@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading.graph import Graph
 from pipeline.run import rollback
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 from .conftest import DAGS, REPO
@@ -52,7 +52,7 @@ class Killed(BaseException):
 def test_the_copy_is_what_is_published(
     ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     copy, follow = tmp_path / "copy.db", example().follow
 
     def step(old: int, new: int) -> None:
@@ -75,14 +75,14 @@ def test_the_copy_is_what_is_published(
         assert follow(str(home.path), str(copy)) == (new, new)
         assert copied(copy) == published(home)
 
-    homes.put(home, 1, up((1, 2), (2, 3), (1, 3)))
-    homes.put(home, 2, up((3, 4), (2, 4)))
-    homes.run(home, ledger, [1, 2])
+    home_helpers.put(home, 1, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, 2, up((3, 4), (2, 4)))
+    home_helpers.run(home, ledger, [1, 2])
     step(0, 1)
-    homes.put(home, 1, up((1, 2), (2, 3)))  # a correction of an older epoch
-    homes.run(home, ledger, [1])
-    homes.put(home, 3, up((1, 4)))
-    homes.run(home, ledger, [3])
+    home_helpers.put(home, 1, up((1, 2), (2, 3)))  # a correction of an older epoch
+    home_helpers.run(home, ledger, [1])
+    home_helpers.put(home, 3, up((1, 4)))
+    home_helpers.run(home, ledger, [3])
     step(1, 3)  # two publications at once
     rollback.roll_back(home, ledger, 1)
     step(3, 4)
@@ -94,11 +94,11 @@ def test_the_copy_is_what_is_published(
 @pytest.mark.backend("airflow")
 def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: Path) -> None:
     """In a real Airflow: the example beside the DAG that publishes."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[audit]\nmode = "local"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[audit]\nmode = "local"\n')
     first = home.schedule.parse_epoch("2004-04-15")
-    homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
-    homes.put(home, first + 1, up((3, 4), (2, 4)))
-    homes.put(home, first + 2, up((8, 9)))
+    home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, first + 1, up((3, 4), (2, 4)))
+    home_helpers.put(home, first + 2, up((8, 9)))
     dags, copy = tmp_path / "dags", tmp_path / "copy.db"
     dags.mkdir()
     for file in (DAGS / "altneu_backfill.py", EXAMPLE):
@@ -126,18 +126,18 @@ def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: P
             assert copied(copy) == published(home)
 
         publish(1, ["2004-04-15", "2004-04-16", "2004-04-17"])
-        homes.put(home, first + 1, up((3, 4)))  # a correction: it and the day after are other ones
+        home_helpers.put(home, first + 1, up((3, 4)))  # a correction: it and the day after are other ones
         publish(2, ["2004-04-16", "2004-04-17"])
 
 
 def test_no_table_is_told_of_when_nothing_was_published() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from pipeline.scheduling import common
+    from pipeline.scheduling import dag_builder
     from pipeline.tasks.base import PublishedRun
 
     nothing = PublishedRun(run_id="r", revision=None, epochs=[], labels=[], reruns=0)
     events: dict[Any, Any] = {}  # whoever sends an event looks it up here
     with pytest.raises(AirflowSkipException):
-        common.assets.function(nothing, outlet_events=events)
+        dag_builder.assets.function(nothing, outlet_events=events)
     assert events == {}

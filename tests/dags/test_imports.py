@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 
 from pipeline.errors import CheckFailed, RevisionConflict, Unavailable, UsageError
 from pipeline.home.schedule import Schedule
-from tests import homes
+from tests import home_helpers
 
 from .conftest import DAGS, REPO
 
@@ -71,7 +71,7 @@ def test_the_intervals_are_the_epochs_of_the_home(load: Load, tmp_path: Path) ->
 
 
 def test_one_task_a_stage_in_order(load: Load, tmp_path: Path) -> None:
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     dag = load(tmp_path)["altneu_epoch"]
     order = [task.task_id for task in dag.topological_sort()]
     assert order[:9] == ["landed", *STAGES] and order[-1] == "report"
@@ -84,7 +84,7 @@ def test_one_task_a_stage_in_order(load: Load, tmp_path: Path) -> None:
 
 
 def test_what_computes_shares_a_pool(load: Load, tmp_path: Path) -> None:
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for name, dag in load(tmp_path).items():
         pools = {task.task_id: task.pool for task in dag.tasks}
         if name in ("altneu_epoch", "altneu_backfill", "altneu_relanded"):
@@ -121,7 +121,7 @@ def test_a_start_makes_the_schedule_catch_up(load: Load, tmp_path: Path) -> None
 )
 def test_a_wrong_bound_is_an_import_error(load: Load, tmp_path: Path, bounds: dict[str, str], says: str) -> None:
     """In a log it would be found when the schedule has run without it."""
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     with pytest.raises(AssertionError, match=re.escape(says)):  # what `load` says of import errors
         load(tmp_path, **bounds)
 
@@ -135,7 +135,7 @@ def test_dates_of_another_zone_make_no_backfill(
     from airflow.serialization.encoders import coerce_to_core_timetable
     from airflow.timetables.base import TimeRestriction
 
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     timetable = coerce_to_core_timetable(load(tmp_path)["altneu_epoch"].timetable)
     monkeypatch.setenv("AIRFLOW__CORE__DEFAULT_TIMEZONE", zone)
     name = "UTC" if zone == "utc" else zone
@@ -267,7 +267,7 @@ def test_only_what_may_go_away_by_itself_is_retried(
 def test_the_landing_is_watched_by_a_setting(load: Load, tmp_path: Path) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for on in ("", "0", "off"):
         assert load(tmp_path, ALTNEU_WATCH=on)["altneu_relanded"].schedule is None
     dag = load(tmp_path, ALTNEU_WATCH="1")["altneu_relanded"]

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.state import incidents
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import web
-from tests import homes
+from pipeline.tasks import airflow_page
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAY, Seed, audit
 
@@ -39,23 +39,23 @@ def page() -> ModuleType:
 
 def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
-    homes.run(home, ledger, [first])
+    home_helpers.run(home, ledger, [first])
     run = begun(home, ledger, first + 1)
     ledger.finish_run(run["run_id"], "failed", "audit: <b>wrong</b>")
-    found = web.epoch_grid(str(home.path))
+    found = airflow_page.epoch_grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
         ("2004-04-16", "failed"),
     ]
     assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
-    homes.put(home, first, [(7, 8, None, "upsert", 0)])
+    home_helpers.put(home, first, [(7, 8, None, "upsert", 0)])
     again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
-    assert web.epoch_grid(str(home.path))["says"] == found["says"] + again
-    run_of: dict[int, web.AirflowRun] = {
+    assert airflow_page.epoch_grid(str(home.path))["says"] == found["says"] + again
+    run_of: dict[int, airflow_page.AirflowRun] = {
         first: {"run_id": "a run", "waits": False},
         first + 5: {"run_id": "b", "waits": True},
     }
-    html = web.overview_page(str(home.path), run_of)
+    html = airflow_page.overview_page(str(home.path), run_of)
     assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published so" in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
     assert 'href="../dags/altneu_epoch/runs/a%20run" target="_top"' in html  # of the first epoch
@@ -63,8 +63,8 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     assert "Motif " not in html
     assert 'Awaited: <a class="whole" href="../dags/altneu_epoch/runs/b" target="_top">2004-04-20</a>' in html
     assert "data-dag" not in html.partition("<script>")[0]  # no button for who may not trigger DAGs
-    homes.put(home, first + 4, [(7, 8, None, "upsert", 0)])
-    html = web.overview_page(str(home.path), run_of, "calls", "../../../", True, ["altneu"])
+    home_helpers.put(home, first + 4, [(7, 8, None, "upsert", 0)])
+    html = airflow_page.overview_page(str(home.path), run_of, "calls", "../../../", True, ["altneu"])
     assert 'Absent, with later epochs there: <span class="whole">2004-04-17</span> to ' in html
     assert 'data-dag="calls_backfill"' in html and 'data-clear="a run"' in html and "<b>wrong" not in html
     assert 'href="../../../altneu/">altneu</a>' in html and "calls_backfill from" in html
@@ -79,9 +79,9 @@ def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
     seed.good_days(5)
     seed.audit(audit(DAY + 4, "edge totals", remedy="altneu repair <now>"))
     held, rejected = seed.hold(DAY + 5), seed.run({DAY + 7: (3, 0)}, error="rejected by Ada", state="rejected")
-    homes.put(seed.home, DAY + 7, [(7, 8, None, "upsert", 0)])
-    waits: dict[int, web.AirflowRun] = {DAY + 9: {"run_id": "b", "waits": True}}
-    html = web.overview_page(str(seed.home.path), waits, may_run=True)
+    home_helpers.put(seed.home, DAY + 7, [(7, 8, None, "upsert", 0)])
+    waits: dict[int, airflow_page.AirflowRun] = {DAY + 9: {"run_id": "b", "waits": True}}
+    html = airflow_page.overview_page(str(seed.home.path), waits, may_run=True)
     top = html[: html.index('class="verdict')]
     assert "Next: altneu repair &lt;now&gt;" in top and f"Run <code>{held}</code> is held" in top
     assert "Awaited: " in top and "Absent, with later epochs there: " in top
@@ -94,14 +94,14 @@ def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
     ("epochs", "found"), [([], []), ([3], []), ([1, 2, 3], []), ([1, 3, 7], [(2, 2), (4, 6)]), ([7, 1], [(2, 6)])]
 )
 def test_ranges_without_epochs(epochs: list[int], found: list[tuple[int, int]]) -> None:
-    assert web.epoch_gaps(epochs) == found
+    assert airflow_page.epoch_gaps(epochs) == found
 
 
 def test_the_page_is_the_index_of_the_reports(tmp_path: Path) -> None:
     """The same templates, pictures and words, and links that lead to the reports from where the page is."""
     seed = Seed(tmp_path / "home")
     seed.good_days(5)
-    inside, index = web.overview_page(str(seed.home.path), {}), report_of(seed.home.path)
+    inside, index = airflow_page.overview_page(str(seed.home.path), {}), report_of(seed.home.path)
     style = index[index.index("<style>") : index.index("</style>")]
     assert style in inside
     pictures = re.findall(r"<svg.*?</svg>", index, re.S)
@@ -124,14 +124,14 @@ def test_motifs_have_pictures(tmp_path: Path) -> None:
 
 
 def report_of(home: Path) -> str:
-    text = web.report_page(str(home), "index.html")
+    text = airflow_page.report_page(str(home), "index.html")
     assert text is not None
     return text
 
 
 def test_an_empty_home(page: ModuleType, tmp_path: Path) -> None:
-    homes.make(tmp_path)
-    assert "nothing is published yet" in web.overview_page(str(tmp_path), {})
+    home_helpers.make(tmp_path)
+    assert "nothing is published yet" in airflow_page.overview_page(str(tmp_path), {})
 
 
 def test_a_home_that_cannot_be_read_has_a_page(
@@ -184,7 +184,7 @@ def test_data_docs_are_served_from_their_folder_alone(
 ) -> None:
     from fastapi import HTTPException
 
-    home, _ = homes.make(tmp_path)
+    home, _ = home_helpers.make(tmp_path)
     docs = home.reports / "data-docs" / "epoch=1"
     docs.mkdir(parents=True)
     (docs / "edges.html").write_text("of edges")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.state import incidents
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.report.seed import write
 
 from .real import Airflow
@@ -47,10 +47,10 @@ def reached(airflow: Airflow, dag: str, run: str, task: str, state: str) -> None
 
 
 def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp_path: Path, page: Any) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
     epoch = home.schedule.parse_epoch(DAYS[0])
     dag = "altneu_backfill"
-    homes.put(home, epoch, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, epoch, up((1, 2), (2, 3), (1, 3)))
     with Airflow(home, "--connect") as airflow:
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
         airflow.unpause(dag)
@@ -68,7 +68,7 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
             picture(page, f"airflow-question-{answer}")
             page.get_by_role("button", name=answer, exact=True).click()
             reached(airflow, dag, run, "report", "success")
-            homes.put(home, epoch, up((1, 2), (1, 4)))
+            home_helpers.put(home, epoch, up((1, 2), (1, 4)))
             picture(page, f"airflow-answered-{answer}")
         page.goto(f"{address}/altneu/reports/epoch=2004-04-15.html")
         page.get_by_text("Its newest run was rejected by admin: half of it is missing.").wait_for()
@@ -80,10 +80,10 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
 
 def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: Any) -> None:
     """The way of whoever is on call: incident, word, check, epoch, its rows, the correction, its run, closed."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     epoch = home.schedule.parse_epoch(DAYS[0])
     dag, check = "altneu_backfill", "one value per key and seq"
-    homes.put(home, epoch, [*up((1, 2), (2, 3), (1, 3), (2, 5)), (2, 5, None, "delete", 0)])
+    home_helpers.put(home, epoch, [*up((1, 2), (2, 3), (1, 3), (2, 5)), (2, 5, None, "delete", 0)])
     with Airflow(home, "--connect") as airflow:
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
         airflow.unpause(dag)
@@ -107,7 +107,7 @@ def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: 
         frame.get_by_role("heading", name=DAYS[0]).first.wait_for()
         frame.get_by_text(check).first.wait_for()
         picture(page, "airflow-incident-epoch")
-        homes.put(home, epoch, up((1, 2), (2, 3), (1, 3), (2, 5)))
+        home_helpers.put(home, epoch, up((1, 2), (2, 3), (1, 3), (2, 5)))
         page.goto(f"{address}/plugin/altneu-epochs")
         frame.get_by_role("button", name="Backfill").first.click()
         frame.get_by_text(f"Started: {dag}").wait_for()
@@ -122,11 +122,11 @@ def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: 
 
 
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
     epochs = [home.schedule.parse_epoch(day) for day in DAYS]
     for number, epoch in enumerate(epochs):
-        homes.put(home, epoch, up((1, 2), (2, 3), (1, 3 + number)))
-    homes.run(home, ledger, epochs[:2])
+        home_helpers.put(home, epoch, up((1, 2), (2, 3), (1, 3 + number)))
+    home_helpers.run(home, ledger, epochs[:2])
     write(home, Ledger(home.database), epochs[:2])
     with Airflow(home, environment={"ALTNEU_START": DAYS[0], "ALTNEU_END": DAYS[1]}) as airflow:
         airflow.unpause("altneu_epoch")  # both days are published: runs that end at once

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from pipeline.errors import RunFailed, RunInProgress
-from pipeline.home.directory import Home
-from pipeline.run import held, planning, runner
-from pipeline.run.context import RunContext
+from pipeline.home.home import Home
+from pipeline.run import approval, planning, runner
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
-from pipeline.tasks import base, orchestration, passes
+from pipeline.tasks import base, run_batching, run_tasks
 from pipeline.tasks.base import PlannedRun
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS
 
@@ -37,17 +37,17 @@ DAYS = 6
 @pytest.fixture
 def week(tmp_path: Path) -> tuple[Home, Ledger, int]:
     """Six days, nothing published."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.epoch_of(DAY)
     for day in range(DAYS):
-        homes.put(home, first + day, up((1, 2 + day), (2 + day, 30)))
+        home_helpers.put(home, first + day, up((1, 2 + day), (2 + day, 30)))
     return home, ledger, first
 
 
 Week = tuple[Home, Ledger, int]
 
 
-def waiting(home: Home, epochs: Iterable[int]) -> passes.Count:
+def waiting(home: Home, epochs: Iterable[int]) -> run_batching.Count:
     """Airflow, when these epochs have DAG runs that wait or run."""
     dates = {home.schedule.start_of(epoch) for epoch in epochs}
     return lambda asked: len(dates & set(asked))
@@ -57,9 +57,9 @@ def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) 
     """What the task does, and its log. `others`: the epochs of the other DAG runs; None: a run by hand."""
     lines: list[str] = []
     count = None if others is None else waiting(home, others)
-    return passes.plan_epoch(str(home.path), epoch, lines.append, count, **{"again": others is None} | how), "\n".join(
-        lines
-    )
+    return run_batching.plan_epoch(
+        str(home.path), epoch, lines.append, count, **{"again": others is None} | how
+    ), "\n".join(lines)
 
 
 def epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
@@ -68,8 +68,8 @@ def epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
 
 def publish(home: Home, planned: PlannedRun) -> base.PublishedRun:
     for name in BEFORE_PUBLISH:
-        orchestration.execute_stage(str(home.path), planned, name)
-    return orchestration.publish_run(str(home.path), planned)
+        run_tasks.execute_stage(str(home.path), planned, name)
+    return run_tasks.publish_run(str(home.path), planned)
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_whom_a_run_takes_along(
 
 def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger, first = week
-    monkeypatch.setattr(passes, "MOST", 3)
+    monkeypatch.setattr(run_batching, "MOST", 3)
     planned, _ = plan(home, first + 5, range(first, first + DAYS))
     assert planned is not None and epochs(ledger, planned) == [first, first + 1, first + 5]
 
 
 def test_only_what_is_missing_or_changed_is_taken_along(ledger_only: LedgerOnly, week: Week) -> None:
     home, ledger, first = week
-    homes.run(home, ledger, [first + 1, first + 2])
-    homes.put(home, first + 2, up((7, 8)))
+    home_helpers.run(home, ledger, [first + 1, first + 2])
+    home_helpers.put(home, first + 2, up((7, 8)))
     planned, _ = plan(home, first, range(first, first + 4))
     assert planned is not None and epochs(ledger, planned) == [first, first + 2, first + 3]
 
@@ -128,7 +128,7 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
             asked.append(len(some))
             return len(wanted & set(some))
 
-        assert passes.dates_with_runs(dates, count) == wanted
+        assert run_batching.dates_with_runs(dates, count) == wanted
         assert max(asked) <= 100
         if wanted != set(dates[:many:3]):
             assert len(asked) <= 20
@@ -147,10 +147,13 @@ def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: W
         with pytest.raises(RunInProgress, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
             plan(home, epoch, others)
         assert refused.value.run_id == leader["run_id"]
-        assert passes.poll_run(str(home.path), refused.value.run_id, 60)[0] == "waiting"
+        assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "waiting"
     assert [run.run_id for run in ledger.list_runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
     publish(home, leader)
-    assert passes.poll_run(str(home.path), leader["run_id"], 60) == ("over", f"run {leader['run_id']} is published")
+    assert run_batching.poll_run(str(home.path), leader["run_id"], 60) == (
+        "over",
+        f"run {leader['run_id']} is published",
+    )
     assert plan(home, first + 1)[0] is None
     assert plan(home, first + 3)[0] is not None
 
@@ -172,10 +175,10 @@ def test_of_many_that_plan_at_once_one_begins(
     toml = '[epochs]\nevery = "1d"\n'
     if kind == "postgresql":
         toml += f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
-    home, ledger = homes.make(tmp_path / "home", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
     first = home.schedule.epoch_of(DAY)
     for day in range(8):
-        homes.put(home, first + day, up((1, 2 + day)))
+        home_helpers.put(home, first + day, up((1, 2 + day)))
     base.open_home(str(home.path))
     together = threading.Barrier(8, timeout=60)
 
@@ -203,12 +206,12 @@ def test_who_plans_while_another_publishes_plans_again(
     def and_then(self: Ledger) -> None:
         look(self)
         monkeypatch.setattr(Ledger, "under_way", look)
-        homes.run(home, ledger, [first, first + 1])
+        home_helpers.run(home, ledger, [first, first + 1])
 
     monkeypatch.setattr(Ledger, "under_way", and_then)
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
-    assert passes.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"
+    assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"
     assert plan(home, first)[0] is None and len(ledger.list_runs()) == 1
 
 
@@ -227,20 +230,20 @@ def test_when_the_leader_is_gone_another_does_the_work(
     every = range(first, first + DAYS)
     leader, _ = plan(home, first + 5, every)
     assert leader is not None
-    orchestration.execute_stage(str(home.path), leader, "ingest")
+    run_tasks.execute_stage(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
         later = lease.read_clock() + timedelta(seconds=lease.SILENCE + 1)
         monkeypatch.setattr(lease, "read_clock", lambda: later)
     else:
         ledger.finish_run(leader["run_id"], RunState(end[0]), end[1])
-    assert passes.poll_run(str(home.path), leader["run_id"], 60)[0] == "over"
+    assert run_batching.poll_run(str(home.path), leader["run_id"], 60)[0] == "over"
     second, _ = plan(home, first + 4, every)
     assert second is not None and epochs(ledger, second) == list(every)
     assert publish(home, second)["revision"] == 1
     # the leader is tried again, where it was: it finds that all is published, and nothing is published twice
-    assert "superseded" in orchestration.execute_stage(str(home.path), leader, "edges")
-    assert orchestration.publish_run(str(home.path), leader)["revision"] is None
+    assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "edges")
+    assert run_tasks.publish_run(str(home.path), leader)["revision"] is None
     assert plan(home, first + 5, every)[0] is None
     assert ledger.get_revision().revision == 1 and sorted(ledger.published_batches()) == list(every)
 
@@ -253,7 +256,7 @@ def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_p
     leader, _ = plan(home, first, every)
     assert leader is not None
     publish(home, leader)
-    homes.put(home, first + 2, up((7, 8)))
+    home_helpers.put(home, first + 2, up((7, 8)))
     cleared, _ = plan(home, first + 2, every, again=True)
     assert cleared is not None and epochs(ledger, cleared) == [first + 2]
     assert publish(home, cleared)["revision"] == 2
@@ -261,12 +264,12 @@ def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_p
 
 
 def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, week: Week) -> None:
-    from pipeline.scheduling.plan import RunTrigger
+    from pipeline.scheduling.plan_operator import RunTrigger
 
     home, ledger, first = week
     leader = begun(home, ledger, first)
     name, kwargs = RunTrigger(str(home.path), leader["run_id"], 60.0, 0.01).serialize()
-    assert name == "pipeline.scheduling.plan.RunTrigger"
+    assert name == "pipeline.scheduling.plan_operator.RunTrigger"
 
     async def fired(**other: Any) -> dict[str, Any]:
         async for event in RunTrigger(**{**kwargs, **other}).run():
@@ -290,7 +293,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
     home, ledger, first = week
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
-    looked = passes.poll_run
+    looked = run_batching.poll_run
     looks: list[str] = []
 
     def look(path: str, run_id: str, patience: float) -> Any:
@@ -299,7 +302,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
             publish(home, leader)
         return looked(path, run_id, patience)
 
-    monkeypatch.setattr(passes, "poll_run", look)
+    monkeypatch.setattr(run_batching, "poll_run", look)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("plan").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=1))
@@ -316,8 +319,8 @@ def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> PlannedRun:
     planned, _ = plan(home, epoch, every, **how)
     assert planned is not None
     for name in BEFORE_PUBLISH:
-        orchestration.execute_stage(str(home.path), planned, name)
-    assert orchestration.request_approval(str(home.path), planned, pages=False)[1] is not None
+        run_tasks.execute_stage(str(home.path), planned, name)
+    assert run_tasks.request_approval(str(home.path), planned, pages=False)[1] is not None
     return planned
 
 
@@ -327,11 +330,11 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     planned = ask(home, first, every)
     with pytest.raises(RunInProgress, match="which has epoch 2004-04-16, is held until somebody decides") as held_up:
         plan(home, first + 1, every)
-    look = passes.poll_run(str(home.path), held_up.value.run_id, 60)
+    look = run_batching.poll_run(str(home.path), held_up.value.run_id, 60)
     assert look[0] == "waiting" and "held until somebody decides" in look[1]
-    assert passes.poll_run(str(home.path), held_up.value.run_id, -1)[0] == "late"
-    orchestration.record_decision(str(home.path), planned, True, "ada", None)
-    assert orchestration.publish_run(str(home.path), planned)["revision"] == 1
+    assert run_batching.poll_run(str(home.path), held_up.value.run_id, -1)[0] == "late"
+    run_tasks.record_decision(str(home.path), planned, True, "ada", None)
+    assert run_tasks.publish_run(str(home.path), planned)["revision"] == 1
     assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
     assert len(ledger.list_runs()) == 1
 
@@ -343,15 +346,15 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
-    orchestration.record_decision(str(home.path), planned, False, "ada", "half is missing")
+    run_tasks.record_decision(str(home.path), planned, False, "ada", "half is missing")
     if then == "landed again":
-        homes.put(home, first + 1, up((7, 8)))
+        home_helpers.put(home, first + 1, up((7, 8)))
     if then == "another revision":
         by_command = Home(
             home.path, home.config.model_copy(update={"publish": Home.open_home(home.path).config.publish})
         )
-        row = homes.hold(by_command, ledger, [first + 5])
-        held.approve_run(by_command, ledger, row, None, None)
+        row = home_helpers.hold(by_command, ledger, [first + 5])
+        approval.approve_run(by_command, ledger, row, None, None)
         runner.publish_held_run(by_command, ledger, row.run_id)
     again, said = plan(home, first + 1, every, again=then == "cleared")
     if then == "nothing":
@@ -404,7 +407,7 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
     assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
     assert sorted(ledger.published_batches()) == [first + day for day in range(4) if day not in bad]
     assert ledger.get_revision().revision == (len(bad) < 4)  # one revision for all that is good
-    from pipeline.landing.survey import list_epoch_rows
+    from pipeline.landing.epoch_states import list_epoch_rows
 
     states = {row["epoch"]: row["state"] for row in list_epoch_rows(home, ledger)[1]}
     assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
@@ -427,16 +430,16 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     second, _ = plan(home, first + 4, every)
     assert second is not None
     for name in BEFORE_PUBLISH:
-        orchestration.execute_stage(str(home.path), second, name)
+        run_tasks.execute_stage(str(home.path), second, name)
     if asks:
-        assert orchestration.request_approval(str(home.path), second, pages=False)[1] is not None
-        orchestration.record_decision(str(home.path), second, True, "Ada", None)
-    assert orchestration.publish_run(str(home.path), second)["revision"] == 1
+        assert run_tasks.request_approval(str(home.path), second, pages=False)[1] is not None
+        run_tasks.record_decision(str(home.path), second, True, "Ada", None)
+    assert run_tasks.publish_run(str(home.path), second)["revision"] == 1
     runs = ledger.list_runs()
-    assert "superseded" in orchestration.execute_stage(str(home.path), leader, "ingest")
+    assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "ingest")
     if asks:
-        assert orchestration.request_approval(str(home.path), leader, pages=False) == (leader, None)
-    assert orchestration.publish_run(str(home.path), leader)["revision"] is None
+        assert run_tasks.request_approval(str(home.path), leader, pages=False) == (leader, None)
+    assert run_tasks.publish_run(str(home.path), leader)["revision"] is None
     assert sorted(ledger.published_batches()) == [epoch for epoch in every if epoch != first + 2]
     assert len(ledger.list_runs()) == len(runs)
 
@@ -444,7 +447,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
 def test_what_was_left_out_is_shown_as_failed_at_once(
     ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.landing.survey import list_epoch_rows
+    from pipeline.landing.epoch_states import list_epoch_rows
 
     home, ledger, first = week
     wrong_at(monkeypatch, first + 1)

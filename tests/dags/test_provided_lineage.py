@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckFailed
-from pipeline.run import lineage
+from pipeline.run import openlineage
 from pipeline.scheduling.lineage import is_sending
-from pipeline.tasks import orchestration
+from pipeline.tasks import run_tasks
 from pipeline.tasks.base import PlannedRun
 from tests.report.seed import DAY, Seed, check
 from tests.unit.test_lineage import SNAPSHOTS, publishes
@@ -38,13 +38,13 @@ def extracted(
 
     def call(name: str, state: str = "success") -> tuple[Any, Any]:
         def done(*args: Any, **how: Any) -> Any:
-            assert lineage._by_tasks.get() is is_sending()
+            assert openlineage._by_tasks.get() is is_sending()
             if state == "failed":
                 raise CheckFailed("it differs", "altneu audit")
             return {"run_id": run_id, "revision": 1, "epochs": [DAY], "labels": [], "reruns": 0}
 
-        monkeypatch.setattr(orchestration, "publish_run", done)
-        monkeypatch.setattr(orchestration, "execute_stage", done)
+        monkeypatch.setattr(run_tasks, "publish_run", done)
+        monkeypatch.setattr(run_tasks, "execute_stage", done)
         task = load(seed.home.path)["altneu_epoch"].get_task(name)
         task.op_args = [planned]
         if state == "success":
@@ -91,16 +91,16 @@ def test_what_other_stages_have_read(extracted: Callable[..., tuple[Any, Any]], 
 def test_a_run_is_not_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_tasks: bool) -> None:
     seed, sent = Seed(tmp_path / "home"), list[Any]()
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:1")
-    monkeypatch.setattr(lineage, "_send_events", sent.extend)
-    with lineage.send_by_tasks(by_tasks):
-        lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    monkeypatch.setattr(openlineage, "_send_events", sent.extend)
+    with openlineage.send_by_tasks(by_tasks):
+        openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert len(sent) == (0 if by_tasks else 1)
-    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert len(sent) == (1 if by_tasks else 2), "what is run by a command is told here"
 
 
 def test_of_a_submission(extracted: Callable[..., tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.scheduling.submit import SubmittedStage
+    from pipeline.scheduling.spark_submit_operator import SubmittedStage
 
     seed, _ = extracted("publish")
     planned = json.dumps({"run_id": seed.ledger.at().run_id})

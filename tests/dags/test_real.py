@@ -17,12 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import land_messages, with_daily_epochs
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 
 from .real import Airflow, backfill
 
@@ -33,7 +33,7 @@ PATIENCE = 300  # seconds for a run, on a busy machine
 
 def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[int]]:
     """The first so many days of CollegeMsg on which anybody wrote, landed."""
-    home = with_daily_epochs(homes.make(path, toml)[0])
+    home = with_daily_epochs(home_helpers.make(path, toml)[0])
     epochs = land_messages(home).epochs
     for epoch in epochs[days:]:
         shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
@@ -42,10 +42,10 @@ def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[i
 
 def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
     """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
-    once, once_ledger = homes.make(folder)
+    once, once_ledger = home_helpers.make(folder)
     once = with_daily_epochs(once)
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
-    homes.run(once, once_ledger, epochs)
+    home_helpers.run(once, once_ledger, epochs)
 
     def totals(of: Home, at: Ledger) -> list[dict[str, Any]]:
         return [
@@ -100,7 +100,9 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
         # the landing of a published day changes, and its run is cleared: just the difference is published
         revision, changed = ledger.get_revision().revision, epochs[len(epochs) // 3]
         start = home.schedule.start_of(changed)
-        homes.put(home, changed, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)])
+        home_helpers.put(
+            home, changed, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]
+        )
         by_date = {run["logical_date"][:10]: run["dag_run_id"] for run in airflow.runs("altneu_epoch")}
         cleared = by_date[f"{start:%Y-%m-%d}"]
         airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{cleared}/clear", {"dry_run": False})
@@ -122,11 +124,11 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
 def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
     """Of three half days of a feed the middle one is late: the others are published meanwhile. One run computes after
     the other: none is overtaken."""
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "12h"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "12h"\n')
     now = home.schedule.epoch_of(datetime.now(UTC))
     first, late, last = now - 3, now - 2, now - 1
     for epoch in (first, last):
-        homes.put(home, epoch, [(1, epoch, None, "upsert", 0)])
+        home_helpers.put(home, epoch, [(1, epoch, None, "upsert", 0)])
     bounds = {"ALTNEU_START": home.schedule.start_of(first).isoformat(), "ALTNEU_WAIT_HOURS": "48"}
     with Airflow(home, "--connect", environment=bounds) as airflow:
         airflow.unpause("altneu_epoch")
@@ -136,7 +138,7 @@ def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
             return set(ledger.published_batches()) == epochs
 
         airflow.until(lambda: published({first, last}), 3 * PATIENCE, "both that are landed are published")
-        homes.put(home, late, [(2, 3, None, "upsert", 0)])
+        home_helpers.put(home, late, [(2, 3, None, "upsert", 0)])
         airflow.until(lambda: published({first, late, last}), 2 * PATIENCE, "the late one as well")
     assert {run.state for run in ledger.list_runs()} == {"published"}
     revisions = [list(ledger.get_run(row.run_id).epochs) for row in ledger.list_revisions()]

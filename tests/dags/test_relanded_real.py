@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import homes
+from tests import home_helpers
 
 from .real import Airflow
 from .test_epoch import up
@@ -19,22 +19,22 @@ DAG = "altneu_relanded"
 
 
 def test_what_lands_again_is_published_without_a_person(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.parse_epoch("2004-04-15")
-    homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
-    homes.put(home, first + 1, up((3, 4), (2, 4)))
-    homes.run(home, ledger, [first, first + 1])
-    homes.put(home, first + 2, up((8, 9)))  # landed, never published: not what the watcher is for
+    home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
+    home_helpers.put(home, first + 1, up((3, 4), (2, 4)))
+    home_helpers.run(home, ledger, [first, first + 1])
+    home_helpers.put(home, first + 2, up((8, 9)))  # landed, never published: not what the watcher is for
     with Airflow(home, "--connect", environment={"ALTNEU_WATCH": "1"}) as airflow:
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{DAG}"), 120, "the DAG")
         airflow.unpause(DAG)
-        homes.put(home, first, up((1, 2), (2, 3), (1, 4)))
+        home_helpers.put(home, first, up((1, 2), (2, 3), (1, 4)))
         airflow.until(lambda: ledger.get_revision().revision == 2, PATIENCE, "the correction is published")
         (run,) = airflow.until(
             lambda: [run for run in airflow.healthy(DAG) if run["state"] == "success"], PATIENCE, "the run has ended"
         )
         assert run["run_type"] == "asset_triggered"
-        homes.put(home, first + 1, up((3, 4)))  # the next one, by the same watcher
+        home_helpers.put(home, first + 1, up((3, 4)))  # the next one, by the same watcher
         airflow.until(lambda: ledger.get_revision().revision == 3, PATIENCE, "the second correction is published")
         airflow.until(lambda: {run["state"] for run in airflow.healthy(DAG)} == {"success"}, PATIENCE, "it has ended")
         assert len(airflow.runs(DAG)) == 2

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.cluster import Cluster
 
 from .real import Airflow
@@ -24,10 +24,10 @@ def test_a_task_that_is_killed_goes_on_with_its_driver(tmp_path: Path) -> None:
     """`kill -9` of the task while its driver works: one application for each stage, and nothing is left behind."""
     with Cluster(tmp_path, workers=1) as cluster:
         conf = ", ".join(f'"{name}" = "{value}"' for name, value in cluster.settings.items())
-        home, _ = homes.make(tmp_path / "home", f'[epochs]\nevery = "1d"\n[spark]\nconf = {{ {conf} }}\n')
+        home, _ = home_helpers.make(tmp_path / "home", f'[epochs]\nevery = "1d"\n[spark]\nconf = {{ {conf} }}\n')
         for day in ("2004-04-15", "2004-04-16"):
             rows = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a)]
-            homes.put(home, home.schedule.parse_epoch(day), rows)
+            home_helpers.put(home, home.schedule.parse_epoch(day), rows)
         connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": cluster.ports[0]}
         environment = {"ALTNEU_SUBMIT": "cluster", "AIRFLOW_CONN_CLUSTER": json.dumps(connection)}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -14,7 +14,7 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.scheduling import sites
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 from .test_epoch import skipped, up
@@ -47,8 +47,8 @@ def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Call
 def test_each_home_has_its_dags_and_settings(
     written: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    homes.make(tmp_path / "calls", '[epochs]\nevery = "12h"\n')
-    homes.make(tmp_path / "mails", '[epochs]\nevery = "7d"\n')
+    home_helpers.make(tmp_path / "calls", '[epochs]\nevery = "12h"\n')
+    home_helpers.make(tmp_path / "mails", '[epochs]\nevery = "7d"\n')
     extra = {"home": str(tmp_path / "mails"), "submit": "cluster", "wait_hours": "3", "pool": "others"}
     monkeypatch.setenv("AIRFLOW_CONN_ALTNEU_MAILS", json.dumps({"conn_type": "generic", "extra": extra}))
     dags = written(
@@ -77,7 +77,7 @@ def test_each_home_has_its_dags_and_settings(
 
 
 def test_the_home_of_the_environment_is_as_before(load: Load, tmp_path: Path) -> None:
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     dags = load(tmp_path)
     assert set(dags) == {f"altneu_{name}" for name in sites.FILES}
     told = [asset for task in ("assets", "epochs") for asset in dags["altneu_epoch"].get_task(task).outlets]
@@ -127,11 +127,11 @@ def test_a_run_of_one_home_touches_no_other(
     path = "airflow.dag_processing.bundles.local.LocalDagBundle"
     bundle = {"name": "mine", "classpath": path, "kwargs": {"path": str(tmp_path / "dags")}}
     monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
-    own, ledger = homes.make(tmp_path / "own", '[epochs]\nevery = "1d"\n')
-    calls, of_calls = homes.make(tmp_path / "calls", '[epochs]\nevery = "1d"\n')
+    own, ledger = home_helpers.make(tmp_path / "own", '[epochs]\nevery = "1d"\n')
+    calls, of_calls = home_helpers.make(tmp_path / "calls", '[epochs]\nevery = "1d"\n')
     first = calls.schedule.epoch_of(DAY)
     for home in (own, calls):
-        homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
+        home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
     dag = written(f'make("calls", home={str(calls.path)!r})')["calls_epoch"]
     for task in dag.tasks:
         task.retries = 0

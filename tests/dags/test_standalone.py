@@ -20,9 +20,9 @@ import pytest
 import sqlalchemy as sa
 
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local import airflow as local
-from tests import homes
+from tests import home_helpers
 
 from .real import REPO, Airflow
 
@@ -37,12 +37,12 @@ def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Pat
 
 
 def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for text in ("2004-04-15", "2004-04-20"):
-        homes.put(home, home.schedule.parse_epoch(text), [(1, 2, None, "upsert", 0)])
+        home_helpers.put(home, home.schedule.parse_epoch(text), [(1, 2, None, "upsert", 0)])
     found = local.airflow_environment(home, 8080, NOW)
     assert (found["ALTNEU_START"][:10], found["ALTNEU_END"][:10]) == ("2004-04-15", "2004-04-20")
-    homes.put(home, home.schedule.parse_epoch("2025-12-30"), [(1, 2, None, "upsert", 0)])
+    home_helpers.put(home, home.schedule.parse_epoch("2025-12-30"), [(1, 2, None, "upsert", 0)])
     assert "ALTNEU_START" not in local.airflow_environment(home, 8080, NOW)
     # what the environment says already stays
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://db/airflow")
@@ -59,14 +59,14 @@ def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypat
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path)
-    homes.put(home, 1, [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path)
+    home_helpers.put(home, 1, [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(UsageError, match="is taken"):
         local.run_standalone(home.path, port=server.getsockname()[1])
 
 
 def test_a_start_needs_no_end(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     lines: list[str] = []
     for bounds in ({"ALTNEU_START": "2004-04-15"}, {"ALTNEU_END": "2004-04-20"}, {}):
         local._print_addresses(home, bounds, tmp_path, 8080, lines.append)
@@ -112,8 +112,8 @@ local.standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
 
 @pytest.mark.parametrize("lasts", [0, 1_000])
 def test_a_part_that_ends_is_started_again_unless_it_does_not_last(tmp_path: Path, lasts: int) -> None:
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
-    homes.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
     part = "import threading; threading.Event().wait()"
@@ -141,7 +141,7 @@ def test_a_part_that_ends_is_started_again_unless_it_does_not_last(tmp_path: Pat
 
 
 def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     with pytest.raises(UsageError, match="no Airflow was started"):
         local.exec_airflow(home.path, ["dags", "list"])
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://me:secret@db/airflow")
@@ -162,8 +162,8 @@ def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypat
 
 @pytest.mark.backend("airflow")
 def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
-    homes.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
     with Airflow(home) as airflow:
         names = {dag["dag_id"] for dag in airflow.call("/api/v2/dags")["dags"]}
         assert {"altneu_epoch", "altneu_backfill"} <= names

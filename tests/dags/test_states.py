@@ -16,16 +16,16 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from pipeline.errors import CheckFailed, LeaseLost, RevisionConflict, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import AuditFacts
 from pipeline.state.totals import MEASURES
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 from .test_epoch import AFTER_LANDED, DAY, begun, skipped, states, tiny, up
@@ -91,7 +91,7 @@ def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epoc
 
     def edges(run: RunContext) -> dict[str, Any]:
         if next(once, False):
-            homes.run(home, ledger, epochs)
+            home_helpers.run(home, ledger, epochs)
         return before(run)
 
     monkeypatch.setattr(edges_stage, "derive_edges", edges)
@@ -241,14 +241,14 @@ def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: No
 
     run, _ = look()
     assert run.state == "success"  # nothing is published: nothing has landed again
-    homes.run(home, ledger, [first])
+    home_helpers.run(home, ledger, [first])
     run, _ = look()
     assert run.state == "success" and {"2004-04-15"} == set(of_epochs(run))  # it was published outside Airflow
     run, _ = look()
     assert run.state == "success" and of_epochs(run) == {}
-    homes.put(home, first, up((7, 8)))
+    home_helpers.put(home, first, up((7, 8)))
     run, told = look()
     assert run.state == "failed" and "1 published epoch(s) have landed again" in told[0]
     assert "2004-04-15." in told[0] and "altneu backfill 2004-04-15 2004-04-15" in told[0]
-    homes.run(home, ledger, [first])
+    home_helpers.run(home, ledger, [first])
     assert look()[0].state == "success"

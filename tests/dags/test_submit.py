@@ -17,18 +17,18 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state import lease
-from pipeline.state.facts import EdgesFacts, IngestFacts
+from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
-from pipeline.state.standing import list_epoch_statuses
-from pipeline.tasks import orchestration
-from tests import homes
+from pipeline.state.stage_results import EdgesFacts, IngestFacts
+from pipeline.tasks import run_tasks
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 from .test_epoch import begun
@@ -40,16 +40,16 @@ SUBMITTED = ["ingest", "edges", "triangles", "truss", "audit", "publish"]
 
 @pytest.fixture
 def day(tmp_path: Path) -> tuple[Home, Ledger, int]:
-    home, ledger = homes.make(
+    home, ledger = home_helpers.make(
         tmp_path / "home", '[epochs]\nevery = "1d"\n[spark]\nconf = {"spark.driver.memory" = "1g"}\n'
     )
     first = home.schedule.epoch_of(DAY)
-    homes.put(home, first, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)])
+    home_helpers.put(home, first, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)])
     return home, ledger, first
 
 
 def test_each_stage_is_a_submission_with_its_settings(load: Load, tmp_path: Path) -> None:
-    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     plain, dags = load(tmp_path), load(tmp_path, ALTNEU_SUBMIT="cluster")
     for name in ("altneu_epoch", "altneu_backfill"):
         for task in SUBMITTED:
@@ -70,19 +70,19 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
 
     def submit(task: str, run: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         answer.unlink(missing_ok=True)
-        code = orchestration.run_submitted(path, task, json.dumps(run), str(answer))
+        code = run_tasks.run_submitted(path, task, json.dumps(run), str(answer))
         return code, json.loads(answer.read_text())
 
     for task in SUBMITTED[:-1]:
         code, told = submit(task, planned)
         assert code == 0 and "superseded" not in told["done"]
-    homes.run(home, ledger, [first])  # another publishes the same meanwhile
+    home_helpers.run(home, ledger, [first])  # another publishes the same meanwhile
     code, told = submit("audit", planned)
     assert code == 0 and "revision 1 was published since" in told["done"]["superseded"]
     code, told = submit("publish", planned)
     assert (code, told["done"]["revision"], told["done"]["labels"]) == (0, None, [])
     # overtaken and published under another run: it is told as what this submission has published
-    homes.put(home, first, [(1, 2, None, "upsert", 0)])
+    home_helpers.put(home, first, [(1, 2, None, "upsert", 0)])
     code, told = submit("publish", planned)
     assert (told["done"]["revision"], told["done"]["labels"]) == (2, ["2004-04-15"])
     code, told = submit("edges", {**planned, "run_id": "none"})
@@ -100,15 +100,15 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
 
     monkeypatch.setattr(ingest_stage, "ingest", ingest)
     monkeypatch.setattr(edges_stage, "derive_edges", lambda run: EdgesFacts(rows=0, broadcast=None))
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.epoch_of(DAY)
     for epoch in range(first, first + 10_000):
-        homes.put(home, epoch, [(1, 2, None, "upsert", 0)])
+        home_helpers.put(home, epoch, [(1, 2, None, "upsert", 0)])
     path, answer = str(home.path), tmp_path / "answer.json"
-    planned = orchestration.plan_range(path, None, None)
+    planned = run_tasks.plan_range(path, None, None)
     assert planned is not None and len(json.dumps(planned)) < 300
     for task in ("ingest", "edges"):
-        assert orchestration.run_submitted(path, task, json.dumps(planned), str(answer)) == 0
+        assert run_tasks.run_submitted(path, task, json.dumps(planned), str(answer)) == 0
     assert len(ledger.get_run(planned["run_id"]).epochs) == 10_000
     assert len(ledger.staged_batches(planned["run_id"])) == 10_000
 
@@ -148,13 +148,13 @@ def test_the_next_try_finds_the_driver(
     """And what was answered is taken once: a task that is cleared runs again."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-    from pipeline.scheduling import submit
+    from pipeline.scheduling import spark_submit_operator
 
-    home, _ = homes.make(tmp_path / "home")
-    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
-    planned = orchestration.plan_range(str(home.path), None, None)
+    home, _ = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
+    planned = run_tasks.plan_range(str(home.path), None, None)
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "spark://head", "port": 7077}))
-    monkeypatch.setattr(orchestration, "submit_settings", lambda *how: ({}, {}))
+    monkeypatch.setattr(run_tasks, "submit_settings", lambda *how: ({}, {}))
     command = [sys.executable, "-c", DRIVER, str(tmp_path)]
     monkeypatch.setattr(
         SparkSubmitHook, "_build_spark_submit_command", lambda hook, _: [*command, *hook._application_args]
@@ -163,12 +163,12 @@ def test_the_next_try_finds_the_driver(
     says.write_text("{}")
     context: Any = {"task_state_store": Store()}
 
-    def task() -> submit.SubmittedStage:
+    def task() -> spark_submit_operator.SubmittedStage:
         handed = {"home": str(home.path), "stage": "edges", "planned": json.dumps(planned)}
-        return submit.SubmittedStage(task_id="edges", conn_id="cluster", **handed)
+        return spark_submit_operator.SubmittedStage(task_id="edges", conn_id="cluster", **handed)
 
     first = task().submit_job(context)  # the task was killed after that
-    context["task_state_store"][submit.SubmittedStage.external_id_key] = first
+    context["task_state_store"][spark_submit_operator.SubmittedStage.external_id_key] = first
     pid = int(first["process"].split("/")[1])
     answer = Path(first["folder"]) / "answer.json"
     until(lambda: (tmp_path / "driver0").exists())
@@ -178,7 +178,7 @@ def test_the_next_try_finds_the_driver(
         go.touch()
     elif "another machine" in meanwhile:
         first["process"] = "another/1/1.00"
-        first["at"] -= submit.BEGINS
+        first["at"] -= spark_submit_operator.BEGINS
         if "lost" in meanwhile:
             os.killpg(pid, signal.SIGKILL)
             with sa.create_engine(home.database).begin() as connection:  # its last heartbeat was long ago

@@ -14,9 +14,9 @@ import typer
 
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home.file import parse_settings
 from pipeline.home.settings import SETTINGS, Config
-from pipeline.state.standing import AuditStatus
+from pipeline.home.settings_file import parse_settings
+from pipeline.state.epoch_status import AuditStatus
 from tests.docs.pages import PAGES, REPO, anchors, blocks, links, quoted, read, table
 
 CLI: Any = typer.main.get_command(app)

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import third_party
+from algorithms import graphframes_oracle
 from pipeline.checking import audit
-from pipeline.run.shadow import compare_costs
+from pipeline.run.cost_comparison import compare_costs
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -23,7 +23,7 @@ def test_a_third_party_counts_as_the_definition_does(spark: SparkSession, tmp_pa
     rng = random.Random(seeds.one(3))
     pairs = {(a, b) for a, b in ((rng.randrange(20), rng.randrange(20)) for _ in range(70)) if a < b}
     frame = spark.createDataFrame(sorted(pairs), "a bigint, b bigint")
-    rows = third_party.triangle_counts(frame, str(tmp_path / "exchange")).where("triangles > 0").collect()
+    rows = graphframes_oracle.triangle_counts(frame, str(tmp_path / "exchange")).where("triangles > 0").collect()
     wanted: dict[int, int] = {}
     for corners in reference.triangles(set(pairs)):
         for v in corners:
@@ -34,12 +34,12 @@ def test_a_third_party_counts_as_the_definition_does(spark: SparkSession, tmp_pa
 
 @pytest.mark.slow
 def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", "[edges]\nlive_for = 2\n")
+    home, ledger = home_helpers.make(tmp_path / "home", "[edges]\nlive_for = 2\n")
     rng = random.Random(seeds.one(4))
     for epoch in range(2):
         rows: list[Row] = [(rng.randrange(9), rng.randrange(9), None, "upsert", i) for i in range(25)]
-        homes.put(home, epoch, rows)
-    homes.run(home, ledger, range(2))
+        home_helpers.put(home, epoch, rows)
+    home_helpers.run(home, ledger, range(2))
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
     name = "triangle counts of vertices equal a third party's"
     checks = audit.audit_published(warehouse, row, [0, 1], lambda text: None, third_party=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline.home.directory import Home
-from pipeline.state import place
+from pipeline.home.home import Home
+from pipeline.state import home_identity
 from pipeline.storage.relocate import relocate_home
-from tests import homes
+from tests import home_helpers
 
 REPO = Path(__file__).parents[2]
 
@@ -48,29 +48,29 @@ def shell(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 def test_on_one_machine(tmp_path: Path, shell) -> None:  # type: ignore[no-untyped-def]
-    relocate_home(Home.open_home(homes.old(tmp_path)[0]))
+    relocate_home(Home.open_home(home_helpers.old(tmp_path)[0]))
     before = shell("altneu status")
     assert "revision 6" in before
     back_up, put_back, elsewhere = blocks("sh")
     shell(back_up)
     assert shell(put_back) == before
     assert shell(elsewhere).endswith(before)
-    names = {place.require_identity(Home.open_home(tmp_path / name)).catalog for name in ("home", "elsewhere")}
+    names = {home_identity.require_identity(Home.open_home(tmp_path / name)).catalog for name in ("home", "elsewhere")}
     assert len(names) == 2
 
 
 def test_in_postgres(tmp_path: Path, shell, postgres: str, postgres_server: str) -> None:  # type: ignore[no-untyped-def]
     toml = '[storage]\ndatabase = "%s"\n'
-    home = homes.make(tmp_path / "home", toml % postgres)[0]
-    name = place.claim_identity(home).catalog
+    home = home_helpers.make(tmp_path / "home", toml % postgres)[0]
+    name = home_identity.claim_identity(home).catalog
     dump, restore, restored = blocks("sh pg")
     plain = {"DATABASE": postgres.replace("+psycopg", ""), "SERVER": postgres_server.replace("+psycopg", "")}
     shell(dump, **plain)
     shell(restore, **plain)
     (home.path / "altneu.toml").write_text(toml % f"{postgres_server}/altneu_restored")
     assert "revision 0" in shell(restored, **plain)
-    assert place.require_identity(Home.open_home(home.path)).catalog != name
-    assert place.require_identity(homes.make(home.path, toml % postgres)[0]).catalog == name
+    assert home_identity.require_identity(Home.open_home(home.path)).catalog != name
+    assert home_identity.require_identity(home_helpers.make(home.path, toml % postgres)[0]).catalog == name
     engine = sa.create_engine(f"{postgres_server}/postgres", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text("DROP DATABASE altneu_restored WITH (FORCE)"))

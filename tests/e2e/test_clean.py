@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from expectations.suite import check_tables
 from expectations.volumes import ROWS, season_length
 from pipeline import landing
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import land_messages
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.e2e.graphs import find_graph
 
 RATED = ["src", "dst", "rating", "ts"]
@@ -44,7 +44,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         options = landing.LandOptions(tuple(RATED), time_column="ts", header=True)
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
     home, ledger = Home.open_home(home.path), Ledger(home.database)
-    assert homes.run(home, ledger, epochs) is not None
+    assert home_helpers.run(home, ledger, epochs) is not None
     checks = ledger.list_checks()
     assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)
     strange = [(check.name, check.epoch, check.observed) for check in checks if not check.passed]

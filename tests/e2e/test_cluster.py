@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.home.directory import Home
-from pipeline.home.memory import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
-from pipeline.state.attempts import describe_attempt
-from pipeline.state.facts import TrussFacts
+from pipeline.home.home import Home
+from pipeline.home.memory_budget import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
+from pipeline.state.failed_runs import describe_attempt
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
-from tests import homes, seeds
+from pipeline.state.stage_results import TrussFacts
+from tests import home_helpers, seeds
 from tests import postgres as postgresql
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
@@ -56,7 +56,7 @@ def land(homes_: list[Home], epochs: range, rng: random.Random) -> None:
     for epoch in epochs:
         rows = draw_batch(rng, **BATCH)
         for home in homes_:
-            homes.put(home, epoch, rows)
+            home_helpers.put(home, epoch, rows)
 
 
 def begin(home: Home, *arguments: str) -> subprocess.Popen[str]:
@@ -93,8 +93,8 @@ def test_a_history_is_that_of_one_machine(
     """S3, PostgreSQL and three workers, with 5 % of the requests to S3 failing."""
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
     storage = f'[storage]\nwarehouse = "{s3}"\ndatabase = "{postgres}"\n'
-    far, _ = homes.make(tmp_path / "far", toml(cluster, storage))
-    near, _ = homes.make(tmp_path / "near")
+    far, _ = home_helpers.make(tmp_path / "far", toml(cluster, storage))
+    near, _ = home_helpers.make(tmp_path / "near")
     land([far, near], range(4), rng)
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0]
     for home in (far, near):
@@ -119,14 +119,14 @@ def test_code_travels(tmp_path: Path) -> None:
     """Executors without altneu get it with the session; a Python that is not there is told."""
     rng = random.Random(seeds.one())
     with Cluster(tmp_path, workers=1, python=apart(tmp_path)) as cluster:
-        far, _ = homes.make(tmp_path / "far", toml(cluster))
-        near, _ = homes.make(tmp_path / "near")
+        far, _ = home_helpers.make(tmp_path / "far", toml(cluster))
+        near, _ = home_helpers.make(tmp_path / "near")
         land([far, near], range(2), rng)
         for home in (far, near):
             finished(home, "backfill", "--all")
         assert published(far) == published(near)
         cluster.settings["spark.pyspark.python"] = "/no/python"
-        other, _ = homes.make(tmp_path / "other", toml(cluster))
+        other, _ = home_helpers.make(tmp_path / "other", toml(cluster))
         land([other], range(1), rng)
         process = begin(other, "backfill", "--all")
         output, _ = process.communicate(timeout=300)
@@ -187,8 +187,8 @@ def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
     strike, goes_on = FAULTS[fault]
     rng = random.Random(seeds.one())
     with Network() if strike is cut else nullcontext() as network, Cluster(tmp_path, 2, network=network) as cluster:
-        far, ledger = homes.make(tmp_path / "far", toml(cluster))
-        near, _ = homes.make(tmp_path / "near")
+        far, ledger = home_helpers.make(tmp_path / "far", toml(cluster))
+        near, _ = home_helpers.make(tmp_path / "near")
         land([far, near], range(3), rng)
         process = begin(far, "backfill", "--all")
         until = time.monotonic() + 200
@@ -244,11 +244,11 @@ def test_all_executors_are_lost_between_two_hops(tmp_path: Path) -> None:
         (v, v + 4, None, "upsert", 0) for v in some[2:]
     ]
     with Cluster(tmp_path, workers=2) as cluster:
-        far, ledger = homes.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 2000\n")
-        near, _ = homes.make(tmp_path / "near")
+        far, ledger = home_helpers.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 2000\n")
+        near, _ = home_helpers.make(tmp_path / "near")
         for home in (far, near):
             for epoch, each in enumerate((rows, changes)):
-                homes.put(home, epoch, each)
+                home_helpers.put(home, epoch, each)
             finished(home, "run", "0")
         output, told, lost = losing_executors(cluster, far, "1", r"truss: hop (\d+): ")
         assert "Lost executor" in output and lost == 2 and told, output
@@ -262,10 +262,10 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
     rows: list[Row] = [(rng.randrange(30), rng.randrange(30), None, "upsert", seq) for seq in range(400)]
     with Cluster(tmp_path, workers=2) as cluster:
-        far, ledger = homes.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 40\n")
-        near, _ = homes.make(tmp_path / "near")
+        far, ledger = home_helpers.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 40\n")
+        near, _ = home_helpers.make(tmp_path / "near")
         for home in (far, near):
-            homes.put(home, 0, rows)
+            home_helpers.put(home, 0, rows)
         output, told, lost = losing_executors(cluster, far, "0", r"truss: epoch 0: round (\d+): .* of [\d,]+$")
         assert "Lost executor" in output and "TransportClient" not in output, "it is said, and once"
         assert lost == 2 and len(told) > 2
@@ -283,8 +283,8 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
     a, b = by_rmat(edges)
     with Cluster(tmp_path, workers=1) as cluster:
         cluster.settings[PYTHON_MEMORY] = f"{(LIBRARIES + LEAST) >> 20}m"
-        far, ledger = homes.make(tmp_path / "far", toml(cluster))
-        near, _ = homes.make(tmp_path / "near")
+        far, ledger = home_helpers.make(tmp_path / "far", toml(cluster))
+        near, _ = home_helpers.make(tmp_path / "near")
         assert (a.size > max_task_edges(far.config)) == (method == "parts")
         assert a.size > max_audit_edges(far.config, 1)
         for home in (far, near):
@@ -317,8 +317,8 @@ def test_an_executor_that_is_out_of_memory_ends_at_once(cluster: Cluster) -> Non
 
 def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    far, ledger = homes.make(tmp_path / "far", toml(cluster))
-    near, _ = homes.make(tmp_path / "near")
+    far, ledger = home_helpers.make(tmp_path / "far", toml(cluster))
+    near, _ = home_helpers.make(tmp_path / "near")
     land([far, near], range(3), rng)
     process = begin(far, "backfill", "--all")
     _wait_for(far, "triangles", process)
@@ -333,8 +333,8 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
 def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     """It is the driver of the cluster: its clients end in words, its executors leave, and a new one goes on."""
     rng = random.Random(seeds.one())
-    far, ledger = homes.make(tmp_path / "far", toml(cluster))
-    near, _ = homes.make(tmp_path / "near")
+    far, ledger = home_helpers.make(tmp_path / "far", toml(cluster))
+    near, _ = home_helpers.make(tmp_path / "near")
     land([far, near], range(3), rng)
     server, address, _ = connect.serve(far.path)
     client = connect.altneu(far.path, "backfill", "--all", server=address)
@@ -364,8 +364,8 @@ def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> N
     rng = random.Random(seeds.one())
     with postgresql.running() as server:
         storage = f'[storage]\ndatabase = "{postgresql.database(server.uri)}"\n'
-        far, ledger = homes.make(tmp_path / "far", toml(cluster, storage))
-        near, _ = homes.make(tmp_path / "near")
+        far, ledger = home_helpers.make(tmp_path / "far", toml(cluster, storage))
+        near, _ = home_helpers.make(tmp_path / "near")
         land([far, near], range(3), rng)
         for stage, command in {"ingest": ["backfill", "--all"], "truss": ["rebuild"]}.items():
             process = begin(far, *command)

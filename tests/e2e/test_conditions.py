@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import UsageError
 from pipeline.reading.graph import Graph
-from pipeline.reading.questions import Engine
+from pipeline.reading.query_model import Engine
 from tests.report.seed import DAY, Seed, check
 
 pytestmark = pytest.mark.usefixtures("tiny")

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import landing
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.e2e.graphs import find_graph
 from tests.e2e.test_crash import state, totals
 
@@ -47,7 +47,7 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
         ).epochs
         made.append((home, Ledger(home.database)))
     (ordered, ordered_ledger), (home, ledger) = made
-    homes.run(ordered, ordered_ledger, epochs)
+    home_helpers.run(ordered, ordered_ledger, epochs)
 
     def folder_of(epoch: int) -> Path:
         return home.landing / f"epoch={home.schedule.format_label(epoch)}"
@@ -63,9 +63,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     while waiting:
         n = rng.randrange(1, 9)
         group, waiting = waiting[:n], waiting[n:]
-        homes.run(home, ledger, group)
+        home_helpers.run(home, ledger, group)
         if rng.random() < 0.3:
-            assert homes.run(home, ledger, group) is None  # again: nothing
+            assert home_helpers.run(home, ledger, group) is None  # again: nothing
     for epoch in wrong:
         folder = folder_of(epoch)
         shutil.rmtree(folder)
@@ -75,8 +75,8 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
             head, *rows = file_.read_text().splitlines()
             (folder / "again.csv").write_text("\n".join([head, *rows[:5]]) + "\n")
     corrections = rng.sample(sorted(wrong), len(wrong))
-    homes.run(home, ledger, corrections[: len(corrections) // 2])
-    homes.run(home, ledger, corrections[len(corrections) // 2 :])
+    home_helpers.run(home, ledger, corrections[: len(corrections) // 2])
+    home_helpers.run(home, ledger, corrections[len(corrections) // 2 :])
     assert totals(home, ledger) == totals(ordered, ordered_ledger), seed
     looked = rng.sample(epochs, 4)
     assert state(spark, home, ledger, looked) == state(spark, ordered, ordered_ledger, looked), seed

@@ -26,11 +26,11 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.state.records import Revision, RunState
-from pipeline.storage import connecting
-from pipeline.storage.declared import TABLES
+from pipeline.storage import spark_connect_client
 from pipeline.storage.session import QUICK
+from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.conftest import TINY
 from tests.proxy import Proxy
@@ -73,7 +73,7 @@ def serve(home: Path, port: int = 0) -> tuple[subprocess.Popen[str], str, str]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home, _ = homes.make(tmp_path_factory.mktemp("server"), TOML)
+    home, _ = home_helpers.make(tmp_path_factory.mktemp("server"), TOML)
     process, address, told = serve(home.path)
     assert address in told, told
     yield address
@@ -101,11 +101,11 @@ def is_right(warehouse: Warehouse, row: Revision, epochs: range) -> None:
 def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
     """With a condition that cannot be evaluated on some rows: these are in quarantine."""
     settings = '[values]\ntag = "string"\n[edges]\nwhere = "tag > 5"\n[ingest]\nmax_bad_share = 0.5\n'
-    home, ledger = homes.make(tmp_path / "home", settings + TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", settings + TOML)
     rng = random.Random(seeds.one(4))
     bad = 0
     for epoch in range(2):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     finished(home.path, "backfill", "--all", server=shared)
     assert bad and sum(batch.bad_rows for batch in ledger.published_batches().values()) == bad
     is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
@@ -113,19 +113,19 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
 
 @pytest.mark.usefixtures("tiny")
 def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     rng = random.Random(seeds.one(4))
     for epoch in range(4):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
 
     def done(*arguments: str) -> str:
         return finished(home.path, *arguments, server=shared)
 
     done("backfill", "--all")
-    homes.put(home, 1, draw_batch(rng, **BATCH))
+    home_helpers.put(home, 1, draw_batch(rng, **BATCH))
     done("run", "1")
-    homes.put(home, 4, draw_batch(rng, **BATCH))
-    homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
+    home_helpers.put(home, 4, draw_batch(rng, **BATCH))
+    home_helpers.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
     assert ledger.get_revision().revision == 3
     assert "all equal" in done("audit")
     third = altneu(home.path, "audit", "0", "--third-party", server=shared)
@@ -146,10 +146,10 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
 def test_metadata_files_say_what_iceberg_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[values]\nrating = "double"\n')
     for epoch in range(2):
-        homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
-        homes.run(home, ledger, [epoch])
+        home_helpers.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
+        home_helpers.run(home, ledger, [epoch])
     warehouse = Warehouse(spark, home)
     warehouse.load_metadata("edges").commit_steps(
         [("createBranch", "aside", ledger.get_revision(1).snapshots["edges"])]
@@ -185,7 +185,7 @@ def test_metadata_files_say_what_iceberg_says(
 IDLE = """
 import sys, time
 from pathlib import Path
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.state.ledger import Ledger
 from pipeline.storage.session import IDLE_MS, session_for
 from pipeline.storage.warehouse import Warehouse
@@ -203,10 +203,10 @@ print(counts)
 def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Proxy) -> None:
     """Its branches are changed in SQL here."""
     catalog = f'[storage]\ncatalog = {{ type = "rest", uri = "{rest.endpoint}", namespace = "connected" }}\n'
-    home, ledger = homes.make(tmp_path / "home", catalog + TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", catalog + TOML)
     rng = random.Random(seeds.one())
     for epoch in range(4):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     for command in (["backfill", "--all"], ["audit"], ["rollback", "0"], ["backfill", "--all"], ["compact"]):
         process = altneu(home.path, *command, server=shared)
         output, _ = process.communicate(timeout=300)
@@ -217,7 +217,7 @@ def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Pro
 @pytest.mark.usefixtures("tiny")
 def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: str, postgres: str) -> None:
     """Those of sessions that are over end; a session that idles goes on."""
-    home, _ = homes.make(tmp_path / "home", TOML + f'[storage]\ndatabase = "{postgres}"\n')
+    home, _ = home_helpers.make(tmp_path / "home", TOML + f'[storage]\ndatabase = "{postgres}"\n')
     engine = sa.create_engine(postgres)
 
     def kept() -> int:
@@ -225,7 +225,7 @@ def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: s
         with engine.connect() as connection:
             return int(connection.execute(sa.text(named)).scalar_one())
 
-    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     finished(home.path, "run", "0", server=shared)
     assert kept() <= 1
     environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
@@ -249,8 +249,8 @@ def said(home: Path, *arguments: str, **how: str) -> tuple[int | None, str]:
 
 def test_a_token(tmp_path: Path, shared: str) -> None:
     """Of a server that asks for one: none, another, in a file that is not there, and the right one in a file."""
-    home, _ = homes.make(tmp_path, TOML)
-    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path, TOML)
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     by_file = {"token": "", "SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE": str(file)}
@@ -269,7 +269,7 @@ def test_a_token(tmp_path: Path, shared: str) -> None:
 
 
 def test_beyond_this_machine_a_server_needs_a_token(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, TOML)
+    home, _ = home_helpers.make(tmp_path, TOML)
     code, output = said(home.path, "connect", "--host", "0.0.0.0", token="")
     assert code == 2 and "it needs a token there, and none is set" in output, output
     assert "export SPARK_CONNECT_AUTHENTICATE_TOKEN=" in output
@@ -278,8 +278,8 @@ def test_beyond_this_machine_a_server_needs_a_token(tmp_path: Path) -> None:
 @pytest.mark.needs("openssl")
 def test_a_proxy_with_tls(tmp_path: Path, shared: str, tls: tuple[int, Path]) -> None:
     """The server behind what Spark leaves to others; a certificate that nobody here trusts is refused in words."""
-    home, _ = homes.make(tmp_path, TOML)
-    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path, TOML)
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
     port, authority = tls
     server = f"sc://localhost:{port}/;use_ssl=true"
     code, output = said(home.path, "run", "0", server=server)
@@ -324,7 +324,7 @@ def tls(shared: str, tmp_path: Path) -> Iterator[tuple[int, Path]]:
 
 
 def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, TOML)
+    home, _ = home_helpers.make(tmp_path, TOML)
     process, _, _ = serve(home.path)
     for child in psutil.Process(process.pid).children():
         if child.name() == "java":
@@ -342,10 +342,10 @@ def kill(server: subprocess.Popen[str]) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, shared: str) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     rng = random.Random(seeds.one())
     for epoch in range(2):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     server, address, _ = serve(home.path)
     client = altneu(home.path, "run", "0", "1", server=address)
     assert client.stdout is not None
@@ -369,7 +369,7 @@ ANEW = """
 import sys
 from pathlib import Path
 from pipeline.errors import Unavailable
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.state.ledger import Ledger
 from pipeline.storage.session import session_for
 from pipeline.storage.warehouse import Warehouse
@@ -389,11 +389,11 @@ print(Warehouse(session_for(home, ledger), home).at("edges", ledger.at()).count(
 @pytest.mark.usefixtures("tiny")
 def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
     """A process that goes on hears that its session is lost, and gets a new one."""
-    home, _ = homes.make(tmp_path / "home", TOML)
-    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path / "home", TOML)
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     finished(home.path, "run", "0", server=shared)
     server, address, _ = serve(home.path)
-    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": address, connecting.TOKEN: TOKEN}
+    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": address, spark_connect_client.TOKEN: TOKEN}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     client = subprocess.Popen([sys.executable, "-c", ANEW, str(home.path)], env=environment, **pipes)  # type: ignore[call-overload]
     assert client.stdout.readline() == "2\n"
@@ -406,8 +406,8 @@ def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, TOML)
-    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path, TOML)
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"sc://127.0.0.1:{free.getsockname()[1]}"
     process = altneu(home.path, "run", "0", server=address)

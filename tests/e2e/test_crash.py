@@ -24,13 +24,13 @@ from pyspark.sql import SparkSession
 
 import pipeline.state.lease
 from pipeline.checking import audit
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.declared import TABLES
+from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.conftest import TINY
 from tests.postgres import DATABASE_KINDS
@@ -88,17 +88,17 @@ def totals(home: Home, ledger: Ledger) -> list[dict[str, Any]]:
 def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     seed = seeds.one()
     rng = random.Random(seed)
-    calm, calm_ledger = homes.make(folder / "calm", TOML)
-    home, ledger = homes.make(folder / "home", TOML)
+    calm, calm_ledger = home_helpers.make(folder / "calm", TOML)
+    home, ledger = home_helpers.make(folder / "home", TOML)
     done, step, took = 0, 0, [25.0]
     moments: Counter[str] = Counter()
     while done < kills:
         epoch = step if rng.random() < 0.6 else rng.randrange(step + 1)  # in order, late, or replaced
         rows = draw_batch(rng, **BATCH)
         for each in (calm, home):
-            homes.put(each, epoch, rows)
+            home_helpers.put(each, epoch, rows)
         before = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]) if step else Counter())
-        homes.run(calm, calm_ledger, [epoch])
+        home_helpers.run(calm, calm_ledger, [epoch])
         after = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]))
         step += 1
         for attempt in range(PATIENCE + 2):
@@ -145,9 +145,9 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     time.sleep(61 if open_ else 0)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in homes.branches(warehouse.load_metadata(table).ref_snapshots())} == {
-        "main"
-    }
+    assert {
+        name for table in TABLES for name in home_helpers.branches(warehouse.load_metadata(table).ref_snapshots())
+    } == {"main"}
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
 
 
@@ -160,29 +160,31 @@ def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     for epoch in range(3):
-        homes.put(home, epoch, draw_batch(random.Random(epoch), **BATCH))
-    homes.run(home, ledger, [0])
+        home_helpers.put(home, epoch, draw_batch(random.Random(epoch), **BATCH))
+    home_helpers.run(home, ledger, [0])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
-        assert homes.run(home, ledger, [1]) == ledger.get_revision()
+        assert home_helpers.run(home, ledger, [1]) == ledger.get_revision()
     assert (ledger.get_revision().revision, ledger.list_runs()[-1].state, ledger.list_runs()[-1].discarded) == (
         2,
         "published",
         False,
     )
     names = {
-        name for table in TABLES for name in homes.branches(Warehouse(spark, home).load_metadata(table).ref_snapshots())
+        name
+        for table in TABLES
+        for name in home_helpers.branches(Warehouse(spark, home).load_metadata(table).ref_snapshots())
     }
     assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
     assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
-    homes.run(home, ledger, [2])
+    home_helpers.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in homes.branches(warehouse.load_metadata(table).ref_snapshots())} == {
-        "main"
-    }
+    assert {
+        name for table in TABLES for name in home_helpers.branches(warehouse.load_metadata(table).ref_snapshots())
+    } == {"main"}
     assert {warehouse.load_metadata(t).main_snapshot() == ledger.get_revision().snapshots[t] for t in TABLES} == {True}
     results = audit.audit_published(warehouse, ledger.get_revision(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
@@ -192,13 +194,13 @@ RACER = """
 import random, sys, time
 from pathlib import Path
 from pipeline.run import planning, runner
-from pipeline.home.directory import Home
-from pipeline.errors import Conflict
+from pipeline.home.home import Home
+from pipeline.errors import RevisionConflict
 from pipeline.run.stages import audit
-from pipeline.state.facts import AuditFacts
+from pipeline.state.stage_results import AuditFacts
 from pipeline.state.ledger import Ledger
 
-audit.work = lambda run: AuditFacts(checks=0, failed=0, critical=0)  # what both have published is audited in the end
+audit.audit_run = lambda run: AuditFacts(checks=0, failed=0, critical=0)  # what both have published is audited in the end
 path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 home = Home.open(path)
 ledger = Ledger(home.database)
@@ -222,11 +224,11 @@ for race in range(races):
 def race(spark: SparkSession, folder: Path, database: str | None, races: int) -> None:
     """Two processes publish at once, again and again: the loser says so and runs again; nothing is lost."""
     storage = f'[storage]\ndatabase = "{database}"\n' if database else ""
-    home, ledger = homes.make(folder / "home", TOML + storage)
+    home, ledger = home_helpers.make(folder / "home", TOML + storage)
     rng = random.Random(races)
     landed = {epoch: draw_batch(rng, **BATCH) for epoch in range(2 * races)}
     for epoch, rows in landed.items():
-        homes.put(home, epoch, rows)
+        home_helpers.put(home, epoch, rows)
     env = os.environ | {"PYTHONPATH": str(REPO)}
     racers = [
         subprocess.Popen(

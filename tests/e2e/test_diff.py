@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import homes
+from tests import home_helpers
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
 from tests.e2e.test_hold import K4, MORE
@@ -72,13 +72,13 @@ def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: Hist
 def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
     """Names have other numbers there, and mean the same."""
     toml = '[vertices]\nids = "string"\n'
-    home, ledger = homes.make(tmp_path / "home", toml)
-    there, theirs = homes.make(tmp_path / "other", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
+    there, theirs = home_helpers.make(tmp_path / "other", toml)
     named = [(f"v{9 - a}", f"v{9 - b}", None, "upsert", 0) for a, b, *_ in K4]
-    homes.put(home, 0, named)
-    homes.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
-    homes.run(home, ledger, [0])
-    homes.run(there, theirs, [0])
+    home_helpers.put(home, 0, named)
+    home_helpers.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
+    home_helpers.run(home, ledger, [0])
+    home_helpers.run(there, theirs, [0])
     said = altneu("diff", "--other", str(there.path), "--format", "json")
     assert said.code == 0, said
     found = json.loads(said.out)
@@ -87,7 +87,7 @@ def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> No
         "v9": (3, 4),
         "w": (0, 1),
     }
-    homes.put(home, 1, [("v9", "x", None, "upsert", 0) for _ in MORE])
-    homes.run(home, ledger, [1])
+    home_helpers.put(home, 1, [("v9", "x", None, "upsert", 0) for _ in MORE])
+    home_helpers.run(home, ledger, [1])
     rows = json.loads(altneu("diff", "1", "2", "--rows", "edges", "--format", "json").out)
     assert [(row["src"], row["dst"], row["first"]) for row in rows] == [("v9", "x", 1)]

@@ -21,15 +21,15 @@ from pyspark.sql import SparkSession
 
 import pipeline.storage.session
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
-from pipeline.landing.folder import seal_folder
+from pipeline.home.home import Home
+from pipeline.landing.local_landing import seal_folder
 from pipeline.reading import engines
 from pipeline.reading.graph import Graph
-from pipeline.reading.questions import ANY, FLAGS, VIEWS, Engine, Question
+from pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
 from pipeline.run import planning, rollback
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
 from tests.postgres import DATABASE_KINDS
@@ -154,14 +154,14 @@ def test_every_view_and_every_value_of_each_option(spark: SparkSession, tmp_path
 
 def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, explained_at: list[dict[str, Any]]) -> None:
     """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""
-    home, ledger = homes.make(folder / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
+    home, ledger = home_helpers.make(folder / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
     land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
     land(home, 2, HEAD + clique(1, 2, 5, 7, w=2) + "1,2,,,,,delete\n" + "3,4,5,a{b},,,\n")
     land(home, 3, HEAD + clique(2, 3, 4, 5, 6, w=3))
-    homes.run(home, ledger, [1, 2, 3])
+    home_helpers.run(home, ledger, [1, 2, 3])
     land(home, 2, HEAD + clique(1, 2, 3) + clique(10, 11, 12, w=2) + "5,y,1,on,1,true,\n")
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
-    homes.run(home, ledger, [2, 4])
+    home_helpers.run(home, ledger, [2, 4])
     rollback.roll_back(home, ledger, 1)
     asked = [question for question in questions(("1", "3"), "2", "3", choose, text=False)]
     found = compare(home, ledger, spark, iter(asked))
@@ -173,14 +173,14 @@ def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, expla
         for at in explained_at:
             mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
             assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
-    homes.run(home, ledger, [2, 4])
+    home_helpers.run(home, ledger, [2, 4])
     for epoch in (5, 6):
         land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
-        homes.run(home, ledger, [epoch])
+        home_helpers.run(home, ledger, [epoch])
     compact(home, ledger, spark, grace=0)
     row = ledger.get_revision()
     assert row.hidden and row.since is not None
-    homes.run(home, ledger, [])
+    home_helpers.run(home, ledger, [])
     asks = [Question("edges", as_of="1"), Question("edges", revision=1), Question("edges", as_of="9")]  # errors
     asks += [Question("vertices", vertices=("x",)), Question("changes", since_revision=1)]
     asks += [Question("edges"), Question("vertices", as_of=str(row.since)), Question("support", revision=row.revision)]
@@ -210,12 +210,12 @@ def test_names_beside_every_value_of_each_option(spark: SparkSession, tmp_path: 
 
 def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, options: set[str]) -> None:
     """String ids, some that a query has to quote; corrections, a rollback, and numbers that a rebuild gives anew."""
-    home, ledger = homes.make(folder / "home", NAMES)
+    home, ledger = home_helpers.make(folder / "home", NAMES)
     land(home, 1, 'src,dst\nada,bob\nbob,cy\ncy,ada\n"o\'neil",{dee}\n{dee},ada\nback\\slash,ada\n')
     land(home, 2, "src,dst\nada,bob\nzoë,ada\nbob,zoë\n")
-    homes.run(home, ledger, [1, 2])
+    home_helpers.run(home, ledger, [1, 2])
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     asked = questions(("bob", "cy"), "1", "2", choose, text=True)
     compare(home, ledger, spark, (each for each in asked if set(each.given_options()) <= options))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
@@ -233,7 +233,7 @@ def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, option
     rollback.roll_back(home, ledger, 1)
     shutil.rmtree(home.landing / "epoch=1")
     land(home, 1, "src,dst\nbob,cy\nanna,bob\ncy,anna\n")  # numbers that others had
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     for edge in (None, ("bob", "cy"), ("cy", "anna"), ("zed", "bob")):
         compare(home, ledger, spark, (Question("changes", since_revision=r, edge=edge) for r in (0, 2, 3)))
     rollback.roll_back(home, ledger, 0)

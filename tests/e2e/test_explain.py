@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.reading import explain
-from pipeline.storage.duck import DuckTables
+from pipeline.storage.duckdb_tables import DuckTables
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.builders import Batch, draw_batch
 from tests.e2e.conftest import Altneu
 
@@ -29,18 +29,20 @@ pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None:
     seed = seeds.one()
     rng = random.Random(seed)
-    home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 2\nwhere = "w > 0"\n')
+    home, ledger = home_helpers.make(
+        tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 2\nwhere = "w > 0"\n'
+    )
 
     def draw() -> Batch:
         return draw_batch(rng, range(6), 30, values=range(-2, 4), deletes=1 / 4, seqs=2)
 
     landed = {epoch: draw() for epoch in range(4)}
     for epoch in landed:
-        homes.put(home, epoch, landed[epoch])
-    homes.run(home, ledger, [0, 1, 2, 3])
+        home_helpers.put(home, epoch, landed[epoch])
+    home_helpers.run(home, ledger, [0, 1, 2, 3])
     landed[1] = draw()
-    homes.put(home, 1, landed[1])
-    homes.run(home, ledger, [1])
+    home_helpers.put(home, 1, landed[1])
+    home_helpers.run(home, ledger, [1])
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
     pairs = [(a, b) for a, b in combinations(range(6), 2)] + [(a, a) for a in range(6)]
     for epoch in landed:
@@ -65,7 +67,7 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
     seed = seeds.one()
     rng = random.Random(seed)
     toml = '[values]\nw = "double"\nt = "string"\n[edges]\nwhere = "w < 2 OR t = \'a\'"\n'
-    home, ledger = homes.make(tmp_path / "home", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
     weights = [math.nan, None, 0.0, -0.0, 1.0, 3.0, math.inf, -math.inf]
 
     def land(epoch: int) -> None:
@@ -84,9 +86,9 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
 
     for epoch in range(6):
         land(epoch)
-    homes.run(home, ledger, range(6))
+    home_helpers.run(home, ledger, range(6))
     land(2)
-    homes.run(home, ledger, [2])
+    home_helpers.run(home, ledger, [2])
     row, pairs = ledger.get_revision(), list(combinations(range(5), 2))
     warehouse = Warehouse(spark, home)
     stored = warehouse.read_table("edges", row).collect()
@@ -105,14 +107,14 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
 
 def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     toml = '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n[motifs]\nwedge = "a-b, b-c"\n'
-    home, ledger = homes.make(tmp_path / "home", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("src,dst\nada,bob\nbob,cy\ncy,ada\nada,dee\n")
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     (home.landing / "epoch=2").mkdir()
     (home.landing / "epoch=2" / "b.csv").write_text("src,dst,op\nada,bob,\ncy,ada,delete\n")
-    homes.run(home, ledger, [2])
+    home_helpers.run(home, ledger, [2])
     edge = altneu("explain", "edge", "bob", "ada", "--as-of", "1").out
     assert "there, trussness 3, 1 triangle (with cy)" in edge
     assert "upsert ada → bob (seq 0)  epoch=1/a.csv line 2: in force" in edge
@@ -136,9 +138,9 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
 
 @pytest.mark.slow  # tests/e2e/test_shown.py repairs in the ordinary tier
 def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(4), 2)])
-    homes.run(home, ledger, [1])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(4), 2)])
+    home_helpers.run(home, ledger, [1])
     sound = altneu("repair")
     assert (sound.code, "all equal" in sound.out, ledger.get_revision().revision) == (0, True, 1)
     warehouse, row = Warehouse(spark, home), ledger.get_revision()

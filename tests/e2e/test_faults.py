@@ -21,14 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import CheckFailed, RunFailed
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.report import epoch_document
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.branches import branch_of
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.reference import Row
 
@@ -85,13 +85,13 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    home, ledger = homes.make(tmp_path_factory.mktemp("faults") / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path_factory.mktemp("faults") / "home", TOML)
     rng = random.Random(seeds.one(9))
     for epoch in range(LAST):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
-    homes.run(home, ledger, range(LAST))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
+    home_helpers.run(home, ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
-    homes.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
+    home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
@@ -344,21 +344,21 @@ LANDED: dict[str, tuple[str, bytes, tuple[str, str] | str]] = {
 @pytest.mark.parametrize("fault", LANDED)
 def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: str) -> None:
     name, content, wanted = LANDED[fault]
-    home, ledger = homes.make(tmp_path / "home", "")
+    home, ledger = home_helpers.make(tmp_path / "home", "")
     rng = random.Random(seeds.one(1))
     for epoch in range(LAST):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
-    homes.run(home, ledger, range(LAST))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
+    home_helpers.run(home, ledger, range(LAST))
     folder = home.landing / f"epoch={LAST}"
     folder.mkdir()
     (folder / name).write_bytes(content)
     if isinstance(wanted, str):
         with pytest.raises(RunFailed, match=wanted) as refused:
-            homes.run(home, ledger, [LAST])
+            home_helpers.run(home, ledger, [LAST])
         assert "Nothing was published" in refused.value.what and refused.value.next
         assert ledger.get_revision().revision == 1
         return
-    homes.run(home, ledger, [LAST])
+    home_helpers.run(home, ledger, [LAST])
     assert (ledger.get_revision().revision, ledger.get_revision().mark) == (2, "warning")
     page = epoch_document(home, ledger, LAST)
     failed = {(c["suite"], c["name"]): c for c in page["checks"] if not c["passed"] and c["severity"] == "warning"}

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from pipeline.errors import CheckFailed
 from pipeline.state import schema
 from pipeline.storage.warehouse import Warehouse
-from pipeline.tasks import upkeep
+from pipeline.tasks import maintenance
 from tests import seeds
 from tests.canonical import History
 from tests.docs.pages import blocks, read
 from tests.e2e.conftest import Altneu
-from tests.prints import another_number
+from tests.fingerprint_helpers import another_number
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -70,14 +70,14 @@ def test_what_is_stored_is_what_was_published(
 
 def test_the_weekly_audit_looks_at_them_too(tmp_path: Path, numbers: History) -> None:
     home, ledger = numbers.copy(tmp_path / "home")
-    assert upkeep.full_audit(str(home.path), 0, "")["tables"] == 7
+    assert maintenance.full_audit(str(home.path), 0, "")["tables"] == 7
     mine, once = schema.fingerprints.c.collection == "edges", schema.fingerprints.c.fingerprint != ""
     with ledger.engine.begin() as connection:  # as if other rows had been published: no recomputation can see that
         connection.execute(sa.update(schema.fingerprints).where(mine & once).values(fingerprint=f"{1:032x}"))
     said: list[str] = []
     with pytest.raises(CheckFailed, match="1 of 7 tables do not hold what was published as revision 2: edges"):
-        upkeep.full_audit(str(home.path), 0, "", said.append)
+        maintenance.full_audit(str(home.path), 0, "", said.append)
     assert any(text.startswith("table edges, epoch 1: fingerprint") for text in said)
     with ledger.engine.begin() as connection:  # as an earlier version has left it
         connection.execute(sa.delete(schema.fingerprints))
-    assert "tables" not in upkeep.full_audit(str(home.path), 0, "")
+    assert "tables" not in maintenance.full_audit(str(home.path), 0, "")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.run import runner
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -33,11 +33,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.needs("mount")
 def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_disk / "home"
-    home, _ = homes.make(path)
-    homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(5), 2)])
+    home, _ = home_helpers.make(path)
+    home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(5), 2)])
     assert altneu("run", "1", home=path).code == 0
     before = altneu("show", "totals", "--format", "json", home=path).out
-    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in combinations(range(9), 2)])
+    home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in combinations(range(9), 2)])
     filler = small_disk / "filler"
     real = runner.execute_stage
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import BatchRejected
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration, passes
+from pipeline.tasks import run_batching, run_tasks
 from pipeline.tasks.base import PlannedRun
-from tests import homes
+from tests import home_helpers
 from tests.e2e.conftest import Altneu
 
 TOML = '[epochs]\nevery = "1d"\n[checks]\nrows = "stop"\n'
@@ -30,11 +30,11 @@ def rows(many: int, day: int) -> list[tuple[int, int, None, str, int]]:
 
 def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
     """A home with some days published, and days with so many rows landed after them."""
-    home, ledger = homes.make(path, TOML)
+    home, ledger = home_helpers.make(path, TOML)
     first = home.schedule.parse_epoch("2004-04-01")
     for day, many in enumerate([5] * KNOWN + list(after)):
-        homes.put(home, first + day, rows(many, day))  # type: ignore[arg-type]
-    homes.run(home, ledger, range(first, first + KNOWN))
+        home_helpers.put(home, first + day, rows(many, day))  # type: ignore[arg-type]
+    home_helpers.run(home, ledger, range(first, first + KNOWN))
     return home, ledger, first
 
 
@@ -46,8 +46,8 @@ def published(ledger: Ledger, first: int) -> list[int]:
 def computed(home: Home, planned: PlannedRun | None) -> list[int]:
     assert planned is not None
     for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-        orchestration.execute_stage(str(home.path), planned, name)
-    return orchestration.publish_run(str(home.path), planned)["epochs"]
+        run_tasks.execute_stage(str(home.path), planned, name)
+    return run_tasks.publish_run(str(home.path), planned)["epochs"]
 
 
 @pytest.mark.usefixtures("ledger_only")
@@ -77,14 +77,14 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
     path, bad = str(home.path), first + KNOWN + 1
 
     def plan(epoch: int) -> PlannedRun | None:
-        return passes.plan_epoch(path, epoch, count=lambda dates: len(starts & set(dates)))
+        return run_batching.plan_epoch(path, epoch, count=lambda dates: len(starts & set(dates)))
 
     assert computed(home, plan(first + KNOWN)) == [first + KNOWN, first + KNOWN + 2]
     with pytest.raises(BatchRejected, match="has 400 rows"):
         computed(home, plan(bad))
     label = home.schedule.format_label(bad)
-    planned = orchestration.plan_range(path, label, label, accept=True)
-    assert computed(home, planned) == [bad] and passes.plan_epoch(path, bad) is None
+    planned = run_tasks.plan_range(path, label, label, accept=True)
+    assert computed(home, planned) == [bad] and run_batching.plan_epoch(path, bad) is None
     assert published(ledger, first) == [0, 1, 2]
 
 
@@ -93,7 +93,7 @@ def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> Non
     home, ledger, first = made(tmp_path / "home", [5])
     last = home.schedule.format_label(first + KNOWN)
     assert typed("run", last).code == 0
-    homes.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
+    home_helpers.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
     assert typed("run", last).code == 1 and ledger.published_batches()[first + KNOWN].rows == 5
     assert typed("rebuild", "--from-landing").code == 0 and ledger.published_batches()[first + KNOWN].rows == 300
     for file in (home.landing / f"epoch={last}").iterdir():

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import RevisionConflict, RunFailed, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.interrupt import Interrupted
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import epoch_document
-from pipeline.run import held, planning, rollback, runner
+from pipeline.run import approval, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease
@@ -27,7 +27,7 @@ from pipeline.state.records import RunRecord, RunState
 from pipeline.storage.branches import Branches, branch_of
 from pipeline.storage.relocate import relocate_home
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.canonical import History, land_correction
 from tests.e2e.conftest import Altneu
 from tests.ledger_only import LedgerOnly, run_without_spark
@@ -67,7 +67,7 @@ def branches(tables: Branches) -> set[str]:
 
 
 def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    held.approve_run(home, ledger, run, "ada", "as expected")
+    approval.approve_run(home, ledger, run, "ada", "as expected")
     runner.publish_held_run(home, ledger, run.run_id)
 
 
@@ -77,7 +77,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     """On real tables, through two compactions; what a run publishes that is not held is played without Spark."""
     home, ledger = land_correction(tmp_path / "home")
     tables, before = Warehouse(spark, home), seen(home, ledger)
-    run = homes.hold(home, ledger, [0, 1])
+    run = home_helpers.hold(home, ledger, [0, 1])
     assert (run.state, run.owner, run.parent, seen(home, ledger)) == (RunState.HELD, None, 1, before)
     assert branches(tables) == {branch_of(run.run_id)}
     with pytest.raises(RunFailed, match="not published before somebody approves: it was begun with --hold"):
@@ -90,7 +90,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     mine = seen(home, ledger)
     with run_without_spark():
         other = land_correction(tmp_path / "other")
-        homes.run(*other, [0, 1])
+        home_helpers.run(*other, [0, 1])
         theirs = seen(*other)
     assert mine["prints"] == theirs["prints"]
     assert [{**row, "revision": 0} for row in mine["totals"]] == [{**row, "revision": 0} for row in theirs["totals"]]
@@ -107,7 +107,7 @@ def test_a_home_that_has_moved_publishes_what_was_held(
 ) -> None:
     home, ledger = held_correction.copy(tmp_path / "home")
     (run,) = ledger.list_held()
-    homes.put(home, 1, LESS)
+    home_helpers.put(home, 1, LESS)
     moved = home.path.with_name("moved")
     ledger.engine.dispose()
     home.path.rename(moved)
@@ -123,7 +123,7 @@ def test_a_home_that_has_moved_publishes_what_was_held(
 def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu) -> None:
     home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
-    first, second = homes.hold(home, ledger, [0]), homes.hold(home, ledger, [1])
+    first, second = home_helpers.hold(home, ledger, [0]), home_helpers.hold(home, ledger, [1])
     listed = json.loads(typed("status", "--format", "json").out)
     assert [(each["run_id"], each["overtaken_by"]) for each in listed["held"]] == [
         (first.run_id, None),
@@ -145,7 +145,7 @@ def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, t
     gone = typed("discard", "--by", "bob")
     assert (gone.code, "altneu run 0" in gone.out) == (0, True), gone
     assert ledger.get_run(first.run_id).error == "rejected by bob"
-    homes.run(home, ledger, [0])
+    home_helpers.run(home, ledger, [0])
     assert branches(tables) == set()
     again = typed("publish", first.run_id)
     assert (again.code, "it was rejected by bob" in again.err) == (2, True), again
@@ -158,17 +158,17 @@ def test_rollback_expiry_and_settings(
 ) -> None:
     home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
-    run = homes.hold(home, ledger, [1])
+    run = home_helpers.hold(home, ledger, [1])
     rollback.roll_back(home, ledger, 0)
     with pytest.raises(RevisionConflict, match="revision 2 was published meanwhile"):
-        held.approve_run(home, ledger, run, None, None)
+        approval.approve_run(home, ledger, run, None, None)
     rollback.roll_back(home, ledger, 1)  # the same state is another revision
     with pytest.raises(RevisionConflict):
-        held.approve_run(home, ledger, run, None, None)
-    again = homes.hold(home, ledger, [1])
+        approval.approve_run(home, ledger, run, None, None)
+    again = home_helpers.hold(home, ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
     with pytest.raises(UsageError, match="has other settings than held run"):
-        held.approve_run(Home.open_home(home.path), ledger, again, None, None)
+        approval.approve_run(Home.open_home(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = lease.read_clock()
     monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))
@@ -189,7 +189,7 @@ def test_stopped_while_it_publishes(
 ) -> None:
     """It stays held, and the same command goes on."""
     home, ledger = land_correction(tmp_path / "home")
-    run, before = homes.hold(home, ledger, [0, 1]), seen(home, ledger)
+    run, before = home_helpers.hold(home, ledger, [0, 1]), seen(home, ledger)
 
     def stopped(_: Any) -> None:
         raise Interrupted("SIGTERM")
@@ -214,7 +214,7 @@ def test_stopped_while_it_publishes(
     runner.execute_stage(home, ledger, run.run_id, "audit")
     with pytest.raises(RunFailed, match="somebody approves"):
         runner.execute_stage(home, ledger, run.run_id, "publish")
-    again = homes.hold(home, ledger, [0, 1])
+    again = home_helpers.hold(home, ledger, [0, 1])
     stop_publishing(again)
     said = typed("publish", again.run_id)
     assert (said.code, ledger.get_revision().run_id) == (0, again.run_id), said
@@ -222,9 +222,9 @@ def test_stopped_while_it_publishes(
 
 @pytest.mark.parametrize("approve", ["always", "on warning"])
 def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu, approve: str) -> None:
-    home, ledger = homes.make(tmp_path / "home", f'[publish]\napprove = "{approve}"\n')
-    homes.put(home, 0, K4)
-    homes.put(home, 1, MORE)
+    home, ledger = home_helpers.make(tmp_path / "home", f'[publish]\napprove = "{approve}"\n')
+    home_helpers.put(home, 0, K4)
+    home_helpers.put(home, 1, MORE)
     if approve == "on warning":
         assert typed("run", "0").out.startswith("published revision 1")
         ledger_only.checks = lambda run: [check(1, "rows as usual", False, suite="volumes", severity="warning")]
@@ -239,9 +239,9 @@ def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, ty
 def test_a_backfill_of_several_revisions_holds_the_first(
     ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 0.00001\n")
-    homes.put(home, 0, K4)
-    homes.put(home, 1, MORE)
+    home, ledger = home_helpers.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 0.00001\n")
+    home_helpers.put(home, 0, K4)
+    home_helpers.put(home, 1, MORE)
     said = typed("backfill", "--all", "--hold")
     assert (said.code, "1 epoch(s) are left: the same command again" in said.out) == (0, True), said
     assert [run.epochs for run in ledger.list_held()] == [(0,)]

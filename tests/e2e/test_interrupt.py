@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.errors import Exit
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.conftest import TINY
 from tests.e2e.test_crash import group
 from tests.report.seed import Seed
@@ -92,10 +92,10 @@ def interrupted(
 @pytest.mark.parametrize("case", [c if c in ALWAYS else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
 def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     arguments, after, number, during, outcome = CASES[case]
-    home, ledger = homes.make(tmp_path / "home", TOML)
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
-    homes.run(home, ledger, [0])
-    homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
+    home_helpers.run(home, ledger, [0])
+    home_helpers.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     process = command(home.path, *arguments)
     before, said = interrupted(process, after, number)
     ends_cleanly(process, said, f"interrupted during {during}; {outcome}; the same command goes on")
@@ -124,7 +124,7 @@ def ends_cleanly(process: subprocess.Popen[str], said: list[str], line: str) -> 
 
 @pytest.mark.slow
 def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home", TOML)
+    home, _ = home_helpers.make(tmp_path / "home", TOML)
     process = command(home.path, "demo")
     _, said = interrupted(process, "✓ ingest", signal.SIGINT)
     ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; the same command goes on")
@@ -158,8 +158,8 @@ def test_an_interrupted_report_leaves_whole_pages(tmp_path: Path, number: signal
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_an_interrupted_land_lands_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    home, _ = homes.make(tmp_path / "home")
-    homes.put(home, 0, [(0, 1, None, "upsert", 0)])
+    home, _ = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, [(0, 1, None, "upsert", 0)])
     batch, before = (home.landing / "epoch=0" / "rows.csv").read_text(), (home.path / "altneu.toml").read_text()
     file = tmp_path / "many.csv"
     file.write_text("src,dst,weight\n" + "".join(f"{n},{n + 1},{n}.5\n" for n in range(1_000_000)))

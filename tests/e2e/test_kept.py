@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from pipeline.run import rollback
 from pipeline.run.compact import compact
-from pipeline.state.facts import TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
-from pipeline.storage import kept
+from pipeline.state.stage_results import TrianglesFacts, TrussFacts
+from pipeline.storage import graph_cache
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.builders import Batch, draw_batch
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -30,7 +30,7 @@ def draw_changes(rng: random.Random, size: int = 40) -> Batch:
     return draw_batch(rng, [*range(12), rng.randrange(100, 200)], size, deletes=1 / 3, loops=False)
 
 
-def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
+def check(spark: SparkSession, home: home_helpers.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
     """The stored trussness and triangle counts at every epoch up to the frontier."""
     row = ledger.require_published()
     assert row.frontier is not None
@@ -60,27 +60,27 @@ def triangle_plan(ledger: Ledger) -> str | None:
     return ledger.get_facts(ledger.require_published().run_id, TrianglesFacts).plan
 
 
-def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
-    key = kept.cached_graph_key(ledger, ledger.require_published())
+def damage(home: home_helpers.Home, ledger: Ledger, how: str) -> None:
+    key = graph_cache.cached_graph_key(ledger, ledger.require_published())
     assert key is not None
-    here = kept.cache_folder(home) / key
+    here = graph_cache.cache_folder(home) / key
     assert here.is_dir()
     if how == "absent":
-        shutil.rmtree(kept.cache_folder(home))
+        shutil.rmtree(graph_cache.cache_folder(home))
     elif how == "truncated":
         with open(here / "edge.npy", "r+b") as file:
             file.truncate(200)
     elif how == "stale":  # the graph of the revision before, under the name of the newest
         rows = [row for row in ledger.list_revisions() if row.frontier is not None]
-        older = kept.cached_graph_key(ledger, rows[-2])
+        older = graph_cache.cached_graph_key(ledger, rows[-2])
         assert older is not None
         shutil.rmtree(here)
-        shutil.copytree(kept.cache_folder(home) / older, here)
+        shutil.copytree(graph_cache.cache_folder(home) / older, here)
     elif how == "on another machine":
-        (kept.cache_folder(home) / "here").write_text("somewhere else")
+        (graph_cache.cache_folder(home) / "here").write_text("somewhere else")
     elif how == "no folder can be made":
-        shutil.rmtree(kept.cache_folder(home))
-        kept.cache_folder(home).touch()
+        shutil.rmtree(graph_cache.cache_folder(home))
+        graph_cache.cache_folder(home).touch()
 
 
 # what becomes of the files, the epochs that land then, and how the run begins
@@ -108,48 +108,48 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
 ) -> None:
     rng = random.Random(seeds.one(11))
     window = f"[edges]\nlive_for = {live_for}\n" if live_for else ""
-    home, ledger = homes.make(tmp_path / "home", '[triangles]\nplan = "resume"\n' + window)
+    home, ledger = home_helpers.make(tmp_path / "home", '[triangles]\nplan = "resume"\n' + window)
     history: History = {epoch: draw_changes(rng, 80) for epoch in (1, 2)}
     for epoch, batch in history.items():
-        homes.put(home, epoch, batch)
-    homes.run(home, ledger, [1, 2])
+        home_helpers.put(home, epoch, batch)
+    home_helpers.run(home, ledger, [1, 2])
     assert plan(ledger) == "replay"
     for how, epochs, expected in steps:
         if how not in ("kept", "no folder yet"):
             damage(home, ledger, how)
         for epoch in epochs:
             history[epoch] = draw_changes(rng)
-            homes.put(home, epoch, history[epoch])
-        homes.run(home, ledger, epochs)
+            home_helpers.put(home, epoch, history[epoch])
+        home_helpers.run(home, ledger, epochs)
         assert plan(ledger) == expected, (how, epochs)
         assert (triangle_plan(ledger) == "resume") == (expected == "resume" and live_for is None), (how, epochs)
         if how == "no folder can be made":
-            kept.cache_folder(home).unlink()
+            graph_cache.cache_folder(home).unlink()
             continue
         check(spark, home, ledger, history, live_for)
-        there = {path.name for path in kept.cache_folder(home).iterdir()} - {"here"}
-        assert len(there) <= 2 and kept.cached_graph_key(ledger, ledger.require_published()) in there
+        there = {path.name for path in graph_cache.cache_folder(home).iterdir()} - {"here"}
+        assert len(there) <= 2 and graph_cache.cached_graph_key(ledger, ledger.require_published()) in there
 
 
 @pytest.mark.slow
 def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSession) -> None:
     rng = random.Random(seeds.one(12))
-    home, ledger = homes.make(tmp_path / "home", "[retention]\nepochs = 2\n")
+    home, ledger = home_helpers.make(tmp_path / "home", "[retention]\nepochs = 2\n")
     history: History = {}
     for epochs in ((1, 2, 3), (4,)):
         for epoch in epochs:
             history[epoch] = draw_changes(rng, 60)
-            homes.put(home, epoch, history[epoch])
-        homes.run(home, ledger, epochs)
+            home_helpers.put(home, epoch, history[epoch])
+        home_helpers.run(home, ledger, epochs)
     compact(home, ledger, spark, grace=0)
     history[5] = draw_changes(rng)
-    homes.put(home, 5, history[5])
-    homes.run(home, ledger, [5])
+    home_helpers.put(home, 5, history[5])
+    home_helpers.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # the same contents, in other snapshots
     rollback.roll_back(home, ledger, 2)
     history[5] = draw_changes(rng)
-    homes.put(home, 5, history[5])
-    homes.run(home, ledger, [5])
+    home_helpers.put(home, 5, history[5])
+    home_helpers.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left
     found = Warehouse(spark, home).read_table("trussness", ledger.require_published()).collect()
     for epoch in (3, 4, 5):

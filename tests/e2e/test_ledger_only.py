@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading.graph import Graph
 from pipeline.report import epoch_document
 from pipeline.run import rollback
 from pipeline.run.compact import compact
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.state.ledger import Ledger
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import Batch, assert_same_state, draw_batch
 from tests.e2e.conftest import Altneu
 from tests.ledger_only import LedgerOnly, run_without_spark
@@ -60,7 +60,7 @@ def without_chance(text: str) -> str:
 
 def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
     """Type the scene; what each command has returned and printed, and what is there in the end."""
-    homes.make(path, TOML)
+    home_helpers.make(path, TOML)
 
     def typed(*command: str) -> tuple[str, Any]:
         outcome = altneu(*command, home=path)
@@ -155,15 +155,15 @@ def test_a_scene_played_without_spark_ends_as_with_it(tmp_path: Path, altneu: Al
 def test_readers_see_what_a_history_of_batches_leaves(ledger_only: LedgerOnly, tmp_path: Path, ids: str) -> None:
     """Late, replaced and empty batches, a rollback and a compaction, over real ledgers and readers."""
     rng = random.Random(seeds.one())
-    home, ledger = homes.make(tmp_path / "home", f'[vertices]\nids = "{ids}"\n[edges]\nlive_for = 3\n')
+    home, ledger = home_helpers.make(tmp_path / "home", f'[vertices]\nids = "{ids}"\n[edges]\nlive_for = 3\n')
     vertices = range(7) if ids == "integer" else [f"v{number}" for number in range(7)]
     landed: dict[int, Batch] = {}
 
     def deliver(*epochs: int, size: int = 9) -> None:
         for epoch in epochs:
             landed[epoch] = draw_batch(rng, vertices, size, seqs=3)
-            homes.put(home, epoch, landed[epoch])
-        homes.run(home, ledger, epochs)
+            home_helpers.put(home, epoch, landed[epoch])
+        home_helpers.run(home, ledger, epochs)
         assert_same_state(home, ledger, landed)
 
     deliver(2, 4)

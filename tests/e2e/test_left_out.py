@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import BatchRejected
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration, passes
-from tests import homes
+from pipeline.tasks import run_batching, run_tasks
+from tests import home_helpers
 from tests.e2e.conftest import Altneu
 from tests.ledger_only import LedgerOnly
 
@@ -37,13 +37,15 @@ WRONG: dict[str, dict[int, tuple[str, bytes]]] = {
 
 
 def made(path: Path) -> tuple[Home, Ledger, int]:
-    home, ledger = homes.make(path, TOML)
+    home, ledger = home_helpers.make(path, TOML)
     first = home.schedule.parse_epoch("2004-04-15")
-    homes.put(home, first, K4)  # type: ignore[arg-type]
-    homes.run(home, ledger, [first])
-    homes.put(home, first, [*K4[1:], ("v0", "v8", None, "upsert", 0)])  # type: ignore[list-item]
+    home_helpers.put(home, first, K4)  # type: ignore[arg-type]
+    home_helpers.run(home, ledger, [first])
+    home_helpers.put(home, first, [*K4[1:], ("v0", "v8", None, "upsert", 0)])  # type: ignore[list-item]
     for day in range(1, DAYS):
-        homes.put(home, first + day, [(f"v{day}", "v8", None, "upsert", 0), ("v0", f"w{day}", None, "upsert", 0)])  # type: ignore[list-item]
+        home_helpers.put(
+            home, first + day, [(f"v{day}", "v8", None, "upsert", 0), ("v0", f"w{day}", None, "upsert", 0)]
+        )  # type: ignore[list-item]
     return home, ledger, first
 
 
@@ -79,13 +81,13 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         assert all(f"{home.schedule.format_label(first + day)}: " in done.err for day in WRONG[wrong])
     else:
         other = {home.schedule.start_of(first + day) for day in range(DAYS)}
-        planned = passes.plan_epoch(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
+        planned = run_batching.plan_epoch(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
         assert planned is not None and len(ledger.get_run(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            orchestration.execute_stage(str(home.path), planned, name)
-        assert orchestration.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
+            run_tasks.execute_stage(str(home.path), planned, name)
+        assert run_tasks.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
-    homes.run(twin, twin_ledger, [first + day for day in good])
+    home_helpers.run(twin, twin_ledger, [first + day for day in good])
     assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
 
     shown = typed("status", home=home.path).out
@@ -97,7 +99,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         shutil.rmtree(folder)
         shutil.copytree(twin.landing / folder.name, folder)
     for each, book in ((home, ledger), (twin, twin_ledger)):
-        homes.run(each, book, [first + day for day in WRONG[wrong]])
+        home_helpers.run(each, book, [first + day for day in WRONG[wrong]])
     assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
 
 
@@ -123,11 +125,11 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
     starts = {home.schedule.start_of(first + day) for day in range(DAYS)}
 
     def go(day: int) -> list[int]:
-        planned = passes.plan_epoch(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
+        planned = run_batching.plan_epoch(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
         assert planned is not None
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            orchestration.execute_stage(str(home.path), planned, name)
-        return orchestration.publish_run(str(home.path), planned)["epochs"]
+            run_tasks.execute_stage(str(home.path), planned, name)
+        return run_tasks.publish_run(str(home.path), planned)["epochs"]
 
     with pytest.raises(BatchRejected, match=r"2004-04-17/more\.csv\.gz"):
         go(2)

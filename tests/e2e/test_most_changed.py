@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.state.facts import TrianglesFacts, TrussFacts
-from tests import homes
+from pipeline.state.stage_results import TrianglesFacts, TrussFacts
+from tests import home_helpers
 
 pytestmark = pytest.mark.usefixtures("tiny")
 FOUR = [(a, b, None, "upsert", place) for place, (a, b) in enumerate(combinations(range(4), 2))]
 
 
 def test_what_changed_most(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 0, FOUR)
-    homes.put(home, 1, [(0, 1, None, "delete", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, FOUR)
+    home_helpers.put(home, 1, [(0, 1, None, "delete", 0)])
     found = []
     for epoch in (0, 1):
-        row = homes.run(home, ledger, [epoch])
+        row = home_helpers.run(home, ledger, [epoch])
         assert row is not None
         edges = ledger.get_facts(row.run_id, TrussFacts).top_edges[str(epoch)]
         vertices = ledger.get_facts(row.run_id, TrianglesFacts).top_vertices[str(epoch)]

@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading.graph import Graph
 from pipeline.run import rollback
 from pipeline.run.compact import compact
-from pipeline.state import place
+from pipeline.state import home_identity
 from pipeline.state.schema import fingerprints
 from pipeline.storage.relocate import relocate_home
-from tests import homes
+from tests import home_helpers
 from tests.canonical import History
 
 from .conftest import Altneu
@@ -29,7 +29,7 @@ from .test_old_home import answers
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_home_moves_and_goes_on(tmp_path: Path, spark: SparkSession, altneu: Altneu) -> None:
     """Six revisions: a reader of each gets the same answers."""
-    home, before = homes.old(tmp_path)
+    home, before = home_helpers.old(tmp_path)
     relocate_home(Home.open_home(home))
     new = tmp_path / "new"
     done = altneu("move", str(new))
@@ -82,14 +82,14 @@ def test_a_copy_that_broke_is_copied_again(
 def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altneu, postgres: str) -> None:
     """Into PostgreSQL: a correction that is held, after a rollback and a compaction; published there, it is what it
     would have been here. Back on disk the same."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch, rows in enumerate(([(1, 2), (1, 3), (2, 3)], [(1, 4), (2, 4)], [(3, 4)])):
-        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in rows])
-        homes.run(home, ledger, [epoch])
+        home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in rows])
+        home_helpers.run(home, ledger, [epoch])
     rollback.roll_back(home, ledger, 2)
     compact(home, ledger, spark)
-    homes.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0)])
-    waits = homes.hold(home, ledger, [0]).run_id
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0)])
+    waits = home_helpers.hold(home, ledger, [0]).run_id
     new = tmp_path / "new"
     done = altneu("move", str(new), "--to", postgres)
     assert done.code == 0, done.err
@@ -104,5 +104,7 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
         assert altneu("publish", waits, home=each).code == 0
         shown = altneu("show", "totals", "--all-epochs", "--format", "json", home=each)
         edges = altneu("show", "edges", "--format", "json", home=each)
-        seen.append([json.loads(shown.out), json.loads(edges.out), place.open_ledger(opened).get_revision().revision])
+        seen.append(
+            [json.loads(shown.out), json.loads(edges.out), home_identity.open_ledger(opened).get_revision().revision]
+        )
     assert seen[0] == seen[1] == seen[2]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.reading.graph import Graph
-from tests import homes
+from tests import home_helpers
 
 from .conftest import Altneu
 
@@ -40,7 +40,7 @@ def answers(graph: Graph, asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.dear("an old home is moved, upgraded, run and audited")
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_an_old_home_at_another_place(tmp_path: Path, spark: SparkSession, altneu: Altneu) -> None:
-    home, before = homes.old(tmp_path)
+    home, before = home_helpers.old(tmp_path)
     for command in (["status"], ["show", "totals"], ["run", "2024-03-03"], ["compact"], ["audit"], ["connect"]):
         refused = altneu(*command)
         assert refused.code == 2, command

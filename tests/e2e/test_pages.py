@@ -14,11 +14,11 @@ from pipeline.errors import CheckFailed, RunFailed, UsageError
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import epoch_document, write_vertex
-from pipeline.report.html.words import vertex_page
-from pipeline.report.rows import describe_rows, page_name
-from pipeline.report.vertex import describe_vertex as vertex_of
+from pipeline.report.html.formatting import vertex_page
+from pipeline.report.rows_page import describe_rows, page_name
+from pipeline.report.vertex_page import describe_vertex as vertex_of
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAILY, write
 from tests.report.test_statements import history
@@ -26,19 +26,19 @@ from tests.report.test_statements import history
 TRIANGLE = [(1, 2), (2, 3), (1, 3)]
 
 
-def land(home: homes.Home, epoch: int, edges: list[tuple[int, int]]) -> None:
-    homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
+def land(home: home_helpers.Home, epoch: int, edges: list[tuple[int, int]]) -> None:
+    home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
 
 
 @pytest.mark.usefixtures("ledger_only")
 def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch, edges in ((1, TRIANGLE), (2, [(3, 4)]), (3, [(2, 4)])):
         land(home, epoch, edges)
-    homes.run(home, ledger, [1, 2, 3])
+    home_helpers.run(home, ledger, [1, 2, 3])
     assert "Equal to a full recomputation" in (home.reports / "epoch=3.html").read_text()
     land(home, 1, TRIANGLE[:2])
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     for row in views.select_totals(home, ledger, all_epochs=True):
         found, text = (
             epoch_document(home, ledger, row["epoch"]),
@@ -55,7 +55,7 @@ def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
     (home.landing / "epoch=4").mkdir()
     (home.landing / "epoch=4" / "rows.csv").write_text("src,dst\n" + "x,y\n" * 50)
     with pytest.raises((CheckFailed, RunFailed)):
-        homes.run(home, ledger, [4])
+        home_helpers.run(home, ledger, [4])
     failed = (home.reports / "epoch=4.html").read_text()
     assert "Not loaded. The run stopped" in failed and 'href="epoch=3.html"' in failed
 
@@ -64,7 +64,7 @@ def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Pat
     history(tmp_path, 7, 6, DAILY + f'[storage]\ndatabase = "{postgres}"\n')
 
 
-def of_a_vertex(home: homes.Home, ledger: Ledger, vertex: str, revision: int) -> None:
+def of_a_vertex(home: home_helpers.Home, ledger: Ledger, vertex: str, revision: int) -> None:
     """Its page says what `Graph` says of it, at every epoch."""
     graph, row = Graph(home.path).arrow, ledger.get_revision(revision)
     found = vertex_of(home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
@@ -89,13 +89,13 @@ def of_a_vertex(home: homes.Home, ledger: Ledger, vertex: str, revision: int) ->
 def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_path: Path) -> None:
     """Its tables and drawn trusses are those of `Graph` at the revision in its name, also when a correction has come;
     a run writes it, and a table that cannot be read does not fail one."""
-    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n')
     first = [(f"a{i}", f"a{j}") for i in range(5) for j in range(i)]
     second = [(f"b{i}", f"b{j}") for i in range(4) for j in range(i)] + [("a0", "b0")]
     joins = [(f"a{i}", f"b{j}") for i in range(2) for j in range(4)]
     for epoch, edges in ((1, first), (2, second), (3, joins)):
-        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
-    homes.run(home, ledger, [1, 2, 3])
+        home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
+    home_helpers.run(home, ledger, [1, 2, 3])
     written = home.reports / page_name("3", 1)
     before, text = rows_of(home, ledger, 1), written.read_text()
     same_as_read(home, before, 1)
@@ -104,8 +104,8 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
     assert steps[1]["entered"] == {"count": 4, "first": ["b0", "b1", "b2", "b3"]} and steps[1]["said"] == ["2 is new"]
     assert steps[2]["said"] == ["2 merged into 1"]
     assert 'href="rows=3.revision=1.html"' in (home.reports / "index.html").read_text()
-    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second[:3]])  # a triangle
-    homes.run(home, ledger, [2])
+    home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second[:3]])  # a triangle
+    home_helpers.run(home, ledger, [2])
     same_as_read(home, rows_of(home, ledger, 2), 2)
     assert rows_of(home, ledger, 1) == before and written.read_text() == text
     newest = home.reports / page_name("3", 2)
@@ -123,11 +123,11 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
     assert not newest.exists() and newest.name not in (home.reports / "epoch=3.html").read_text()
 
 
-def rows_of(home: homes.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
+def rows_of(home: home_helpers.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
     return describe_rows(home, ledger, ledger.get_revision(revision), 3, [1, 2, 3], "")
 
 
-def same_as_read(home: homes.Home, found: dict[str, Any], revision: int) -> None:
+def same_as_read(home: home_helpers.Home, found: dict[str, Any], revision: int) -> None:
     graph = Graph(home.path, engine="duckdb").arrow
     expected = {
         "vertices": graph.vertices(as_of="3", revision=revision),

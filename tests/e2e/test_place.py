@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading.views import select_totals
-from pipeline.state import place
+from pipeline.state import home_identity
 from pipeline.state.ledger import Ledger
 from pipeline.storage.relocate import relocate_home
-from tests import homes
+from tests import home_helpers
 
 
 def on(path: Path, uri: sa.URL | str) -> Home:
@@ -44,64 +44,64 @@ def other_user(postgres: str) -> None:
 
 @pytest.mark.usefixtures("other_user")
 def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Path, postgres: str) -> None:
-    name = place.require_identity(on(tmp_path / "home", postgres)).catalog
+    name = home_identity.require_identity(on(tmp_path / "home", postgres)).catalog
     for what, url in spellings(postgres).items():
-        assert place.require_identity(on(tmp_path / "home", url)).catalog == name, what
+        assert home_identity.require_identity(on(tmp_path / "home", url)).catalog == name, what
 
 
 def _claimed(path: str) -> str:
-    return place.claim_identity(Home.open_home(path)).catalog
+    return home_identity.claim_identity(Home.open_home(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:
     home = on(tmp_path / "home", postgres)
     with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         found = list(pool.map(_claimed, [str(home.path)] * 12))
-    assert len(set(found)) == 1 and found[0] == place.require_identity(home).catalog
+    assert len(set(found)) == 1 and found[0] == home_identity.require_identity(home).catalog
 
 
 def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The right to ask may come and go: neither is a move."""
     home = on(tmp_path / "home", postgres)
     with monkeypatch.context() as patched:
-        patched.setattr(place, "database_place", lambda connection: place.UNTOLD)
-        name = place.require_identity(home).catalog
-    assert place.require_identity(home).catalog == name
+        patched.setattr(home_identity, "database_place", lambda connection: home_identity.UNTOLD)
+        name = home_identity.require_identity(home).catalog
+    assert home_identity.require_identity(home).catalog == name
     relocate_home(home, original_gone=True)
     engine = sa.create_engine(postgres, poolclass=sa.NullPool)
     with engine.connect() as connection:
-        assert place.database_place(connection).startswith("postgresql:")
+        assert home_identity.database_place(connection).startswith("postgresql:")
 
 
 def test_a_copy_does_not_take_the_database_of_the_original(tmp_path: Path, postgres: str) -> None:
     home = on(tmp_path / "home", postgres)
-    name = place.require_identity(home).catalog
+    name = home_identity.require_identity(home).catalog
     table = tmp_path / "home" / "warehouse" / "graph" / "edges" / "metadata"
     table.mkdir(parents=True)
     (table / "00000-a.metadata.json").write_text("{}")
     copy = on(tmp_path / "copy", postgres)
-    with pytest.raises(place.HomeMoved):
-        place.open_ledger(copy)
+    with pytest.raises(home_identity.HomeMoved):
+        home_identity.open_ledger(copy)
     with pytest.raises(UsageError, match="a copy needs a database of its own"):
         relocate_home(copy)
-    assert place.require_identity(home).catalog == name
+    assert home_identity.require_identity(home).catalog == name
 
 
 def test_a_restored_database_asks_before_it_takes_the_tables(tmp_path: Path, postgres: str) -> None:
     """A dump of the database, restored under another name: it finds the same tables."""
     toml = f'[storage]\ndatabase = "%s"\nwarehouse = "{tmp_path / "tables"}"\n'
-    home = homes.make(tmp_path / "home", toml % postgres)[0]
-    place.claim_identity(home)
+    home = home_helpers.make(tmp_path / "home", toml % postgres)[0]
+    home_identity.claim_identity(home)
     url = sa.make_url(postgres)
     engine = sa.create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text(f"CREATE DATABASE {url.database}_2 TEMPLATE {url.database}"))
     again = url.set(database=f"{url.database}_2").render_as_string(hide_password=False)
-    home = homes.make(tmp_path / "home", toml % again)[0]
-    with pytest.raises(place.HomeMoved, match="Two databases on the same tables"):
-        place.open_ledger(home)
+    home = home_helpers.make(tmp_path / "home", toml % again)[0]
+    with pytest.raises(home_identity.HomeMoved, match="Two databases on the same tables"):
+        home_identity.open_ledger(home)
     relocate_home(home, original_gone=True)
-    assert place.open_ledger(home).get_revision().revision == 0
+    assert home_identity.open_ledger(home).get_revision().revision == 0
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_runs_go_on_when_credentials_change(tmp_path: Path, postgres: str) -> No
     urls = [sa.make_url(postgres), *spellings(postgres).values()]
     for epoch, url in enumerate(urls):
         home = on(tmp_path / "home", url)
-        homes.put(home, epoch, [(a + epoch, b + epoch, *rest) for a, b, *rest in triangle])
-        homes.run(home, Ledger(home.database), [epoch])
+        home_helpers.put(home, epoch, [(a + epoch, b + epoch, *rest) for a, b, *rest in triangle])
+        home_helpers.run(home, Ledger(home.database), [epoch])
     found = select_totals(home, Ledger(home.database), all_epochs=True)
     assert [row["triangles"] for row in found] == [1, 2, 3, 4, 5]

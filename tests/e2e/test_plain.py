@@ -14,19 +14,19 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from pipeline.errors import CheckFailed, UsageError
-from pipeline.home.directory import Home
-from pipeline.reading import outside
-from pipeline.run import held, plain, planning, rollback, runner
+from pipeline.home.home import Home
+from pipeline.reading import external_access
+from pipeline.run import approval, planning, rollback, runner, serving_tables
 from pipeline.run.compact import compact
-from pipeline.run.decisions import MotifsChoice
 from pipeline.run.forecast import forecast_run
+from pipeline.run.plan_choices import MotifsChoice
 from pipeline.state.ledger import Ledger
-from pipeline.storage import unaided
+from pipeline.storage import refs_without_spark
 from pipeline.storage.relocate import relocate_home
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.e2e.conftest import Altneu
+from tests.fingerprint_helpers import another_number
 from tests.laws.plain_tables import ALL, CASES, History, Where, anything, assert_plain_tables, draw_batch
-from tests.prints import another_number
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 
 def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
     """The plain tables as pyiceberg reads a branch or tag."""
-    where = outside.external_access(home, ledger).catalog
+    where = external_access.external_access(home, ledger).catalog
     catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
     found = {}
     for name in home.config.publish.tables:
@@ -49,18 +49,18 @@ class World:
     """A home, and the batches that are landed in it."""
 
     def __init__(self, path: Path, toml: str, live_for: int | None = None, where: Where = anything) -> None:
-        self.home, self.ledger = homes.make(path, ALL + toml)
+        self.home, self.ledger = home_helpers.make(path, ALL + toml)
         self.history: History = {}
         self.rule = live_for, where
 
     def land_batches(self, batches: History) -> None:
         for epoch, rows in batches.items():
-            homes.put(self.home, epoch, rows)
+            home_helpers.put(self.home, epoch, rows)
 
     def publish(self, batches: History) -> None:
         self.land_batches(batches)
         self.history |= batches
-        homes.run(self.home, self.ledger, batches)
+        home_helpers.run(self.home, self.ledger, batches)
 
     def reopen(self, path: Path) -> None:
         self.home = Home.open_home(path)
@@ -97,9 +97,9 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.reopen(home.path)
     before = dict(world.history)
     world.land_batches(more := {3: draw_batch(rng, values=True), 7: []})
-    run = homes.hold(world.home, ledger, more)
+    run = home_helpers.hold(world.home, ledger, more)
     assert not any(read_tables(home, ledger).values())  # nobody sees it
-    held.approve_run(world.home, ledger, run, None, None)
+    approval.approve_run(world.home, ledger, run, None, None)
     runner.publish_held_run(world.home, ledger, run.run_id)
     world.history |= more
     world.assert_right()
@@ -129,7 +129,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
 
 def count_stored_motifs(world: World) -> int:
     """How many rows of motifs a plan says are stored."""
-    homes.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
+    home_helpers.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
     plan = forecast_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
     return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
 
@@ -167,7 +167,7 @@ def test_the_recipes_of_the_page_of_other_programs(
     published: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they stand there."""
-    said = outside.external_access(published.home, published.ledger).to_dict()
+    said = external_access.external_access(published.home, published.ledger).to_dict()
     monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
     page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
     first, second = re.findall(
@@ -228,8 +228,8 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
 
     (home.path / "altneu.toml").write_text(toml)
     world.home = Home.open_home(home.path)
-    homes.put(world.home, 8, rows := draw_batch(rng, values=True))
-    homes.run(world.home, ledger, [8])
+    home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
+    home_helpers.run(world.home, ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.get_revision().snapshots}
     assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
@@ -237,7 +237,7 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     world.home = Home.open_home(home.path)
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
-    homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
+    home_helpers.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
     world.home = Home.open_home(tmp_path / "elsewhere")
@@ -250,10 +250,10 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     first: History = {1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
-    homes.put(home, 1, first[1])
-    homes.run(home, ledger, [1])
+    home_helpers.put(home, 1, first[1])
+    home_helpers.run(home, ledger, [1])
     world = World(home.path, "")
     world.history = dict(first)
     world.publish({2: [(1, 3, None, "upsert", 0)]})
@@ -264,20 +264,20 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
     assert not any(read_tables(world.home, ledger).values())
     world.history = dict(first)
-    homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
+    home_helpers.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right()
     rollback.roll_back(world.home, ledger, 0)
-    refs = [unaided.open_branches(home).load_metadata(table) for table in world.home.config.publish.tables]
+    refs = [refs_without_spark.open_branches(home).load_metadata(table) for table in world.home.config.publish.tables]
     assert all(each.main_snapshot() == each.first_snapshot() for each in refs)
 
 
 @pytest.mark.slow
 def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     """In each run, and by `altneu audit`; what is planted in a published table is found, named, and repaired."""
-    home, ledger = homes.make(tmp_path / "home", ALL + '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", ALL + '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n')
     for epoch in range(3):
-        homes.put(home, epoch, [(a, b, epoch, "upsert", 0) for a in range(epoch, 4) for b in range(a)])
-    assert homes.run(home, ledger, range(3))  # at once: no file holds rows that were taken out since
+        home_helpers.put(home, epoch, [(a, b, epoch, "upsert", 0) for a in range(epoch, 4) for b in range(a)])
+    assert home_helpers.run(home, ledger, range(3))  # at once: no file holds rows that were taken out since
     plain = {row.name: row for row in ledger.list_checks() if row.suite == "plain"}
     assert len(plain) == 3 and all(row.passed for row in plain.values())
     assert altneu("audit").code == 0
@@ -295,11 +295,11 @@ def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[motifs]\npath = "a-b, b-c"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\npath = "a-b, b-c"\n')
     for epoch in range(2):
-        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(3 + epoch) for b in range(a)])
-        assert homes.run(home, ledger, [epoch])
-    homes.put(home, 2, [(1, 9, None, "upsert", 0)])
+        home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(3 + epoch) for b in range(a)])
+        assert home_helpers.run(home, ledger, [epoch])
+    home_helpers.put(home, 2, [(1, 9, None, "upsert", 0)])
 
     def stored() -> int:
         plan = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [2]))
@@ -314,16 +314,16 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
 def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "home", "")
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]})
-    right = plain._rows_after_run
+    right = serving_tables._rows_after_run
 
     def wrong(run: Any, table: str, touched: Any = None) -> Any:
         rows = right(run, table, touched)
         return rows.where("vertex <> 1") if table == "vertex_history" else rows
 
-    monkeypatch.setattr(plain, "_rows_after_run", wrong)
-    homes.put(world.home, 2, [(1, 4, None, "upsert", 0)])
+    monkeypatch.setattr(serving_tables, "_rows_after_run", wrong)
+    home_helpers.put(world.home, 2, [(1, 4, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="vertex_history says"):
-        homes.run(world.home, world.ledger, [2])
+        home_helpers.run(world.home, world.ledger, [2])
     assert world.ledger.get_revision().revision == 1
     world.assert_right()
     monkeypatch.undo()
@@ -336,8 +336,8 @@ def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> 
     world = World(tmp_path / "home", "")
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]})
     for command in ("discard", "publish"):
-        homes.put(world.home, 2, rows := [(1, 3, None, "upsert", 0)])
-        homes.hold(world.home, world.ledger, [2])
+        home_helpers.put(world.home, 2, rows := [(1, 3, None, "upsert", 0)])
+        home_helpers.hold(world.home, world.ledger, [2])
         world.assert_right()  # nobody sees it
         assert altneu(command).code == 0
     world.history[2] = rows

@@ -15,14 +15,14 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.proof import COLLECTIONS, UnprovedEdge
+from algorithms.proof_records import COLLECTIONS, UnprovedEdge
 from pipeline.errors import CheckFailed
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
-from pipeline.state.facts import AuditFacts
-from pipeline.state.standing import AuditVerdict, list_epoch_statuses
+from pipeline.state.epoch_status import AuditVerdict, list_epoch_statuses
+from pipeline.state.stage_results import AuditFacts
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.e2e.test_faults import Scene, altered, twice, without
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -37,20 +37,20 @@ def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
 @pytest.fixture(scope="module")
 def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A home whose fourth run has reached its audit."""
-    home, ledger = homes.make(
+    home, ledger = home_helpers.make(
         tmp_path_factory.mktemp("proof") / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 6\n'
     )
     rng = random.Random(seeds.one(4))
     for epoch in range(LAST):
-        homes.put(home, epoch, rows(rng))
-    homes.run(home, ledger, range(LAST))
+        home_helpers.put(home, epoch, rows(rng))
+    home_helpers.run(home, ledger, range(LAST))
     facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
     assert {
         list_epoch_statuses(ledger, ledger.get_revision()).status_of(epoch).audit.verdict for epoch in range(LAST)
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
-    homes.put(home, LAST, rows(rng, 20) + clique)
+    home_helpers.put(home, LAST, rows(rng, 20) + clique)
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
@@ -136,10 +136,10 @@ def test_a_run_without_a_fault_passes(scene: Scene) -> None:
 @pytest.mark.slow
 def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: Path) -> None:
     """Edges expire at an epoch at which nothing lands: what is wrong there alone is found."""
-    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
     for epoch in (0, 10):
-        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
-    homes.run(home, ledger, [0])
+        home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
+    home_helpers.run(home, ledger, [0])
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [10]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
@@ -156,14 +156,14 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
 @pytest.mark.slow
 def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: SparkSession, tmp_path: Path) -> None:
     """As an earlier version has left it: nothing wrong is said of it, and nothing is claimed that was not looked at."""
-    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     rng = random.Random(seeds.one(6))
     for epoch in range(4):
-        homes.put(home, epoch, rows(rng))
-    homes.run(home, ledger, range(3))
+        home_helpers.put(home, epoch, rows(rng))
+    home_helpers.run(home, ledger, range(3))
     with ledger.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
-    homes.run(home, ledger, [3])
+    home_helpers.run(home, ledger, [3])
     facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
     assert set(ledger.fingerprints_of(ledger.get_revision().revision)) >= set(COLLECTIONS), "known from here on"
@@ -171,14 +171,14 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
 
 @pytest.mark.slow
 def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
-        homes.put(home, epoch, rows_of)
-    homes.run(home, ledger, [0])
+        home_helpers.put(home, epoch, rows_of)
+    home_helpers.run(home, ledger, [0])
     with ledger.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     for epoch, mode in ((1, "full"), (2, "local")):
-        homes.run(home, ledger, [epoch])
+        home_helpers.run(home, ledger, [epoch])
         assert ledger.get_facts(ledger.get_revision().run_id, AuditFacts).mode == mode
 
 
@@ -187,10 +187,10 @@ def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: S
 def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     """Rows of an old revision that were changed after they were published, and that no run touches again."""
     # the plan that enumerates all triangles would notice by itself, since it writes the difference to what is stored
-    home, ledger = homes.make(tmp_path / "home", f'[triangles]\nplan = "delta"\n[audit]\nmode = "{mode}"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", f'[triangles]\nplan = "delta"\n[audit]\nmode = "{mode}"\n')
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
-    homes.put(home, 0, old)
-    homes.run(home, ledger, [0])
+    home_helpers.put(home, 0, old)
+    home_helpers.run(home, ledger, [0])
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
     spoilt = warehouse.read_snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
@@ -200,9 +200,9 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
         values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
         connection.execute(sa.update(books.ledger).values(**values))
     for epoch in range(1, 4):
-        homes.put(home, epoch, [(50 + epoch, 60 + epoch, None, "upsert", 0)])
+        home_helpers.put(home, epoch, [(50 + epoch, 60 + epoch, None, "upsert", 0)])
         try:
-            homes.run(home, ledger, [epoch])
+            home_helpers.run(home, ledger, [epoch])
         except CheckFailed:
             names = {
                 check.name for check in ledger.list_checks(run_id=ledger.list_runs()[-1].run_id) if not check.passed

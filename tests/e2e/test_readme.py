@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.demo import messages_file, with_daily_epochs
-from tests import homes
+from tests import home_helpers
 from tests.e2e.conftest import Altneu
 
 REPO = Path(__file__).parents[2]
@@ -56,10 +56,10 @@ def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest
 def test_looking_before_it_is_published(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tour of a held run, as README.md has it: published once, given up once."""
     monkeypatch.chdir(tmp_path)
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     day = home.schedule.parse_epoch("2004-05-15")
     for epoch in (day - 1, day):
-        homes.put(home, epoch, [(41, 176, None, "upsert", 0)])
+        home_helpers.put(home, epoch, [(41, 176, None, "upsert", 0)])
     assert altneu("backfill", "--all").code == 0
     text = (REPO / "README.md").read_text()
     tour = next(block for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S) if "--hold" in block)

@@ -13,21 +13,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import AltneuError, Unavailable, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.home.settings import Rest
 from pipeline.local import doctor
 from pipeline.reading import views
-from pipeline.run import destination, rollback
+from pipeline.run import move_target, rollback
 from pipeline.run.compact import compact
 from pipeline.run.move import move_home
-from pipeline.state import place
+from pipeline.state import home_identity
 from pipeline.state.ledger import Ledger
-from pipeline.storage import catalogs, inventory, unaided
-from pipeline.storage.duck import DuckTables
-from pipeline.storage.prints import published_fingerprints
+from pipeline.storage import catalogs, file_inventory, refs_without_spark
+from pipeline.storage.duckdb_tables import DuckTables
 from pipeline.storage.relocate import relocate_home
+from pipeline.storage.table_fingerprints import published_fingerprints
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.proxy import Proxy
 
@@ -60,28 +60,28 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     """With a correction, a rollback and a compaction; with 503s and broken connections all along."""
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
     batches = [draw_batch(rng, **BATCH) for _ in range(4)]
-    both = [homes.make(tmp_path / "sql"), homes.make(tmp_path / "rest", settings(rest, "a"))]
+    both = [home_helpers.make(tmp_path / "sql"), home_helpers.make(tmp_path / "rest", settings(rest, "a"))]
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
     for home, ledger in both:
         for epoch, rows in enumerate(batches[:3]):
-            homes.put(home, epoch, rows)
-        homes.run(home, ledger, [0, 1, 2])
-        homes.put(home, 1, batches[3])
-        homes.run(home, ledger, [1])
+            home_helpers.put(home, epoch, rows)
+        home_helpers.run(home, ledger, [0, 1, 2])
+        home_helpers.put(home, 1, batches[3])
+        home_helpers.run(home, ledger, [1])
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
-    assert place.find_identity(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
+    assert home_identity.find_identity(home).catalog.startswith(home_identity.REST)  # type: ignore[union-attr]
     assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.get_revision()))
     for home, ledger in both:
         rollback.roll_back(home, ledger, 1)
         for table, pin in ledger.get_revision().snapshots.items():  # without Spark, by the server
-            refs = unaided.open_branches(home).load_metadata(table).ref_snapshots()
+            refs = refs_without_spark.open_branches(home).load_metadata(table).ref_snapshots()
             assert (refs["main"], refs[f"r{ledger.get_revision().revision}"]) == (pin, pin), (home.path, table)
         compact(home, ledger, spark)
     home, ledger = both[1]
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = inventory.take_inventory(home, ledger)
+    found = file_inventory.take_inventory(home, ledger)
     assert found.files > 5 and not found.missing
 
 
@@ -92,43 +92,43 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
 ) -> None:
     """While it stumbles; into a namespace of its own alone; what is there goes on, and comes back."""
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in range(history):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
-        homes.run(home, ledger, [epoch])
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.run(home, ledger, [epoch])
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
-    to = destination.parse_target(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
+    to = move_target.parse_target(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
     there = move_home(home, to, lambda text: None)
     assert there is not None and [*there.proved] == [*range(1, history + 1)]
     assert shown(there.home, spark) == shown(home, spark)
-    homes.put(there.home, 0, draw_batch(rng, **BATCH))
-    homes.run(there.home, Ledger(there.home.database), [0])
+    home_helpers.put(there.home, 0, draw_batch(rng, **BATCH))
+    home_helpers.run(there.home, Ledger(there.home.database), [0])
     compact(there.home, Ledger(there.home.database), spark)
-    other = destination.parse_target(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
+    other = move_target.parse_target(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
     with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* not this home's"):
         move_home(home, other, lambda text: None)
     if history > 2:  # from one namespace into another
-        again = destination.parse_target(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
+        again = move_target.parse_target(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
         twice = move_home(there.home, again, lambda text: None)
         assert twice is not None and shown(twice.home, spark) == shown(there.home, spark)
         there = twice
-    back = move_home(there.home, destination.parse_target(tmp_path / "back", []), lambda text: None)
+    back = move_home(there.home, move_target.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and shown(back.home, spark) == shown(there.home, spark)
-    homes.run(back.home, Ledger(back.home.database), [0], remove=True)
+    home_helpers.run(back.home, Ledger(back.home.database), [0], remove=True)
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another home's namespace, another kind of catalog, a catalog that is gone or refuses: nothing is lost."""
-    home, ledger = homes.make(tmp_path / "home", settings(rest, "b"))
-    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 1), (1, 3, None, "upsert", 2)])
-    homes.run(home, ledger, [0])
+    home, ledger = home_helpers.make(tmp_path / "home", settings(rest, "b"))
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 1), (1, 3, None, "upsert", 2)])
+    home_helpers.run(home, ledger, [0])
     before = shown(home, spark)
 
-    other, books = homes.make(tmp_path / "other", settings(rest, "b"))
-    homes.put(other, 0, [(4, 5, None, "upsert", 0)])
+    other, books = home_helpers.make(tmp_path / "other", settings(rest, "b"))
+    home_helpers.put(other, 0, [(4, 5, None, "upsert", 0)])
     with pytest.raises(UsageError, match="the namespace b of the catalog has a table upserts that is not this home"):
-        homes.run(other, books, [0])
+        home_helpers.run(other, books, [0])
 
     def again(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
@@ -157,16 +157,16 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     assert [check.ok for check in doctor._check_stores(home.path) if check.name == "Catalog"] == [True]
     assert shown(home, spark) == before
 
-    former, old = homes.make(tmp_path / "former")
-    homes.put(former, 0, [(1, 2, None, "upsert", 0)])
-    homes.run(former, old, [0])
+    former, old = home_helpers.make(tmp_path / "former")
+    home_helpers.put(former, 0, [(1, 2, None, "upsert", 0)])
+    home_helpers.run(former, old, [0])
     (former.path / "altneu.toml").write_text(settings(rest, "c"))
     with pytest.raises(UsageError, match=r"listed in the home's database, and .* says that they are in a REST catalog"):
         Warehouse(spark, Home.open_home(former.path))
 
 
 def tables(home: Home) -> dict[str, str]:
-    found = catalogs.open_catalog(home, place.require_identity(home)).metadata_locations("edges")
+    found = catalogs.open_catalog(home, home_identity.require_identity(home)).metadata_locations("edges")
     if "edges" not in found:
         raise AltneuError("there is no table edges", "altneu status")
     return found
@@ -180,23 +180,23 @@ def made(spark: SparkSession) -> Callable[[Home], object]:
 def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
     """A commit whose answer does not come: the run fails or goes on; the next one publishes what is landed."""
     rng = random.Random(seeds.one())
-    home, ledger = homes.make(tmp_path / "home", settings(rest, "d"))
-    expected, books = homes.make(tmp_path / "expected")
+    home, ledger = home_helpers.make(tmp_path / "home", settings(rest, "d"))
+    expected, books = home_helpers.make(tmp_path / "expected")
     for epoch in range(4):
         rows = draw_batch(rng, **BATCH)
         for each in (home, expected):
-            homes.put(each, epoch, rows)
-        homes.run(expected, books, [epoch])
+            home_helpers.put(each, epoch, rows)
+        home_helpers.run(expected, books, [epoch])
         if epoch:
             rest.faults = lambda method, path: "lost" if method == "POST" and rng.random() < 0.1 else None
             for _ in range(3):
                 try:
-                    homes.run(home, ledger, [epoch])
+                    home_helpers.run(home, ledger, [epoch])
                     break
                 except Exception as error:
                     print(f"epoch {epoch}: {error}")
         rest.faults = lambda method, path: None
-        homes.run(home, ledger, [epoch])
+        home_helpers.run(home, ledger, [epoch])
     assert shown(home, spark)[:2] == shown(expected, spark)[:2]
 
 
@@ -213,7 +213,7 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_server_without_the_home(tmp_path: Path, rest: Proxy) -> None:
     """Nothing is there yet: reading finds no table, and makes none."""
-    home, _ = homes.make(tmp_path / "home", settings(rest, "e"))
+    home, _ = home_helpers.make(tmp_path / "home", settings(rest, "e"))
     assert catalogs.RestCatalogClient(home.config.storage.catalog).metadata_locations() == {}  # type: ignore[arg-type]
     assert not any("POST" in seen for seen in rest.seen)
     shutil.rmtree(home.path)

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from pipeline import landing
 from pipeline.errors import Unavailable
-from pipeline.home.directory import Home
-from pipeline.landing.survey import compare_with_ledger
+from pipeline.home.home import Home
+from pipeline.landing.epoch_states import compare_with_ledger
 from pipeline.reading import views
-from pipeline.state import files
-from pipeline.state.facts import IngestFacts
+from pipeline.state import filesystem
 from pipeline.state.ledger import Ledger
-from tests import homes, seeds
+from pipeline.state.stage_results import IngestFacts
+from tests import home_helpers, seeds
 from tests.s3 import Store
 
 
@@ -40,14 +40,14 @@ FILES = {
 
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
-    homes_ = [homes.make(tmp_path / "folder"), homes.make(tmp_path / "s3", f'[landing]\nuri = "{s3}"\n')]
+    homes_ = [home_helpers.make(tmp_path / "folder"), home_helpers.make(tmp_path / "s3", f'[landing]\nuri = "{s3}"\n')]
     for name, content in FILES.items():
         place = homes_[0][0].landing / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-        files.write_file(f"{s3}/{name}", content)
+        filesystem.write_file(f"{s3}/{name}", content)
     for epoch in (1, 2, 3):
-        files.write_file(f"{s3}/epoch={epoch}/_SUCCESS", b"")
+        filesystem.write_file(f"{s3}/epoch={epoch}/_SUCCESS", b"")
     dice = random.Random(seeds.one())
 
     def faults(method: str, path: str) -> str | None:
@@ -60,13 +60,13 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
     raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
     seen = []
     for home, ledger in homes_:
-        homes.run(home, ledger, [1, 2, 3])
+        home_helpers.run(home, ledger, [1, 2, 3])
         landing.land(home, [raw], landing.LandOptions(epoch=1))
-        first = homes.run(home, ledger, [1])
+        first = home_helpers.run(home, ledger, [1])
         raw_again = "src,dst\n1,2\n1,5\n"  # one row less, in another file of the store under the name of before
         raw.write_text(raw_again)
         landing.land(home, [raw], landing.LandOptions(epoch=1))
-        second = homes.run(home, ledger, [1])
+        second = home_helpers.run(home, ledger, [1])
         raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
         assert first and second
         assert [entry.state for entry in compare_with_ledger(home, ledger)[1].values()] == ["published"] * 3
@@ -81,15 +81,15 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
     """Nothing is published, and the same run may succeed later."""
-    home, ledger = homes.make(tmp_path / "home", f'[landing]\nuri = "{s3}"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", f'[landing]\nuri = "{s3}"\n')
     assert Home.open_home(home.path).landed_remotely
-    files.write_file(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
-    files.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
+    filesystem.write_file(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
+    filesystem.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
     landing.digest_batches(ledger, landing.list_batches(home).values())
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
     with pytest.raises(Unavailable, match="the store does not give it"):
-        homes.run(home, ledger, [1])
+        home_helpers.run(home, ledger, [1])
     assert Ledger(home.database).get_revision().revision == 0
     store.faults = lambda method, path: None
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     assert ledger.get_revision().revision == 1

@@ -16,19 +16,19 @@ from pyspark.sql import SparkSession
 
 from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local import demo
 from pipeline.reading import views
-from pipeline.run import destination, planning, runner
+from pipeline.run import move_target, planning, runner
 from pipeline.run.compact import compact
 from pipeline.run.move import move_home
-from pipeline.state import files, place
+from pipeline.state import filesystem, home_identity
 from pipeline.state.ledger import Ledger
-from pipeline.storage import inventory
-from pipeline.storage.prints import published_fingerprints
+from pipeline.storage import file_inventory
 from pipeline.storage.relocate import relocate_home
+from pipeline.storage.table_fingerprints import published_fingerprints
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.s3 import Store
 
@@ -65,20 +65,23 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     batches = [[draw_batch(rng, **BATCH) for _ in range(3)], [draw_batch(rng, **BATCH)]]
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [90, 5, 5])[0]
-    both = [homes.make(tmp_path / "disk"), homes.make(tmp_path / "s3", f'[storage]\nwarehouse = "{s3}/tables"\n')]
+    both = [
+        home_helpers.make(tmp_path / "disk"),
+        home_helpers.make(tmp_path / "s3", f'[storage]\nwarehouse = "{s3}/tables"\n'),
+    ]
     for home, ledger in both:
         for epoch, rows in enumerate(batches[0]):
-            homes.put(home, epoch, rows)
-        homes.run(home, ledger, [0, 1, 2])
-        homes.put(home, 1, batches[1][0])
-        homes.run(home, ledger, [1])
+            home_helpers.put(home, epoch, rows)
+        home_helpers.run(home, ledger, [0, 1, 2])
+        home_helpers.put(home, 1, batches[1][0])
+        home_helpers.run(home, ledger, [1])
     assert shown(both[1][0], spark) == shown(both[0][0], spark)
     home, ledger = both[1]
     assert not list(home.path.rglob("*.parquet")), "all rows are in S3"
     compact(home, ledger, spark)
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = inventory.take_inventory(home, ledger)
+    found = file_inventory.take_inventory(home, ledger)
     assert found.files > 20 and not found.missing
 
     store.faults = lambda method, path: None
@@ -86,29 +89,29 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     shutil.copytree(store.folder / s3.rpartition("/")[2] / "tables", store.folder / s3.rpartition("/")[2] / "elsewhere")
     (home.path / "altneu.toml").write_text(f'[storage]\nwarehouse = "{moved}"\n')
     elsewhere = Home.open_home(home.path)
-    with pytest.raises(place.HomeMoved, match=f"tables were made in {s3}/tables"):
-        place.open_ledger(elsewhere)
+    with pytest.raises(home_identity.HomeMoved, match=f"tables were made in {s3}/tables"):
+        home_identity.open_ledger(elsewhere)
     with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):
         relocate_home(elsewhere)
     shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
     assert relocate_home(elsewhere).new == moved
     assert shown(elsewhere, spark)[:2] == shown(both[0][0], spark)[:2]
-    gone = {name for name in files.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
+    gone = {name for name in filesystem.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
     for name in gone:
         (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
-    missing = inventory.take_inventory(elsewhere, ledger).missing
+    missing = file_inventory.take_inventory(elsewhere, ledger).missing
     assert missing.keys() == {"trussness"} and set(missing["trussness"]) <= {f"{moved}/{name}" for name in gone}
 
     (home.path / "altneu.db").unlink()
     with pytest.raises(AltneuError, match=r"is lost or empty, while s3://.* is full"):
-        place.open_ledger(elsewhere)
+        home_identity.open_ledger(elsewhere)
 
 
 def test_nothing_holds_the_keys(spark: SparkSession, tmp_path: Path, s3: str) -> None:
     """Neither the session's settings nor what is stored."""
-    home, ledger = homes.make(tmp_path / "home", f'[storage]\nwarehouse = "{s3}"\n')
-    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
-    homes.run(home, ledger, [0])
+    home, ledger = home_helpers.make(tmp_path / "home", f'[storage]\nwarehouse = "{s3}"\n')
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
+    home_helpers.run(home, ledger, [0])
     secret = os.environ["AWS_SECRET_ACCESS_KEY"]
     assert secret not in json.dumps(dict(spark.sparkContext.getConf().getAll()))
     assert secret not in str(spark.sql("SET -v").collect()) + str(spark.sql("SET").collect())
@@ -121,12 +124,12 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
     """Real messages, 193 epochs in one revision, all stages."""
     seen = []
     for name, toml in (("disk", ""), ("s3", f'[storage]\nwarehouse = "{s3}"\n')):
-        home = demo.with_daily_epochs(homes.make(tmp_path / name, toml)[0])
+        home = demo.with_daily_epochs(home_helpers.make(tmp_path / name, toml)[0])
         demo.land_messages(home)
-        ledger = place.open_ledger(home, writes=True)
+        ledger = home_identity.open_ledger(home, writes=True)
         assert runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
-        assert not inventory.take_inventory(home, ledger).missing
+        assert not file_inventory.take_inventory(home, ledger).missing
     assert seen[0] == seen[1]
 
 
@@ -134,13 +137,13 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
 def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
     """Proved by its fingerprints there, with 503s and broken connections all along; it goes on, and comes back."""
     rng = random.Random(seeds.one())
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in range(2):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
-        homes.run(home, ledger, [epoch])
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
+        home_helpers.run(home, ledger, [epoch])
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
-    there = move_home(home, destination.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
+    there = move_home(home, move_target.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
     assert (
         there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.get_revision().snapshots)
     )
@@ -148,8 +151,8 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))
     landing.land(there.home, [raw], landing.LandOptions(epoch=0))
-    homes.run(there.home, Ledger(there.home.database), [0])
-    back = move_home(there.home, destination.parse_target(tmp_path / "back", []), lambda text: None)
+    home_helpers.run(there.home, Ledger(there.home.database), [0])
+    back = move_home(there.home, move_target.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and [*back.proved] == [1, 2, 3]
     assert shown(back.home, spark) == shown(there.home, spark)
     store.faults = lambda method, path: None

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from tests import homes, postgres
+from tests import home_helpers, postgres
 from tests.docs.pages import blocks, read
 
 REPO = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def test_the_rights_that_the_page_names_are_enough(locked: str, tmp_path: Path) 
 
 def test_a_database_asks_for_a_password(locked: str, tmp_path: Path) -> None:
     """None, a wrong one, and the right one: without Spark."""
-    home, _ = homes.make(tmp_path / "home", f'[storage]\ndatabase = "{postgres.database(locked)}"\n')
+    home, _ = home_helpers.make(tmp_path / "home", f'[storage]\ndatabase = "{postgres.database(locked)}"\n')
     for environment, code, words in (
         ({"PGPASSFILE": str(tmp_path / "none")}, 1, "no password supplied"),
         ({"PGPASSWORD": "another"}, 1, "password authentication failed"),

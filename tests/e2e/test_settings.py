@@ -10,17 +10,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.conditions import Condition
+from algorithms.sql_predicates import Condition
 from pipeline import cli
 from pipeline.checking import audit
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -71,22 +71,22 @@ def published(home: Home, ledger: Ledger, spark: SparkSession) -> list[str]:
 def test_value_columns_of_unusual_names(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home", NAMES)
+    home, ledger = home_helpers.make(tmp_path / "home", NAMES)
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     (folder / "rows.csv").write_text(rows(ROWS), encoding="utf-8")
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     (point,) = views.select_totals(home, ledger)
     assert (point["edges"], point["triangles"], point["motifs"]["both"]) == (3, 1, 1)
     assert point["motifs"]["path"] > 0
     (folder / "rows.csv").write_text(rows(ROWS.replace("3,4,7,", "3,4,8,")), encoding="utf-8")  # replaced
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     assert views.select_totals(home, ledger)[0]["edges"] == 4
     toml = home.path / "altneu.toml"
     toml.write_text(NAMES.replace("[edges]", '"né à" = "boolean"\n[edges]'), encoding="utf-8")
     home = Home.open_home(home.path)
-    homes.put(home, 2, [])
-    homes.run(home, ledger, [2])  # another column was declared
+    home_helpers.put(home, 2, [])
+    home_helpers.run(home, ledger, [2])  # another column was declared
     assert published(home, ledger, spark) == []
     before = views.select_totals(home, ledger)
     runner.execute_run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
@@ -110,10 +110,10 @@ def test_value_columns_of_unusual_names(
 
 
 def test_a_run_refuses_a_condition_that_spark_does_not_take(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nwhere = "no_such(w) > 1"\n')
-    homes.put(home, 1, [(1, 2, 3, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nwhere = "no_such(w) > 1"\n')
+    home_helpers.put(home, 1, [(1, 2, 3, "upsert", 0)])
     with pytest.raises(UsageError, match=r"\[edges\] where = 'no_such\(w\) > 1': .*no_such") as refused:
-        homes.run(home, ledger, [1])
+        home_helpers.run(home, ledger, [1])
     assert str(home.path / "altneu.toml") in (refused.value.next or "")
     assert ledger.get_revision().revision == 0
 

@@ -16,14 +16,14 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.patterns import Pattern
+from algorithms.motif_patterns import Pattern
 from pipeline import cli
 from pipeline.checking import audit
 from pipeline.errors import CheckFailed
 from pipeline.reading import views
 from pipeline.state import schema as books
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
 from tests.builders import draw_batch
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -46,10 +46,10 @@ class Scene:
     def __init__(self, spark: SparkSession, path: Path) -> None:
         self.seed = seeds.one()
         self.rng = random.Random(self.seed)
-        self.home, self.ledger = homes.make(path, TOML)
+        self.home, self.ledger = home_helpers.make(path, TOML)
         for epoch in range(0, LAST + 1, 2):  # holes, in which edges expire
-            homes.put(self.home, epoch, draw_batch(self.rng, **BATCH))
-        homes.run(self.home, self.ledger, range(0, LAST + 1, 2))
+            home_helpers.put(self.home, epoch, draw_batch(self.rng, **BATCH))
+        home_helpers.run(self.home, self.ledger, range(0, LAST + 1, 2))
         self.warehouse = Warehouse(spark, self.home)
 
     def totals(self) -> list[dict[str, Any]]:
@@ -164,8 +164,8 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     assert check in {found.name for found in scene.ledger.list_checks()[known:] if not found.passed}, scene.seed
     assert scene.command("repair") == 0, scene.seed
     assert (scene.totals(), scene.batches()) == right, scene.seed
-    homes.put(scene.home, LAST, draw_batch(scene.rng, **BATCH))  # and later runs go on
-    homes.run(scene.home, scene.ledger, [LAST])
+    home_helpers.put(scene.home, LAST, draw_batch(scene.rng, **BATCH))  # and later runs go on
+    home_helpers.run(scene.home, scene.ledger, [LAST])
     assert scene.failed() == set(), scene.seed
 
 
@@ -175,10 +175,10 @@ def test_a_fault_in_the_reading_of_motifs_shows(
 ) -> None:
     """The audit reads `[motifs]` by itself: a pattern that the stages count twice is a difference."""
     monkeypatch.setattr(Pattern, "canonical", lambda pattern: pattern.edges)  # nothing is refused as one pattern
-    home, ledger = homes.make(tmp_path / "home", '[motifs]\npath = ["a-b, b-c", "x-y, y-z"]\n')
-    homes.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\npath = ["a-b, b-c", "x-y, y-z"]\n')
+    home_helpers.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="critical"):
-        homes.run(home, ledger, [1])
+        home_helpers.run(home, ledger, [1])
     (run,) = ledger.list_runs()
     failed = {check.name for check in ledger.list_checks(run_id=run.run_id) if not check.passed}
     assert failed == {f"motif totals {EQUAL}", f"motif counts of vertices {EQUAL}"}

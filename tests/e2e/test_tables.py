@@ -19,17 +19,17 @@ from pyspark.sql import SparkSession
 
 import pipeline.state.lease
 from pipeline.errors import AltneuError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local.doctor import list_checks
-from pipeline.reading import outside
+from pipeline.reading import external_access
 from pipeline.reading.graph import Graph
 from pipeline.run import rollback
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage import unaided
+from pipeline.storage import refs_without_spark
 from pipeline.storage.branches import Branches
 from pipeline.storage.relocate import relocate_home
-from tests import homes
+from tests import home_helpers
 from tests.builders import make_clique
 from tests.canonical import History
 
@@ -53,7 +53,7 @@ def recipe(program: str) -> str:
 
 def names(home: Home) -> dict[str, dict[str, int]]:
     """Table → its branches and tags, as the files say."""
-    tables = unaided.open_branches(home)
+    tables = refs_without_spark.open_branches(home)
     return {table: tables.load_metadata(table).ref_snapshots() for table in tables.tables}
 
 
@@ -61,7 +61,7 @@ class Others:
     """A reader that knows the catalog and nothing of the ledger: pyiceberg and DuckDB."""
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
-        said = outside.external_access(home, ledger)
+        said = external_access.external_access(home, ledger)
         where = said.catalog
         self.catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
         self.frontier = said.frontier
@@ -102,21 +102,21 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
         for revision in tagged:
             if ledger.get_revision(revision).frontier == newest.frontier:
                 assert others.rows(table, f"r{revision}") == published(home, revision)[table], (table, revision)
-    assert outside.external_access(home, ledger).tags == [f"r{revision}" for revision in tagged]
+    assert external_access.external_access(home, ledger).tags == [f"r{revision}" for revision in tagged]
 
 
 @pytest.mark.dear("a revision for each kind of publication")
 def test_main_and_tags_are_what_is_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     with pytest.raises(AltneuError, match="nothing is published"):
-        outside.external_access(home, ledger)
-    homes.put(home, 1, make_clique(1, 2, 3, 4))
-    homes.put(home, 3, make_clique(4, 5, 6))
-    homes.run(home, ledger, [1, 3])
-    homes.put(home, 2, make_clique(2, 3, 5, 7))
-    homes.run(home, ledger, [2])
+        external_access.external_access(home, ledger)
+    home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
+    home_helpers.put(home, 3, make_clique(4, 5, 6))
+    home_helpers.run(home, ledger, [1, 3])
+    home_helpers.put(home, 2, make_clique(2, 3, 5, 7))
+    home_helpers.run(home, ledger, [2])
     check(home, ledger, 1, 2)
     told: list[str] = []
     rollback.roll_back(home, ledger, 1, told.append)  # by SQL and metadata alone
@@ -125,9 +125,9 @@ def test_main_and_tags_are_what_is_published(
         and ledger.get_revision().snapshots == ledger.get_revision(1).snapshots != ledger.get_revision(2).snapshots
     )
     check(home, ledger, 1, 2, 3)
-    homes.run(home, ledger, [2])
-    homes.put(home, 1, make_clique(1, 2, 3))
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [2])
+    home_helpers.put(home, 1, make_clique(1, 2, 3))
+    home_helpers.run(home, ledger, [1])
     # a compaction lets 3, 4 and 5 share their tables: the newest alone has a tag
     compact(home, ledger, spark, grace=0)
     assert ledger.get_revision(4).snapshots == ledger.get_revision(5).snapshots
@@ -144,7 +144,7 @@ def test_main_and_tags_are_what_is_published(
     assert ledger.get_revision().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.get_revision().run_id}"}
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still
-    homes.run(home, ledger, [1])  # on from there, and the branches of the one that died go
+    home_helpers.run(home, ledger, [1])  # on from there, and the branches of the one that died go
     check(home, ledger, 5, 6, 7)
     # a moved home
     shutil.copytree(home.path, tmp_path / "moved")
@@ -152,13 +152,13 @@ def test_main_and_tags_are_what_is_published(
     relocate_home(moved)
     check(moved, Ledger(moved.database), 5, 6, 7)
     # revisions that a compaction drops, and the empty state
-    homes.put(home, 4, make_clique(1, 2, 3))
-    homes.run(home, ledger, [4])
+    home_helpers.put(home, 4, make_clique(1, 2, 3))
+    home_helpers.run(home, ledger, [4])
     compact(home, ledger, spark, grace=0)
     check(home, ledger, 8)
     rollback.roll_back(home, ledger, 0)
     for table, refs in names(home).items():
-        assert refs["main"] == refs["r9"] == unaided.open_branches(home).first_snapshot(table)
+        assert refs["main"] == refs["r9"] == refs_without_spark.open_branches(home).first_snapshot(table)
 
 
 def test_the_recipes_answer_what_altneu_answers(
@@ -199,25 +199,25 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     spark: SparkSession, numbers: History, tmp_path: Path
 ) -> None:
     """And it changes the names of a table, and nothing else of its metadata."""
-    from pipeline.state import files
+    from pipeline.state import filesystem
     from pipeline.storage import iceberg
     from pipeline.storage.warehouse import Warehouse
 
     home, ledger = numbers.copy(tmp_path / "home")
-    tables = unaided.open_branches(home)
+    tables = refs_without_spark.open_branches(home)
     pin = ledger.get_revision(1).snapshots["edges"]
     early, late = tables.load_metadata("edges"), tables.load_metadata("edges")
-    before = json.loads(files.read_file(early.location))
+    before = json.loads(filesystem.read_file(early.location))
     early.commit_steps([("createTag", "mine", pin)])
     with pytest.raises(iceberg.CommitConflict):
         late.commit_steps([("createTag", "yours", pin)])
-    after = json.loads(files.read_file(tables.load_metadata("edges").location))
+    after = json.loads(filesystem.read_file(tables.load_metadata("edges").location))
     assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
     for schema in after["schemas"]:
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
     may = {"refs", "metadata-log", "last-updated-ms"}
     assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
-    folder = Path(files.normalize_location(early.location)).parent
+    folder = Path(filesystem.normalize_location(early.location)).parent
     assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
     through_spark = Warehouse(spark, home).load_metadata("edges")  # Iceberg goes on from it
     through_spark.commit_steps([("removeTag", "mine")])

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from pipeline.checking import audit
 from pipeline.home.settings import Triangles
-from pipeline.reading import dense
+from pipeline.reading import triangle_views
 from pipeline.reading.graph import Graph
-from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import TrussFacts
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -55,14 +55,14 @@ def communities(graph: set[Edge], k: int) -> set[frozenset[Edge]]:
 
 
 def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     rng = random.Random(seeds.one(5))
     first = clique(1, 2, 3, 4, 5) | clique(5, 6, 7, 8) | clique(20, 21, 22)
     second = first | clique(8, 9, 10, 11, 12, 13) | {(rng.randrange(1, 9), 30 + i) for i in range(5)}
-    homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in first])
-    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second - first] + [(20, 21, None, "delete", 0)])
+    home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in first])
+    home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second - first] + [(20, 21, None, "delete", 0)])
     second -= {(20, 21)}
-    homes.run(home, ledger, [1, 2])
+    home_helpers.run(home, ledger, [1, 2])
     sizes = json.loads(altneu("show", "trusses", "--all-epochs", "--format", "json").out)
     for epoch, graph in ((1, first), (2, second)):
         trussness = reference.trussness(graph)
@@ -84,7 +84,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         shown = altneu("show", "support", "--as-of", str(epoch), "--format", "json")
         assert {(row["src"], row["dst"]): row["support"] for row in json.loads(shown.out)} == supports
         small = replace(home, config=home.config.model_copy(update={"triangles": Triangles(limit_edges=1)}))  # in cells
-        in_cells = dense.count_support(Warehouse(spark, small), ledger.get_revision(), epoch).collect()
+        in_cells = triangle_views.count_support(Warehouse(spark, small), ledger.get_revision(), epoch).collect()
         assert {(row.src, row.dst): row.support for row in in_cells} == supports
     densest = altneu("show", "communities", "--format", "json")
     assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)
@@ -102,10 +102,10 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
 
 def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path) -> None:
     """One edge too high, one too low, one twice: named by the proof or the comparison, at its epochs alone."""
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(0, 1, 2, 3) | clique(3, 4, 5)])
-    homes.put(home, 1, [(0, 7, None, "upsert", 0)])
-    homes.run(home, ledger, [0, 1])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(0, 1, 2, 3) | clique(3, 4, 5)])
+    home_helpers.put(home, 1, [(0, 7, None, "upsert", 0)])
+    home_helpers.run(home, ledger, [0, 1])
     assert wrong(home.path, spark, ledger, lambda frame: frame) == {}
 
     def changed(frame: DataFrame, a: int, b: int, by: int) -> DataFrame:

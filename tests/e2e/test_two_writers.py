@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.errors import RevisionConflict
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS
 from tests.reference import Row
@@ -76,13 +76,13 @@ def test_one_wins_and_the_other_runs_again(
     toml = ""
     if kind == "postgresql":
         toml = f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
-    home, ledger = homes.make(tmp_path / "home", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
     for epoch, rows in enumerate((K4, MORE, LESS)):
-        homes.put(home, epoch, rows)
-    homes.run(home, ledger, [0])
+        home_helpers.put(home, epoch, rows)
+    home_helpers.run(home, ledger, [0])
     interleave(home, ledger, 1, 2)
     assert [row["edges"] for row in views.select_totals(home, ledger, all_epochs=True)] == [6, 8]
-    homes.run(home, ledger, [2])
+    home_helpers.run(home, ledger, [2])
     found = [
         (row["edges"], row["triangles"], row["max_trussness"])
         for row in views.select_totals(home, ledger, all_epochs=True)
@@ -95,9 +95,9 @@ def test_one_wins_and_the_other_runs_again(
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     """On real tables, and what the other has written there is not seen."""
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 0, K4)
-    homes.put(home, 1, MORE)
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, K4)
+    home_helpers.put(home, 1, MORE)
     interleave(home, ledger, 0, 1)
     assert [row["edges"] for row in views.select_totals(home, ledger, all_epochs=True)] == [6]
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)

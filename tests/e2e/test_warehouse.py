@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.state.records import EMPTY, Revision
-from pipeline.storage.declared import MOTIFS, TABLES, ddl_schema, quote_identifier
+from pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema, quote_identifier
 from pipeline.storage.warehouse import PROPERTIES, Warehouse
-from tests import homes
+from tests import home_helpers
 
 TRIPLES = [(7, 1, revision, revision) for revision in (1, 2, 3, 4)]  # vertex, epoch, revision, diff
 
@@ -39,7 +39,7 @@ def upserts(spark: SparkSession, values: str) -> DataFrame:
 
 
 def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     warehouse = made(tiny, home)
     first = warehouse.load_metadata("degrees").first_snapshot()
     rows = tiny.createDataFrame(TRIPLES, "vertex bigint, epoch bigint, revision bigint, diff bigint")
@@ -66,7 +66,7 @@ def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path
 
 
 def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home", '[values]\nw = "long"\n')
+    home, _ = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n')
     warehouse = made(tiny, home)
     first = warehouse.load_metadata("upserts").first_snapshot()
     old = warehouse.write_to_branch("upserts", "r1", first, upserts(tiny, ", 3L AS w"))
@@ -88,7 +88,7 @@ def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: Sp
 
 
 def test_the_tables_that_are_made_and_made_again(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     warehouse = made(tiny, home)
     firsts = {table: warehouse.load_metadata(table).first_snapshot() for table in TABLES}
     assert warehouse.tables == tuple(TABLES)
@@ -105,7 +105,7 @@ def test_the_tables_that_are_made_and_made_again(tiny: SparkSession, tmp_path: P
 
 
 def test_files_of_nobody_go_when_no_write_can_be_making_them(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     warehouse = made(tiny, home)
     assert warehouse.remove_orphans("degrees") == 0
     folder = next(Path(home.warehouse).glob("*/degrees")) / "data"

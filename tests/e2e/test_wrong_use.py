@@ -27,10 +27,10 @@ from pipeline import cli
 from pipeline.cli.status import fold_months
 from pipeline.errors import UsageError
 from pipeline.reading.graph import Graph
-from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS
+from pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS
 from pipeline.storage import session as sparks
 from tests.e2e.conftest import Altneu, Outcome
-from tests.homes import make
+from tests.home_helpers import make
 from tests.report.seed import DAY, Seed
 
 DAYS = 6

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from expectations.engine import ExpectationRunner
+from expectations.gx_rule_cache import rule_class
+from expectations.gx_runner import ExpectationRunner
 from expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
 from expectations.model import Expectation
-from expectations.rules import rule_class
 from expectations.suite import EXPECTATIONS
 
 FORMATS = ("BOOLEAN_ONLY", "SUMMARY")

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations.engine import SMALL, CheckCrashed, ExpectationRunner
-from expectations.frames import collect_frames
+from expectations.frame_builder import collect_frames
+from expectations.gx_runner import SMALL, CheckCrashed, ExpectationRunner
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS, check_tables
 from tests.expectations import world as w

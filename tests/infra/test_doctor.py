@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from pipeline.local import doctor
 from pipeline.local.doctor import Check, list_checks
-from pipeline.state import files
+from pipeline.state import filesystem
 
 
 def named(found: list[Check], name: str) -> Check:
@@ -40,7 +40,7 @@ def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.Mo
     (tmp_path / "altneu.toml").write_text(
         f'[landing]\nuri = "{s3}/landing"\n[reports]\nuri = "{s3}/pages"\n[storage]\nwarehouse = "{s3}/tables"\n'
     )
-    files.write_file(f"{s3}/landing/epoch=1/a.csv", b"src,dst\n1,2\n")
+    filesystem.write_file(f"{s3}/landing/epoch=1/a.csv", b"src,dst\n1,2\n")
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
     found = list_checks(tmp_path)
     assert named(found, "Landing") == Check("Landing", True, f"{s3}/landing: 1 epochs")
@@ -48,10 +48,10 @@ def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.Mo
     assert named(found, "Warehouse") == Check("Warehouse", True, f"{s3}/tables: 0 files")
     assert named(found, "Jar: S3") == Check("Jar: S3", False, "tables in S3 need it", "altneu setup --s3")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    files._s3_filesystem.cache_clear()
+    filesystem._s3_filesystem.cache_clear()
     for check in (named(list_checks(tmp_path), name) for name in ("Landing", "Warehouse", "Reports")):
         assert check.ok is False and "SIGNATURE" in check.found and "environment" in check.remedy, check
-    files._s3_filesystem.cache_clear()
+    filesystem._s3_filesystem.cache_clear()
 
 
 @pytest.mark.parametrize(("version", "ok"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("25.0.1", False)])
@@ -137,8 +137,8 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
 
 def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pipeline.local.doctor import checks; "
-        f"checks(Path({str(tmp_path)!r})); "
+        "import sys; from pathlib import Path; from pipeline.local.doctor import list_checks; "
+        f"list_checks(Path({str(tmp_path)!r})); "
         "print([m for m in ('pyspark', 'great_expectations', 'airflow', 'pandas', 'numba') if m in sys.modules])"
     )
     said = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pipeline import extras
+from pipeline import optional_dependencies
 from pipeline.errors import UsageError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -71,16 +71,16 @@ def test_requirements_hold_a_version_within_each_range_of_the_project() -> None:
 
 def test_the_extras_are_those_that_errors_name() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-    assert {*extras.EXTRAS, "all"} == set(project["optional-dependencies"])
+    assert {*optional_dependencies.EXTRAS, "all"} == set(project["optional-dependencies"])
     (everything,) = (Requirement(line) for line in project["optional-dependencies"]["all"])
-    assert everything.extras == set(extras.EXTRAS)
+    assert everything.extras == set(optional_dependencies.EXTRAS)
 
 
 def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras.require_extras("a run", *extras.EXTRAS)
-    monkeypatch.setattr(extras, "EXTRAS", {"quality": "no_such_package", "demo": "nor_this_one"})
+    optional_dependencies.require_extras("a run", *optional_dependencies.EXTRAS)
+    monkeypatch.setattr(optional_dependencies, "EXTRAS", {"quality": "no_such_package", "demo": "nor_this_one"})
     with pytest.raises(UsageError) as raised:
-        extras.require_extras("the demo", "quality", "demo")
+        optional_dependencies.require_extras("the demo", "quality", "demo")
     assert raised.value.what == "the demo needs no_such_package and nor_this_one, which are not installed."
     assert raised.value.next == "pip install 'altneu[quality,demo]'"
 

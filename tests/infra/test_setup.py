@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AltneuError
-from pipeline.local import java, kernels, setup
+from pipeline.local import compile_kernels, java, setup
 from pipeline.local.setup import Step, set_up
 
 
@@ -84,11 +84,15 @@ def test_a_java_counts_when_spark_supports_it(tmp_path: Path, version: str, righ
 
 def test_the_groups_of_kernels_leave_compiled_code_for_the_next_process(tmp_path: Path) -> None:
     """The smallest group, with a cache of its own: a second process finds all of it there and compiles nothing."""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(kernels.__file__).parents[2]), "PATH": ""}
+    environment = {
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": str(Path(compile_kernels.__file__).parents[2]),
+        "PATH": "",
+    }
     code = (
         "import numba.core.event as event\n"
         "with event.install_recorder('numba:compile') as recorder:\n"
-        "    from pipeline.local.kernels import GROUPS; GROUPS['views']()\n"
+        "    from pipeline.local.compile_kernels import GROUPS; GROUPS['views']()\n"
         "print(len(recorder.buffer))"
     )
     compiled = [

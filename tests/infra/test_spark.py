@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import pipeline.storage.session
 from pipeline.errors import UsageError
 from pipeline.run import runner
-from pipeline.state.facts import Size
+from pipeline.state.stage_results import Size
 from pipeline.storage import session as module
 from pipeline.storage.catalogs import jdbc_options
 from pipeline.storage.session import (
@@ -27,7 +27,7 @@ from pipeline.storage.session import (
     size_plans,
     submit_settings,
 )
-from tests import homes
+from tests import home_helpers
 
 REPO = Path(module.__file__).parents[2]
 
@@ -71,8 +71,8 @@ def test_no_archive_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
     assert 1 <= runner._estimate_landed_rows(home, [3, 4]) <= 10 and runner._estimate_landed_rows(home, []) == 0
     few: list[bool] = []
     monkeypatch.setattr(module, "start_session", lambda master, conf, few_: few.append(few_))
@@ -110,11 +110,11 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
 COMMITS = """
 import sys
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import catalog, session
+from pipeline.storage.session import register_catalog, session
 
 spark = session("local[1]", {"spark.driver.memory": "1g"})
 name = "together"
-catalog(spark, name, jdbc_options(sys.argv[1], sys.argv[2]))
+register_catalog(spark, name, jdbc_options(sys.argv[1], sys.argv[2]))
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(int(sys.argv[3])):
@@ -186,7 +186,7 @@ WORKERS = """
 from pipeline.storage.session import session
 
 def worker(frames):
-    import algorithms.zips
+    import algorithms.zipimport_patch
     yield from frames
 
 print(session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPandas(worker, "id bigint").count())

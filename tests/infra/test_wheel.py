@@ -31,7 +31,7 @@ OPENED = [  # what the code opens besides itself, or hands to others by its path
     "pipeline/local/requirements-java.txt",
     "pipeline/report/html/epoch.html",
     "pipeline/report/html/style.css",
-    "pipeline/scheduling/stage.py",
+    "pipeline/scheduling/submit_entrypoint.py",
     "pipeline/scheduling/plugins/altneu_page.py",
     "pipeline/scheduling/dags/altneu_epoch.py",
 ]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import truss
-from algorithms.kernels.check import check_trussness
 from algorithms.kernels.communities import truss_communities, truss_sizes
+from algorithms.kernels.trussness_check import check_trussness
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (

@@ -8,10 +8,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms.kernels import sums as sums_kernel
-from algorithms.kernels.history import colours_for, vertex_changes
+from algorithms.kernels import hash_sums as sums_kernel
 from algorithms.kernels.intervals import make_disjoint
-from algorithms.times import FOREVER
+from algorithms.kernels.triangle_history import colours_for, vertex_changes
+from algorithms.time_lattice import FOREVER
 from tests import seeds
 
 from .references import slow_triangles

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from algorithms.kernels import motif_count, motifs
-from algorithms.patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
-from algorithms.times import FOREVER
+from algorithms.kernels import motif_delta, motif_recount
+from algorithms.motif_patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
+from algorithms.time_lattice import FOREVER
 from tests import seeds
 
 EPOCHS = 5
@@ -46,7 +46,7 @@ def occurrences(pattern: Pattern, graph: Graph) -> dict[int, int]:
     return {vertex: count // same for vertex, count in found.items()}
 
 
-def rows(levels: dict[str, dict[tuple[int, int], list[int]]]) -> dict[str, motifs.Rows]:
+def rows(levels: dict[str, dict[tuple[int, int], list[int]]]) -> dict[str, motif_delta.Rows]:
     """Multiplicities epoch by epoch, as signed intervals."""
     out = {}
     for name, pairs in levels.items():
@@ -80,8 +80,8 @@ def test_random_changes(text: str) -> None:
             r: {p: line if rng.random() < 0.5 else rng.sample(line, EPOCHS) for p, line in old[r].items()} for r in old
         }
         change = {r: {p: [y - x for x, y in zip(old[r][p], new[r][p], strict=True)] for p in old[r]} for r in old}
-        found = motifs.vertex_changes({"it": [pattern]}, rows(old), rows(change))["it"]
-        before, after = (motifs.vertex_changes({"it": [pattern]}, rows(state))["it"] for state in (old, new))
+        found = motif_delta.vertex_changes({"it": [pattern]}, rows(old), rows(change))["it"]
+        before, after = (motif_delta.vertex_changes({"it": [pattern]}, rows(state))["it"] for state in (old, new))
         for epoch in range(EPOCHS):
             sides = []
             for state, counted in ((old, before), (new, after)):
@@ -89,7 +89,7 @@ def test_random_changes(text: str) -> None:
                 wanted = occurrences(pattern, graph)
                 assert at(counted, epoch) == wanted, (seed, epoch)
                 ends = {r: np.array(sorted(found), np.int64).reshape(-1, 2).T.copy() for r, found in graph.items()}
-                vertices, counts = motif_count.count_motifs([pattern], {r: (e[0], e[1]) for r, e in ends.items()})
+                vertices, counts = motif_recount.count_motifs([pattern], {r: (e[0], e[1]) for r, e in ends.items()})
                 assert dict(zip(vertices.tolist(), counts.tolist(), strict=True)) == wanted, (seed, epoch)
                 sides.append(wanted)
             differences = {v: sides[1].get(v, 0) - sides[0].get(v, 0) for v in {*sides[0], *sides[1]}}
@@ -104,7 +104,7 @@ def test_many_epochs_and_vertices_grow_the_table() -> None:
     a, b = (np.concatenate([pair[side] for pair in ends]) for side in (0, 1))
     start = np.tile(epoch, 6)
     rows = (a, b, start, np.full(a.size, FOREVER), np.ones(a.size, np.int64))
-    (found,) = motifs.vertex_changes({"clique": parse_motif(PATTERNS[7])}, {"-": rows}).values()
+    (found,) = motif_delta.vertex_changes({"clique": parse_motif(PATTERNS[7])}, {"-": rows}).values()
     assert found[0].tolist() == sorted((base[:, None] + np.arange(4)).ravel().tolist())
     assert found[1].tolist() == np.repeat(epoch, 4).tolist() and (found[2] == 1).all()
 
@@ -113,10 +113,10 @@ def test_a_motif_of_two_patterns_counts_both() -> None:
     edges = np.array([[1, 2], [1, 2], [2, 3]])
     patterns = parse_motif(["a-b where x, b-c where y", "a-b where x, b-c where x"])
     graph = {"- where x": (edges[0], edges[1] + 1), "- where y": (edges[2], edges[2] + 1)}
-    vertices, counts = motif_count.count_motifs(patterns, graph)
+    vertices, counts = motif_recount.count_motifs(patterns, graph)
     zero = np.zeros(2, np.int64)
     intervals = {name: (a, b, zero, zero + FOREVER, zero + 1) for name, (a, b) in graph.items()}
-    found = motifs.vertex_changes({"it": patterns}, intervals)["it"]
+    found = motif_delta.vertex_changes({"it": patterns}, intervals)["it"]
     assert found[0].tolist() == vertices.tolist() and found[2].tolist() == counts.tolist()
 
 

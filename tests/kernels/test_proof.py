@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels import proof
-from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels import incremental_prover
+from algorithms.kernels.incremental_prover import IncrementalProver
+from algorithms.kernels.persistent_graph import PersistentGraph, TrussCertificate
 from algorithms.kernels.replay import replay_window, resume_replay
-from algorithms.kernels.warm import PersistentGraph, TrussCertificate
-from algorithms.proof import GraphCounts, Proof, ProofScope, ProvedState, add_counts
+from algorithms.proof_records import GraphCounts, Proof, ProofScope, ProvedState, add_counts
 from pipeline.local.demo import messages_file
 from tests import seeds
 from tests.kernels.references import Edge, slow_triangles, slow_trussness
@@ -79,11 +79,13 @@ def through_rows(graph: PersistentGraph) -> PersistentGraph:
 
 
 @pytest.mark.law(10)
-@pytest.mark.parametrize("whole", [proof.WHOLE, 1, 10**9])  # as planned; hardly ever, and always by an enumeration
+@pytest.mark.parametrize(
+    "whole", [incremental_prover.WHOLE, 1, 10**9]
+)  # as planned; hardly ever, and always by an enumeration
 @pytest.mark.parametrize("seed", seeds.several(range(25)))
 def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"seed {seed}")
-    monkeypatch.setattr(proof, "WHOLE", whole)
+    monkeypatch.setattr(incremental_prover, "WHOLE", whole)
     rng = np.random.default_rng(seed)
     history = random_history(rng, 8)
     times = sorted(history)
@@ -241,7 +243,7 @@ def random_edges(rng: np.random.Generator) -> set[Edge]:
 def test_neighbours_that_are_not_those_of_the_edges_are_found(
     what: str, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "WHOLE", whole)
+    monkeypatch.setattr(incremental_prover, "WHOLE", whole)
     edges = {(1, 2), (1, 3), (2, 3), (3, 4)}
     graph = replay_window(
         *columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=ProofScope()

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels import region
-from algorithms.kernels.facts import count_certificate
-from algorithms.kernels.levels import LABEL_GAP, UNASKED
-from algorithms.kernels.region import KnownEdges, MissingLookups, SolvedRegion, solve_region
-from algorithms.kernels.warm import StateMismatch
-from algorithms.proof import GraphCounts, Prints
+from algorithms.kernels import partial_graph_solver
+from algorithms.kernels.certificate_counts import count_certificate
+from algorithms.kernels.level_sorted_graph import LABEL_GAP, UNASKED
+from algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
+from algorithms.kernels.persistent_graph import StateMismatch
+from algorithms.proof_records import GraphCounts, Prints
 from tests import reference, seeds
 
 Edge = tuple[int, int]
@@ -172,13 +172,15 @@ SHAPES = {  # vertices, edges at first, batches in a window, edges in a batch
 }
 
 
-@pytest.mark.parametrize("few", [0.0, region.FEW, 1.0], ids=["proved last", "as it is", "each guess is followed"])
+@pytest.mark.parametrize(
+    "few", [0.0, partial_graph_solver.FEW, 1.0], ids=["proved last", "as it is", "each guess is followed"]
+)
 @pytest.mark.parametrize("coarse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_as_a_peel_with_certificates_and_proofs(
     shape: str, coarse: bool, few: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(region, "FEW", few)
+    monkeypatch.setattr(partial_graph_solver, "FEW", few)
     n, m, batches, size = SHAPES[shape]
     for seed in seeds.several(range(25)):
         rng = random.Random(seed)

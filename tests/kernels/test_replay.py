@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms.kernels import maintained, truss
+from algorithms.kernels import maintained_graph, truss
+from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import TrussnessChanges, replay_window
-from algorithms.kernels.warm import PersistentGraph
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
@@ -146,7 +146,7 @@ def check_structure(graph) -> None:
 
 
 def check_certificate(graph) -> None:
-    """The counts and the invariant of `maintain`, from their definitions."""
+    """The counts and the invariant of `truss_maintenance`, from their definitions."""
     present = np.flatnonzero(graph.level >= 0)
     pair = {tuple(sorted((int(graph.tail[e]), int(graph.head[e])))): int(e) for e in present}
     own, backing = dict.fromkeys(pair.values(), 0), dict.fromkeys(pair.values(), 0)
@@ -336,7 +336,7 @@ def test_labels_are_made_for_batches_to_come_and_not_for_the_last():
     alone, (step,), *_ = replay_window(a, b, start, until, *state, 5, 5)
     until[there[0]] = 6
     both, steps, *_ = replay_window(a, b, start, until, *state, 5, 6)
-    assert maintained.PATIENCE < step.estimate / step.peel < maintained.ALONE, "the batch is no example"
+    assert maintained_graph.PATIENCE < step.estimate / step.peel < maintained_graph.ALONE, "the batch is no example"
     assert [step.method, steps[0].method] == ["lift", "peel"]
     here = both.epoch == 5
     assert here.any() and not here.all()
@@ -372,7 +372,7 @@ def test_a_step_says_what_came_and_went_and_how():
 def test_how_far_changes_spread_is_learned_from_each_batch():
     """Half-way to what a batch showed; of one that was given up, the least that it would have cost."""
     kept = PersistentGraph.from_edges(np.arange(3), *(np.array(x, np.int32) for x in ([0], [1], [0])), spare=False).kept
-    assert kept.spread == maintained.SPREAD and kept.spread is not maintained.SPREAD
+    assert kept.spread == maintained_graph.SPREAD and kept.spread is not maintained_graph.SPREAD
     kept.spread = {"descend": 1.0}
     kept._learn_cost("descend", 30, 10.0, True)
     assert kept.spread == {"descend": 2.0}
@@ -386,7 +386,7 @@ def test_how_far_changes_spread_is_learned_from_each_batch():
     assert kept.spread == {"descend": 2.375}
 
 
-def unlabelled(present: bool) -> tuple[maintained.MaintainedGraph, np.ndarray]:
+def unlabelled(present: bool) -> tuple[maintained_graph.MaintainedGraph, np.ndarray]:
     """A torus and an edge in no triangle, with known levels and no labels; and the number of that edge."""
     edges = [*sorted(torus(6)), (0, 36)]
     trussness = slow_trussness(set(edges))
@@ -404,10 +404,10 @@ def test_the_cost_of_a_batch_is_of_that_batch():
     none = np.empty(0, np.int32)
     clock, costs = kept.graph.clock, []
     for _ in range(3):
-        for removed, inserted, worth in ((none, edge, maintained.LIFT_STEP), (edge, none, 1)):
-            before, rent = int(clock[maintained.STEPS]), kept.rent
+        for removed, inserted, worth in ((none, edge, maintained_graph.LIFT_STEP), (edge, none, 1)):
+            before, rent = int(clock[maintained_graph.STEPS]), kept.rent
             cost = kept.apply_batch(removed, inserted, "incremental").effort[2]
-            assert 0 < cost <= int((int(clock[maintained.STEPS]) - before) * worth)
+            assert 0 < cost <= int((int(clock[maintained_graph.STEPS]) - before) * worth)
             assert kept.rent - rent == (cost if inserted.size else 0)
             costs.append(cost)
     assert costs[:2] == costs[2:4] == costs[4:]

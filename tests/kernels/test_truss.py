@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import truss
-from algorithms.kernels.bucket import bucket_trussness
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
+from tests.kernels.bucket_peel import bucket_trussness
 from tests.kernels.references import (
     TOTALS,
     arrays,

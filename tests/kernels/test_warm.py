@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.kernels import files
-from algorithms.kernels.proof import IncrementalProver
+from algorithms.kernels import array_store
+from algorithms.kernels.incremental_prover import IncrementalProver
+from algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch
 from algorithms.kernels.replay import replay_window, resume_replay
-from algorithms.kernels.warm import PersistentGraph, StateMismatch
-from algorithms.proof import ProofScope
+from algorithms.proof_records import ProofScope
 from tests import seeds
 from tests.kernels.references import Edge, random_graph, slow_trussness
 from tests.kernels.test_replay import (
@@ -139,7 +139,7 @@ def damage(folder: Path, how: str) -> None:
     elif how == "of a later format":
         text = (folder / "manifest.json").read_text()
         (folder / "manifest.json").write_text(
-            text.replace(f'"format": {files.FORMAT}', f'"format": {files.FORMAT + 1}')
+            text.replace(f'"format": {array_store.FORMAT}', f'"format": {array_store.FORMAT + 1}')
         )
     elif how == "of another key":
         shutil.move(folder, folder.with_name("other"))
@@ -218,7 +218,7 @@ def test_a_state_shares_the_files_of_the_one_before_it_and_outlives_it(tmp_path:
         check_structure(opened.levels)
         check_certificate(opened.levels)
         assert (tmp_path / str(i) / "edge.npy").samefile(tmp_path / str(i - 1) / "edge.npy")
-        files.sweep_folder(tmp_path, [str(i)])
+        array_store.sweep_folder(tmp_path, [str(i)])
     assert opened.apply_batch(np.flatnonzero(opened.levels.level >= 0)[:2].astype(np.int32), np.empty(0, np.int32))
 
 
@@ -238,7 +238,7 @@ def test_a_state_that_shares_no_files_is_written_as_a_whole(
     if why == "no links":
         monkeypatch.setattr("os.link", no_links)
     elif why == "the older has gone":
-        files.sweep_folder(tmp_path, [])
+        array_store.sweep_folder(tmp_path, [])
     elif why == "the older is wrong":
         (tmp_path / "old" / "manifest.json").write_text("{")
     elif why == "much has changed":
@@ -261,7 +261,7 @@ def test_what_differs(size: int) -> None:
     for share in (0, 0.001, 0.5, 1):
         x = rng.integers(0, 99, size, dtype=np.int32)
         y = x + (rng.random(size) < share).astype(np.int32)
-        assert files.differing_positions(x, y).tolist() == np.flatnonzero(x != y).tolist()
+        assert array_store.differing_positions(x, y).tolist() == np.flatnonzero(x != y).tolist()
 
 
 def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
@@ -269,9 +269,9 @@ def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
     for key in ("a", "b", "b", "c"):
         graph.save_graph(tmp_path, key)
     (tmp_path / ".c.123").mkdir()  # of a killed writer
-    files.sweep_folder(tmp_path, ["b", "c"])
+    array_store.sweep_folder(tmp_path, ["b", "c"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
-    files.sweep_folder(tmp_path / "nowhere", [])
+    array_store.sweep_folder(tmp_path / "nowhere", [])
 
 
 def test_a_state_of_other_edges_is_refused() -> None:
@@ -292,13 +292,13 @@ def test_a_state_is_compacted_when_more_than_a_quarter_is_absent(tmp_path: Path)
         graph = made({0: set(edges), 1: set(edges[gone:])})
         graph.save_graph(tmp_path, f"without {gone}", epoch=7)
         opened = PersistentGraph.open_graph(tmp_path, f"without {gone}")
-        facts = files.read_manifest(tmp_path, f"without {gone}")
+        facts = array_store.read_manifest(tmp_path, f"without {gone}")
         assert opened is not None and facts is not None
         assert (opened.used.edges, facts["edges"], facts["epoch"]) == (kept, 36 - gone, 7)
         assert opened.kept.certified == graph.kept.certified
         assert (opened.kept.spread, opened.kept.rent) == (graph.kept.spread, graph.kept.rent)
         check_structure(opened.levels)
-    assert files.read_manifest(tmp_path, "none") is None
+    assert array_store.read_manifest(tmp_path, "none") is None
 
 
 def test_what_a_graph_has_learned_goes_into_its_files(tmp_path: Path) -> None:
@@ -327,9 +327,11 @@ def test_the_checksum_is_of_every_byte_its_place_and_how_many_there_are(size: in
     if size >= 16:
         words = whole[: size // 8 * 8].reshape(-1, 8)
         others.append(np.concatenate([words[[1, 0, *range(2, len(words))]].reshape(-1), whole[words.size :]]))
-    sums = {other.tobytes(): files.checksum(other) for other in others if other.tobytes() != whole.tobytes()}
-    assert files.checksum(whole) == files.checksum(whole.copy()) and 0 <= files.checksum(whole) < 2**64
-    assert files.checksum(whole) not in sums.values() and len({*sums.values()}) == len(sums)
+    sums = {other.tobytes(): array_store.checksum(other) for other in others if other.tobytes() != whole.tobytes()}
+    assert (
+        array_store.checksum(whole) == array_store.checksum(whole.copy()) and 0 <= array_store.checksum(whole) < 2**64
+    )
+    assert array_store.checksum(whole) not in sums.values() and len({*sums.values()}) == len(sums)
 
 
 def test_changes_that_do_not_fit_are_refused_before_anything_changes() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from tests import reference
 from tests.reference import Row
 

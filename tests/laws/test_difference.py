@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.run import held, runner
+from pipeline.run import approval, runner
 from pipeline.run.compact import compact
-from tests import homes
+from tests import home_helpers
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
 from tests.laws.world import World
 
@@ -25,7 +25,7 @@ def test_the_difference_of_any_two_revisions(spark: SparkSession, tmp_path: Path
     world.publish_epochs(0, 2)
     world.publish_epochs(1, 4)
     world.land_batches(2, 5)
-    run = homes.hold(world.home, world.ledger, [2, 5])
+    run = home_helpers.hold(world.home, world.ledger, [2, 5])
     old = {revision: world.expected[revision][0] for revision in (1, 2)}
     assert_difference(world, side_of(world, 2), side_of_run(world, run), (old[2], world.landed))
     assert_difference(world, side_of(world, 1), side_of(world, 2), (old[1], old[2]))
@@ -34,7 +34,7 @@ def test_the_difference_of_any_two_revisions(spark: SparkSession, tmp_path: Path
     compact(world.home, world.ledger, spark, grace=0)
     # its base was written again meanwhile
     assert_difference(world, side_of_base(world, run), side_of_run(world, run), (old[2], world.landed))
-    held.approve_run(world.home, world.ledger, run, None, None)
+    approval.approve_run(world.home, world.ledger, run, None, None)
     assert runner.publish_held_run(world.home, world.ledger, run.run_id).revision == 3
     world.record_revision()
     world.roll_back(2)

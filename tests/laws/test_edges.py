@@ -7,8 +7,8 @@ import random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import edges
-from pipeline.storage import few
+from algorithms import edge_derivation
+from pipeline.storage import local_frame
 from tests import seeds
 
 COLUMNS = {"src": "bigint", "dst": "bigint", "op": "string", "seq": "bigint", "epoch": "bigint", "diff": "bigint"}
@@ -40,13 +40,13 @@ def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: 
     rng = random.Random(seeds.one())
     stored, new = upserts(rng, 90), upserts(rng, 12)
     taken_back = [(*row[:5], -1) for row in rng.sample(stored, 12)]
-    base, delta = (few.local_frame(spark, COLUMNS, rows) for rows in (stored, [*new, *taken_back]))
-    touched = edges.edge_changes(base, delta, edges.touched_pairs(delta, []), [], live_for)
-    assert listed(touched) == listed(edges.edge_changes(base, delta, None, [], live_for)) != []
-    before = edges.degree_changes(edges.edge_changes(None, base, None, [], live_for))
-    changed = edges.degree_changes(touched)
-    totals = listed(edges.degree_total_changes(before, changed))
-    assert totals == listed(edges.degree_total_changes(before, changed, whole=True)) != []
+    base, delta = (local_frame.local_frame(spark, COLUMNS, rows) for rows in (stored, [*new, *taken_back]))
+    touched = edge_derivation.edge_changes(base, delta, edge_derivation.touched_pairs(delta, []), [], live_for)
+    assert listed(touched) == listed(edge_derivation.edge_changes(base, delta, None, [], live_for)) != []
+    before = edge_derivation.degree_changes(edge_derivation.edge_changes(None, base, None, [], live_for))
+    changed = edge_derivation.degree_changes(touched)
+    totals = listed(edge_derivation.degree_total_changes(before, changed))
+    assert totals == listed(edge_derivation.degree_total_changes(before, changed, whole=True)) != []
 
 
 @pytest.mark.parametrize("live_for", [None, 2])
@@ -61,7 +61,7 @@ def test_a_first_load_finds_the_edges_of_all_pairs(
     rows += [
         (*row[:5], diff, row[6]) for row in rng.sample(rows, n // 5) for diff in rng.choice([(-1,), (-1, 1), (1,)])
     ]
-    landed = few.local_frame(spark, COLUMNS | {"w": "bigint"}, rows)
-    found = listed(edges.first_edges(landed, ["w"], live_for, where))
-    assert found == listed(edges.edge_changes(None, landed, None, ["w"], live_for, where))
+    landed = local_frame.local_frame(spark, COLUMNS | {"w": "bigint"}, rows)
+    found = listed(edge_derivation.first_edges(landed, ["w"], live_for, where))
+    assert found == listed(edge_derivation.edge_changes(None, landed, None, ["w"], live_for, where))
     assert bool(found) == bool(n)

@@ -11,20 +11,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.times import FOREVER
+from algorithms.time_lattice import FOREVER
 from pipeline.errors import CheckFailed
 from pipeline.run import compact as compaction
 from pipeline.run import planning, rollback
 from pipeline.run.compact import compact
-from pipeline.state import prints, schema
-from pipeline.state.prints import Prints
-from pipeline.storage import few
-from pipeline.storage.declared import MOTIFS, TABLES
-from pipeline.storage.prints import ALWAYS, published_fingerprints, table_fingerprints
+from pipeline.state import fingerprint_sums, schema
+from pipeline.state.fingerprint_sums import Prints
+from pipeline.storage import local_frame
+from pipeline.storage.table_fingerprints import ALWAYS, published_fingerprints, table_fingerprints
+from pipeline.storage.table_schemas import MOTIFS, TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, seeds
+from tests import home_helpers, seeds
+from tests.fingerprint_helpers import another_number, recompute_fingerprints
 from tests.laws.world import EPOCHS, World
-from tests.prints import another_number, recompute_fingerprints
 from tests.reference import Row
 
 VALUES = '[values]\nk = "long"\nmy-weight = "double"\nnote = "string"\nseen = "boolean"\n'
@@ -53,7 +53,7 @@ def drawn(rng: random.Random, table: str, column: str, type_: str) -> Any:
 def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of all types, with nulls, intervals, diffs that cancel and diffs that are counts."""
     rng = random.Random(seeds.one())
-    home, _ = homes.make(tmp_path / "home", VALUES + MOTIF)
+    home, _ = home_helpers.make(tmp_path / "home", VALUES + MOTIF)
     warehouse = Warehouse(spark, home)
     rows, frames, types = {}, {}, {}
     for table in [*TABLES, *MOTIFS]:
@@ -64,13 +64,15 @@ def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
         at = list(types[table]).index("diff")
         rows[table] = some + [(*row[:at], -row[at], *row[at + 1 :]) for row in some[::3]]
         rng.shuffle(rows[table])
-        frames[table] = few.local_frame(spark, types[table], rows[table])
+        frames[table] = local_frame.local_frame(spark, types[table], rows[table])
     found = table_fingerprints(frames.__getitem__, warehouse, rows)
     assert found == {table: recompute_fingerprints(table, list(types[table]), some) for table, some in rows.items()}
     half = {table: some[: len(some) // 2] for table, some in rows.items()}
-    parts: Prints = table_fingerprints(lambda table: few.local_frame(spark, types[table], half[table]), warehouse, rows)
+    parts: Prints = table_fingerprints(
+        lambda table: local_frame.local_frame(spark, types[table], half[table]), warehouse, rows
+    )
     rest = table_fingerprints(
-        lambda table: few.local_frame(spark, types[table], rows[table][len(half[table]) :]), warehouse, rows
+        lambda table: local_frame.local_frame(spark, types[table], rows[table][len(half[table]) :]), warehouse, rows
     )
     for table in rows:
         sums: Counter[Any] = Counter()
@@ -87,12 +89,12 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
 
     def one(**values: str | None) -> Fingerprint:
         declared = "".join(f'{name} = "string"\n' for name in values)
-        home, _ = homes.make(tmp_path / "home", f"[values]\n{declared}")
+        home, _ = home_helpers.make(tmp_path / "home", f"[values]\n{declared}")
         names = ["src", "dst", *values, "op", "seq", "file", "line", "epoch", "revision", "diff"]
         types = {name: "string" if name in (*values, "op", "file") else "bigint" for name in names}
         row = [1, 2, *values.values(), "upsert", 0, "f", 1, 0, 1, 1]
         found = table_fingerprints(
-            lambda table: few.local_frame(spark, types, [row]), Warehouse(spark, home), ["upserts"]
+            lambda table: local_frame.local_frame(spark, types, [row]), Warehouse(spark, home), ["upserts"]
         )
         return found["upserts"][0]
 
@@ -104,7 +106,7 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
 def record_of(world: World, revision: int | None = None) -> Prints:
     """What the ledger says of a revision (default: the newest), for what its tables answer for."""
     row = world.ledger.get_revision(revision)
-    return prints.fold_fingerprints(world.ledger.fingerprints_of(row.revision), row.since)
+    return fingerprint_sums.fold_fingerprints(world.ledger.fingerprints_of(row.revision), row.since)
 
 
 def assert_tables_have_what_is_recorded(world: World) -> None:
@@ -112,7 +114,7 @@ def assert_tables_have_what_is_recorded(world: World) -> None:
     warehouse = Warehouse(world.spark, world.home)
     for row in world.ledger.list_revisions():
         if row.snapshots:
-            found = prints.fold_fingerprints(published_fingerprints(warehouse, row), row.since)
+            found = fingerprint_sums.fold_fingerprints(published_fingerprints(warehouse, row), row.since)
             wanted = record_of(world, row.revision)
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
@@ -128,8 +130,8 @@ def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) ->
     other.publish_epochs(*order[:2])  # both are wrong
     assert record_of(other)["upserts"] != expected["upserts"]
     for epoch in order:
-        homes.put(other.home, epoch, batches[epoch])
-    homes.run(other.home, other.ledger, order)
+        home_helpers.put(other.home, epoch, batches[epoch])
+    home_helpers.run(other.home, other.ledger, order)
     right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
     rollback.roll_back(other.home, other.ledger, 1)
@@ -160,17 +162,19 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     wrong = order[0]
     for group in (order[:2], order[2:]):
         for epoch in group:
-            homes.put(other.home, epoch, other.draw_batch() if epoch == wrong else batches[epoch])
-        homes.run(other.home, other.ledger, group)
+            home_helpers.put(other.home, epoch, other.draw_batch() if epoch == wrong else batches[epoch])
+        home_helpers.run(other.home, other.ledger, group)
     assert record_of(other)["upserts"] != expected["upserts"]
-    homes.put(other.home, wrong, batches[wrong])
-    homes.run(other.home, other.ledger, [wrong])
+    home_helpers.put(other.home, wrong, batches[wrong])
+    home_helpers.run(other.home, other.ledger, [wrong])
     right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
     rollback.roll_back(other.home, other.ledger, 1)
     rollback.roll_back(other.home, other.ledger, right)
     assert record_of(other) == expected, world.seed
-    homes.run_as_planned(other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True))
+    home_helpers.run_as_planned(
+        other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True)
+    )
     assert not any(other.ledger.staged_fingerprints(other.ledger.get_revision().run_id).values()), world.seed
     rollback.roll_back(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
@@ -187,21 +191,23 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
     before = record_of(world)
     assert compact(world.home, world.ledger, spark, grace=0).verified
     since = world.ledger.get_revision().since
-    assert since == 2 and record_of(world) == prints.fold_fingerprints(before, since)
+    assert since == 2 and record_of(world) == fingerprint_sums.fold_fingerprints(before, since)
     assert_tables_have_what_is_recorded(world)
     with world.ledger.engine.begin() as connection:  # as in a home of before there were fingerprints
         connection.execute(schema.fingerprints.delete())
     world.publish_epochs(3)
     after = record_of(world)
-    held_by_tables = prints.fold_fingerprints(
+    held_by_tables = fingerprint_sums.fold_fingerprints(
         published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
     )
     assert after == held_by_tables, world.seed
     assert compact(world.home, world.ledger, spark, grace=0).verified
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    home_helpers.run_as_planned(
+        world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
+    )
     assert record_of(world) == after
     assert (
-        prints.fold_fingerprints(
+        fingerprint_sums.fold_fingerprints(
             published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
         )
         == after
@@ -241,13 +247,13 @@ def test_a_compaction_that_changes_something_replaces_nothing(
 @pytest.mark.parametrize(("table", "column"), [("upserts", "line"), ("edges", "epoch"), ("names", "id")])
 def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, table: str, column: str) -> None:
     """Damaged files are not compacted: what is lost in them would be lost for good. (tests/e2e has the trussness.)"""
-    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n')
     seed = seeds.one()
     rng = random.Random(seed)
     for epoch in range(2):
         rows = (rng.sample("abcdefg", 2) for _ in range(12))
-        homes.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
-        homes.run(home, ledger, [epoch])
+        home_helpers.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
+        home_helpers.run(home, ledger, [epoch])
     row = ledger.get_revision()
     another_number(home.path, table, column, seed)
     with pytest.raises(CheckFailed, match="what is stored is not what was published as revision 2") as said:
@@ -256,5 +262,5 @@ def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, t
     landing = "" if table == "edges" else " --from-landing"
     assert (said.value.next or "").endswith(f"altneu rebuild{landing}")
     assert ledger.get_revision() == row
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
+    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
     assert compact(home, ledger, spark, grace=0).verified

@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import AltneuError, RunFailed, UsageError, describe_error
-from pipeline.home.directory import Home
-from pipeline.landing import frames as ingest
-from pipeline.landing.survey import compare_with_ledger, list_epoch_rows
+from pipeline.home.home import Home
+from pipeline.landing import spark_reader as ingest
+from pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.run import meaning, planning, rollback, runner
+from pipeline.run import planning, rollback, runner, semantic_settings
 from pipeline.run.compact import compact
-from pipeline.storage.declared import TABLES
+from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference
+from tests import home_helpers, reference
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
 from tests.laws.world import Consumer, World, expected_trussness
 
@@ -52,12 +52,12 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
 
     world.write_settings(4)
     with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
-        homes.run(world.home, world.ledger, [1])
+        home_helpers.run(world.home, world.ledger, [1])
     assert "altneu rebuild" in (refused.value.next or "")
     world.rebuild(from_landing=False)
     consumer.follow()
     world.landed = right
-    homes.run(world.home, world.ledger, [1, 2, 3])  # forward again
+    home_helpers.run(world.home, world.ledger, [1, 2, 3])  # forward again
     world.record_revision()
     consumer.follow()
     world.assert_same_as_reference(1, 2, 3, 4, 5)  # the old ones keep the old meaning
@@ -119,7 +119,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     world.assert_same_as_reference(6)  # and the totals of the folded epochs are still those of history
     assert world.ledger.fingerprints_of(6) == prints, "law 11: of the same contents"
     world.write_settings(None)
-    assert meaning.changed_meaning(world.home, world.ledger)[1] == "reload"
+    assert semantic_settings.changed_meaning(world.home, world.ledger)[1] == "reload"
 
 
 def begin_run(world: World, epoch: int, *stages: str) -> str:
@@ -168,10 +168,10 @@ def assert_consolidated(world: World) -> None:
 @pytest.mark.law(2, 3)
 def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     """A filter one of the stored rows; another type of a column one from the landing."""
-    home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n')
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(0, 1), (1, 2), (0, 2)]])
-    homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
-    homes.run(home, ledger, [0, 1])
+    home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n')
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(0, 1), (1, 2), (0, 2)]])
+    home_helpers.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
+    home_helpers.run(home, ledger, [0, 1])
     assert views.select_totals(home, ledger)[0]["triangles"] == 2
     pins = ledger.get_revision().snapshots
 
@@ -184,16 +184,16 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
             compact(reopen(values), ledger, spark)
         assert ledger.get_revision().snapshots == pins
     home = reopen('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
-    homes.put(home, 2, [])
+    home_helpers.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
-        homes.run(home, ledger, [2])
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+        home_helpers.run(home, ledger, [2])
+    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert (views.select_totals(home, ledger)[0]["triangles"], views.select_totals(home, ledger)[0]["edges"]) == (1, 4)
     home = reopen('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     with pytest.raises(UsageError, match="w: long → double") as refused:
-        homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+        home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert ledger.get_revision().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
     assert dict(warehouse.read_table("upserts", ledger.get_revision()).dtypes)["w"] == "double"
@@ -226,7 +226,7 @@ def test_a_landing_that_changes_while_it_is_read(
 
     monkeypatch.setattr(ingest, "count_rows", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
-        homes.run(world.home, world.ledger, [1])
+        home_helpers.run(world.home, world.ledger, [1])
     assert world.ledger.get_revision().revision == 0
     monkeypatch.setattr(ingest, "count_rows", judge)
     world.publish_epochs(1)
@@ -240,7 +240,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
     world.write_settings(4)
     world.land_batches(2)
     with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
-        homes.run(world.home, world.ledger, [2])
+        home_helpers.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
     world.rebuild(from_landing=False)
@@ -262,7 +262,7 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.assert_same_as_reference(1, 2, 3, 4)
     _, rows = list_epoch_rows(world.home, world.ledger)
     assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
-    homes.run(world.home, world.ledger, [1, 2, 4])
+    home_helpers.run(world.home, world.ledger, [1, 2, 4])
     world.landed = right
     world.record_revision()
     world.assert_same_as_reference(5)
@@ -295,7 +295,7 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     assert Counter((r.src, r.dst, r.trussness) for r in taken) == had and {r.diff for r in taken} <= {-1}
     with pytest.raises(AltneuError, match="nothing is published"):
         compact(world.home, world.ledger, spark, grace=0)
-    homes.run(world.home, world.ledger, [0, 1])
+    home_helpers.run(world.home, world.ledger, [0, 1])
     world.expected[1] = (copy.deepcopy(world.landed), world.live_for)
     world.record_revision()
     world.assert_same_as_reference(1, 3)
@@ -317,19 +317,19 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     shutil.rmtree(tmp_path / "home" / "warm")  # else a stage may do without the old rows, and the audit reads them
     world.land_batches(2)
     with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
-        homes.run(world.home, world.ledger, [2])
+        home_helpers.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (broken.value.next or "")
     landed = world.landed.pop(2)
     world.rebuild(from_landing=False)
     world.landed[2] = landed
-    homes.run(world.home, world.ledger, [2])
+    home_helpers.run(world.home, world.ledger, [2])
     world.record_revision()
     world.assert_same_as_reference(2, 3)
     # the landed rows themselves: only the landing has them
     for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(RunFailed):
-        homes.run_as_planned(
+        home_helpers.run_as_planned(
             world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
         )
     world.rebuild(from_landing=True)
@@ -378,7 +378,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     kept = world.landed[0]
     world.land_batches(0)
     with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
-        homes.run(world.home, world.ledger, [0])
+        home_helpers.run(world.home, world.ledger, [0])
     assert compare_with_ledger(world.home, world.ledger)[1][0].state == "folded"
     world.landed[0] = kept
     again = compact(world.home, world.ledger, spark, grace=0)
@@ -389,7 +389,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.rebuild(from_landing=False)
     world.assert_same_as_reference(8)  # and the totals of the folded epochs are still those of history
     world.write_settings(None if live_for else 9)
-    assert meaning.changed_meaning(world.home, world.ledger)[1] == "reload"
+    assert semantic_settings.changed_meaning(world.home, world.ledger)[1] == "reload"
 
 
 @pytest.mark.slow  # tests/protocol has a compaction and a writer in every order in the ordinary tier
@@ -463,7 +463,7 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
 def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     """A dictionary of names that was made again, or went back, gives the same numbers to other names: changes speak of
     names, in whichever dictionary each side has them."""
-    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n')
     graph = Graph(home.path, spark)
     held: Counter[Any] = Counter()
     triples: Counter[Any] = Counter()
@@ -483,13 +483,13 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
         return at
 
     def land(epoch: int, *pairs: str) -> None:
-        homes.put(home, epoch, [(pair[0], pair[1], None, "upsert", 0) for pair in pairs])
+        home_helpers.put(home, epoch, [(pair[0], pair[1], None, "upsert", 0) for pair in pairs])
 
     land(0, "mn", "no", "mo")
-    homes.run(home, ledger, [0])
+    home_helpers.run(home, ledger, [0])
     follow()
     land(1, "az", "bz")
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     full = follow()
     (gone,) = graph.changes_since(1, full, vertex="a").collect()
     assert {gone.src, gone.dst} == {"a", "z"}
@@ -498,9 +498,9 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     (gone,) = graph.changes_since(full, back, vertex="a").collect()  # a name that the newer revision does not know
     assert ({gone.src, gone.dst}, gone["diff"]) == ({"a", "z"}, -1)
     land(1, "yn", "xy")  # the numbers that a, b and z had
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     follow()
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert graph.changes_since(follow() - 1).count() == 0
     (came,) = graph.changes_since(full, edge=("x", "y")).collect()
     assert {came.src, came.dst} == {"x", "y"}

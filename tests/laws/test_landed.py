@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms.fingerprint import Fingerprint
-from pipeline.checking.landed import _last_rows, _steps_of_pairs
-from pipeline.run import proving
-from pipeline.run.decision import Strategy
+from pipeline.checking.edge_rederivation import _last_rows, _steps_of_pairs
+from pipeline.run import proof_verification
+from pipeline.run.plan_choice import Strategy
 from pipeline.run.suites import _are_unique
-from pipeline.storage import few
-from pipeline.storage.declared import table_columns
-from tests import homes, seeds
+from pipeline.storage import local_frame
+from pipeline.storage.table_schemas import table_columns
+from tests import home_helpers, seeds
 
 Stored = tuple[int, int, bool, int, int, bool, int]  # a, b, forth, epoch, seq, on, diff
 
@@ -169,12 +169,12 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
     tiny: SparkSession, tmp_path: Path, name: str
 ) -> None:
     spoil, wanted = SPOILT[name]
-    home, _ = homes.make(tmp_path / "home", f"[edges]\nlive_for = {WINDOW}\n")
+    home, _ = home_helpers.make(tmp_path / "home", f"[edges]\nlive_for = {WINDOW}\n")
     stored = stored_rows()
     spoil(stored)
 
     def read(table: str) -> Any:
-        return few.local_frame(tiny, table_columns(home, table), stored[table])
+        return local_frame.local_frame(tiny, table_columns(home, table), stored[table])
 
     run = SimpleNamespace(
         home=home,
@@ -186,5 +186,5 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
         delta=lambda table: read(table).where("revision = 2"),
     )
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
-    found = proving._compare_landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
+    found = proof_verification._compare_landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
     assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms.times import FOREVER
+from algorithms.time_lattice import FOREVER
 from pipeline.checking import audit
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.run import planning
 from pipeline.run.forecast import forecast_run
 from pipeline.run.stages import edges
-from pipeline.state.facts import TrianglesFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import TrianglesFacts
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.reference import PatternEdge, Row
 
 EPOCHS = 5
@@ -76,7 +76,7 @@ HOMES = {
 
 def home_with(path: Path, toml: str, names: list[str]) -> tuple[Home, Ledger]:
     motifs = "".join(f"{name} = {MOTIFS[name][0]}\n" for name in names)
-    return homes.make(path, f'[values]\nw = "long"\n{toml}[motifs]\n{motifs}')
+    return home_helpers.make(path, f'[values]\nw = "long"\n{toml}[motifs]\n{motifs}')
 
 
 def batch(rng: random.Random) -> list[Row]:
@@ -117,8 +117,8 @@ def test_any_order_equals_recomputation(
     def deliver(epochs: list[int], wrong: bool = False) -> None:
         for epoch in epochs:
             landed[epoch] = batch(rng) if wrong else final[epoch]
-            homes.put(home, epoch, landed[epoch])
-        homes.run(home, ledger, epochs)
+            home_helpers.put(home, epoch, landed[epoch])
+        home_helpers.run(home, ledger, epochs)
         for point in views.select_totals(home, ledger, all_epochs=True):
             found = {each: total for each, (total, _) in expected(point["epoch"]).items()}
             assert point["motifs"] == found, (seed, point["epoch"])
@@ -127,7 +127,7 @@ def test_any_order_equals_recomputation(
     deliver(order[:2], wrong=True)
     deliver(order[2:])
     for epoch in order[:2]:
-        homes.put(home, epoch, final[epoch])
+        home_helpers.put(home, epoch, final[epoch])
     planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
@@ -151,8 +151,8 @@ def test_any_order_equals_recomputation(
 @pytest.mark.parametrize("names", [["mutual"], pytest.param(["loop", "diamond", "clique"], marks=pytest.mark.slow)])
 def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -> None:
     """The change of random signed intervals, by both."""
+    from algorithms.motif_patterns import parse_motif
     from algorithms.motifs import motif_changes, motif_changes_in_joins
-    from algorithms.patterns import parse_motif
 
     rng = random.Random(seeds.one(4))
     wanted = {name: parse_motif(json.loads(MOTIFS[name][0])) for name in names}
@@ -175,10 +175,10 @@ def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -
 
 @pytest.mark.slow
 def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     square = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in square])
-    homes.run(home, ledger, [0])
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in square])
+    home_helpers.run(home, ledger, [0])
     digest = ledger.get_revision().config_digest
 
     def declare(text: str) -> Home:
@@ -186,11 +186,11 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
         return Home.open_home(home.path)
 
     def restated(now: Home) -> dict[str, int]:
-        homes.put(now, 1, [(5, 6, None, "upsert", 0)])
+        home_helpers.put(now, 1, [(5, 6, None, "upsert", 0)])
         with pytest.raises(UsageError, match=r"\[motifs\]") as refused:
-            homes.run(now, ledger, [1])
+            home_helpers.run(now, ledger, [1])
         assert (refused.value.next or "").startswith("altneu rebuild ")
-        homes.run_as_planned(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
+        home_helpers.run_as_planned(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
         found: dict[str, int] = views.select_totals(now, ledger)[0]["motifs"]
         return found
 
@@ -199,13 +199,13 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     }  # fmt: skip
     assert restated(declare("")) == {}
     assert ledger.get_revision().config_digest == digest
-    assert homes.run(Home.open_home(home.path), ledger, [1]) is not None
+    assert home_helpers.run(Home.open_home(home.path), ledger, [1]) is not None
 
 
 def test_the_audit_finds_a_count_that_is_off_by_one(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[motifs]\nwedge = "a-b, b-c"\ntriangle = "a-b, b-c, a-c"\n')
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(1, 2), (2, 3), (3, 1), (3, 4)]])
-    homes.run(home, ledger, [0])
+    home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\nwedge = "a-b, b-c"\ntriangle = "a-b, b-c, a-c"\n')
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(1, 2), (2, 3), (3, 1), (3, 4)]])
+    home_helpers.run(home, ledger, [0])
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
 
     def broken(table: str):  # type: ignore[no-untyped-def]

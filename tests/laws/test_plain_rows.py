@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.home.directory import Home
-from pipeline.run import plain
-from pipeline.storage import few
-from pipeline.storage.declared import table_columns
-from tests import homes, reference, seeds
+from pipeline.home.home import Home
+from pipeline.run import serving_tables
+from pipeline.storage import local_frame
+from pipeline.storage.table_schemas import table_columns
+from tests import home_helpers, reference, seeds
 from tests.laws.plain_tables import (
     ALL,
     CASES,
@@ -71,7 +71,7 @@ def collections(home: Home, history: History, live_for: int | None, where: Where
 
 
 def reader(spark: SparkSession, home: Home, stored: Stored) -> Callable[[str], DataFrame]:
-    return lambda table: few.local_frame(spark, table_columns(home, table), stored[table])
+    return lambda table: local_frame.local_frame(spark, table_columns(home, table), stored[table])
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
@@ -87,11 +87,13 @@ def draw_history(rng: random.Random, home: Home) -> History:
 @pytest.mark.parametrize("name", SOME_CASES)
 def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path: Path, name: str) -> None:
     toml, *rule = CASES[name]
-    home, _ = homes.make(tmp_path / "home", ALL + toml)
+    home, _ = home_helpers.make(tmp_path / "home", ALL + toml)
     history = draw_history(random.Random(seeds.one()), home)
     read, row = reader(spark, home, collections(home, history, *rule)), SimpleNamespace(frontier=max(history))
-    assert_vertex_history(home, rows_of(plain.serving_rows("vertex_history", read, home, None, row)), history, *rule)
-    assert_edge_now(home, rows_of(plain.serving_rows("edge_now", read, home, None, row)), history, *rule)
+    assert_vertex_history(
+        home, rows_of(serving_tables.serving_rows("vertex_history", read, home, None, row)), history, *rule
+    )
+    assert_edge_now(home, rows_of(serving_tables.serving_rows("edge_now", read, home, None, row)), history, *rule)
 
 
 @pytest.mark.law(4)
@@ -100,7 +102,7 @@ def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path
 def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: Path, table: str, name: str) -> None:
     """The old rows but for those of what is touched, and the new rows of that, are the new rows."""
     toml, *rule = CASES[name]
-    home, _ = homes.make(tmp_path / "home", ALL + toml)
+    home, _ = home_helpers.make(tmp_path / "home", ALL + toml)
     rng = random.Random(seeds.one())
     history = draw_history(rng, home)
     values = bool(home.config.values)
@@ -109,11 +111,11 @@ def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: P
     changed = history | {2: draw_batch(rng, values=values, most=4), 6: draw_batch(rng, values=values, most=4)}
     before, after = collections(home, history, *rule), collections(home, changed, *rule)
     run = run_between(spark, home, before, after, (max(history), max(changed)))
-    make = plain._vertex_rows if table == "vertex_history" else plain._edge_rows
+    make = serving_tables._vertex_rows if table == "vertex_history" else serving_tables._edge_rows
     old, new = make(reader(spark, home, before), home, max(history)), make(run.after, home, run.frontier)
-    touched = plain._touched_keys(run, table).localCheckpoint()
+    touched = serving_tables._touched_keys(run, table).localCheckpoint()
     stays = Counter(map(tuple, old.collect()))
-    stays.subtract(map(tuple, plain._rows_of_keys(run, table, old, touched).collect()))
+    stays.subtract(map(tuple, serving_tables._rows_of_keys(run, table, old, touched).collect()))
     assert not -stays, "of a touched key all rows are"
     made_again = make(run.after, home, run.frontier, touched)
     assert +stays + Counter(map(tuple, made_again.collect())) == Counter(map(tuple, new.collect()))

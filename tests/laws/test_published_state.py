@@ -23,7 +23,7 @@ from pipeline.run.stages import edges
 from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.laws.test_motifs import MOTIFS
 from tests.reference import Row
 
@@ -74,7 +74,7 @@ def test_any_order_equals_recomputation(
         monkeypatch.setattr(edges, "WHOLE_ROWS", -1)
     seed = seeds.one()
     rng = random.Random(seed)
-    home, ledger = homes.make(tmp_path / "home", toml)
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
     if not home.config.values:  # without value columns all values are alike
         where = lambda value: True  # noqa: E731
     motifs = list(home.config.motifs)
@@ -85,8 +85,8 @@ def test_any_order_equals_recomputation(
     def deliver(epochs: list[int], batches: dict[int, list[Row]]) -> None:
         for epoch in epochs:
             landed[epoch] = batches[epoch]
-            homes.put(home, epoch, landed[epoch])
-        homes.run(home, ledger, epochs)
+            home_helpers.put(home, epoch, landed[epoch])
+        home_helpers.run(home, ledger, epochs)
         for point in views.select_totals(home, ledger, all_epochs=True):
             expected = reference.totals(reference.edges(landed, point["epoch"], live_for, where))
             assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
@@ -98,7 +98,7 @@ def test_any_order_equals_recomputation(
     forget_wedges(ledger)
     deliver(order[2:], final)
     before = ledger.get_revision()
-    assert homes.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
+    assert home_helpers.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
     assert ledger.get_revision() == before
     deliver(order[:2], final)  # the correction: a late replacement of two epochs at once
     assert_everything(spark, home, ledger, landed, live_for, where, seed)
@@ -161,9 +161,9 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
 @pytest.mark.slow  # tests/e2e/test_faults.py plants some in the ordinary tier
 def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> None:
     """A test of the tests: one lost diff, one wrong trussness, one wrong count; each is named."""
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
-    homes.run(home, ledger, [0])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
+    home_helpers.run(home, ledger, [0])
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     faults = {
         "edges one by one": ("edges", "a = 0 AND b = 1", 0),
@@ -194,14 +194,14 @@ def spark_when(condition: str, then: str, otherwise: str):  # type: ignore[no-un
 
 @pytest.mark.slow
 def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     rows: dict[int, list[Row]] = {0: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
     rows[1] = [(1, 3, None, "upsert", 0), (3, 4, None, "upsert", 0)]
     for epoch, batch_ in rows.items():
-        homes.put(home, epoch, batch_)
-    homes.run(home, ledger, [0])
+        home_helpers.put(home, epoch, batch_)
+    home_helpers.run(home, ledger, [0])
     with ledger.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
-    homes.run(home, ledger, [1])
+    home_helpers.run(home, ledger, [1])
     points = views.select_totals(home, ledger, all_epochs=True)
     assert [point["wedges"] for point in points] == [1, 5] and points[1]["transitivity"] == 3 / 5

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.home import memory
+from pipeline.home import memory_budget
 from pipeline.run import planning, runner
-from pipeline.run.context import RunContext
-from pipeline.state import place
-from pipeline.state.facts import TrussFacts
+from pipeline.run.run_context import RunContext
+from pipeline.state import home_identity
 from pipeline.state.records import RunState
-from pipeline.storage import relocate, rounds
-from pipeline.storage.declared import CERTIFICATES
+from pipeline.state.stage_results import TrussFacts
+from pipeline.storage import bsp_round_tables, relocate
+from pipeline.storage.table_schemas import CERTIFICATES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.laws.world import World
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
@@ -35,7 +35,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world.publish_epochs(0, 2)
     assert world.ledger.get_facts(world.ledger.get_revision().run_id, TrussFacts).rounds is None
     world.settings = "[truss]\nlimit_edges = 3\n"
-    monkeypatch.setattr(memory, "max_cell_edges", lambda config: 3)
+    monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
     world.write_settings(world.live_for)
     shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
     world.land_batches(1)
@@ -64,19 +64,23 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
 
 def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path) -> None:
     """A run that is at work keeps its rounds; of one that is over, or that nobody works on, they go."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(tiny, home)
     warehouse.ensure_tables()
     for run_id in ("alive", "failed", "mine"):
         ledger.create_run(run_id, 0, [1], {})
         ledger.acquire_lease(run_id)
-        kept = rounds.RoundTables(warehouse, run_id).persist_rows(tiny.range(3).selectExpr("id AS a", "1 AS part"))
+        kept = bsp_round_tables.RoundTables(warehouse, run_id).persist_rows(
+            tiny.range(3).selectExpr("id AS a", "1 AS part")
+        )
         assert [tuple(row) for row in kept.orderBy("a").collect()] == [(0, 1), (1, 1), (2, 1)]
     ledger.finish_run("failed", RunState.FAILED)
     assert warehouse.round_table_names() == {"rounds_alive_1", "rounds_failed_1", "rounds_mine_1"}
-    assert not {name for name in relocate.table_locations(home, place.require_identity(home)) if "rounds" in name}
+    assert not {
+        name for name in relocate.table_locations(home, home_identity.require_identity(home)) if "rounds" in name
+    }
     assert Warehouse(tiny, home).snapshot_size("edges", warehouse.load_metadata("edges").first_snapshot()).rows == 0
-    with pytest.raises(KeyboardInterrupt), rounds.round_tables(warehouse, ledger, "mine") as mine:
+    with pytest.raises(KeyboardInterrupt), bsp_round_tables.round_tables(warehouse, ledger, "mine") as mine:
         assert warehouse.round_table_names() == {"rounds_alive_1"}
         first, second = (mine.persist_rows(tiny.range(n)) for n in (1, 2))
         mine.drop_rows(first)
@@ -97,7 +101,9 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
         mine.persist_rows(tiny.range(1))
         raise KeyboardInterrupt
     assert warehouse.round_table_names() == {"rounds_alive_1"}
-    with rounds.round_tables(warehouse, ledger, "mine") as mine:  # of packs a page holds one: a heap has room for few
+    with bsp_round_tables.round_tables(
+        warehouse, ledger, "mine"
+    ) as mine:  # of packs a page holds one: a heap has room for few
         mine.persist_rows(tiny.range(3))
         mine.persist_rows(tiny.range(3).selectExpr("CAST('x' AS binary) AS rows"))
         limits = [
@@ -106,12 +112,12 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
         assert limits == [None, "1"]
     ledger.release_lease("alive")
     ledger.finish_run("alive", RunState.INTERRUPTED)
-    assert rounds.drop_abandoned_rounds(warehouse, ledger) == 1 and not warehouse.round_table_names()
+    assert bsp_round_tables.drop_abandoned_rounds(warehouse, ledger) == 1 and not warehouse.round_table_names()
 
 
 def test_a_table_in_one_partition_shows(spark: SparkSession, tmp_path: Path) -> None:
     """A test of the test above."""
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
     table = warehouse.table_name("edges")

@@ -15,18 +15,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import edges
-from algorithms.conditions import can_fail, fails_on, only_where
-from algorithms.configured import configured
-from pipeline.checking import audit, landed
+from algorithms import edge_derivation
+from algorithms.spark_conf import configured
+from algorithms.sql_predicates import can_fail, fails_on, only_where
+from pipeline.checking import audit, edge_rederivation
 from pipeline.errors import BatchRejected, RunFailed, UsageError
-from pipeline.landing import filters
-from pipeline.landing.filters import RowCondition
+from pipeline.landing import predicate_validation
+from pipeline.landing.predicate_validation import RowCondition
 from pipeline.reading import explain, views
 from pipeline.run import planning, runner
-from pipeline.storage import few
+from pipeline.storage import local_frame
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 
 TYPES = {"tag": "string", "c": "long", "w": "double", "d": "string"}
 COLUMNS = {"src": "bigint", "dst": "bigint", "tag": "string", "c": "bigint", "w": "double", "d": "string"}
@@ -149,7 +149,9 @@ def is_decided(row: Landed, holds: Callable[[Landed], bool | None]) -> bool:
 
 
 def frame(spark: SparkSession, rows: list[Landed]) -> DataFrame:
-    return few.local_frame(spark, COLUMNS, rows).repartition(2)  # so that it is computed by tasks, as what is landed is
+    return local_frame.local_frame(spark, COLUMNS, rows).repartition(
+        2
+    )  # so that it is computed by tasks, as what is landed is
 
 
 def contents(steps: DataFrame) -> dict[int, set[tuple[int, int]]]:
@@ -191,10 +193,10 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
     for text, holds in CONDITIONS.items():
         condition = [RowCondition("[edges] where", text)]
         decided = [row for row in rows if is_decided(row, holds)]
-        bad = filters.quarantine_failures(frame(spark, rows), condition).collect()
+        bad = predicate_validation.quarantine_failures(frame(spark, rows), condition).collect()
         assert sorted(row.line for row in bad) == sorted({r.line for r in rows} - {r.line for r in decided}), text
         assert all(row.reason.startswith("[edges] where cannot be evaluated on {") for row in bad)
-        kept = filters.keep_decided(frame(spark, rows), condition)
+        kept = predicate_validation.keep_decided(frame(spark, rows), condition)
         home: Any = SimpleNamespace(
             config=SimpleNamespace(condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
         )
@@ -202,10 +204,14 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
         surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
         ways = {
             "stage": contents(
-                edges.interval_steps(edges.edge_changes(None, kept, None, values, None, text), ["a", "b"])
+                edge_derivation.interval_steps(
+                    edge_derivation.edge_changes(None, kept, None, values, None, text), ["a", "b"]
+                )
             ),
-            "first": contents(edges.interval_steps(edges.first_edges(kept, values, None, text), ["a", "b"])),
-            "proof": contents(landed.edge_steps(landed.add_pairs(kept), home)),
+            "first": contents(
+                edge_derivation.interval_steps(edge_derivation.first_edges(kept, values, None, text), ["a", "b"])
+            ),
+            "proof": contents(edge_rederivation.edge_steps(edge_rederivation.add_pairs(kept), home)),
             "audit": {e: {(r.a, r.b) for r in surviving if r.epoch == e} for e in EPOCHS},
         }
         history: dict[int, list[reference.Row]] = {epoch: [] for epoch in EPOCHS}
@@ -227,11 +233,11 @@ def test_a_condition_is_asked_only_of_rows_that_pass_the_one_before(spark: Spark
         return "motif" if row.op == "upsert" and first(row) and not is_decided(row, second) else None
 
     asked = [RowCondition("filter", "c + 1 > 3"), RowCondition("motif", "tag > 5", precondition="c + 1 > 3")]
-    bad = filters.quarantine_failures(frame(spark, rows), asked).collect()
+    bad = predicate_validation.quarantine_failures(frame(spark, rows), asked).collect()
     assert {row.line: row.reason.split()[0] for row in bad} == {r.line: e for r in rows if (e := expected(r))}
-    kept = filters.keep_decided(frame(spark, rows), asked)
+    kept = predicate_validation.keep_decided(frame(spark, rows), asked)
     relations = ["-> where tag > 5", "->"]
-    found = edges.relation_changes(None, kept, None, list(TYPES), relations, None, "c + 1 > 3").collect()
+    found = edge_derivation.relation_changes(None, kept, None, list(TYPES), relations, None, "c + 1 > 3").collect()
     assert {row.relation for row in found} == {*relations}
 
 
@@ -265,26 +271,28 @@ VALUES = '[values]\ntag = "string"\nc = "long"\nw = "double"\nd = "string"\n'
 
 @pytest.mark.parametrize("text", [text for text in CONDITIONS if "src" not in text])
 def test_conditions_are_not_tried_on_a_value(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    home, _ = homes.make(tmp_path / "home", f'{VALUES}[edges]\nwhere = "{text}"\n')
-    filters.require_conditions(spark, home)
-    assert [condition.sql for condition in filters.fallible_conditions(home)] == [text]
+    home, _ = home_helpers.make(tmp_path / "home", f'{VALUES}[edges]\nwhere = "{text}"\n')
+    predicate_validation.require_conditions(spark, home)
+    assert [condition.sql for condition in predicate_validation.fallible_conditions(home)] == [text]
 
 
 def test_which_conditions_are_judged_as_rows_land(tmp_path: Path) -> None:
     """Those that can fail, once each, with the setting; of string ids not those that ask for the numbers of ids."""
     motif = "a->b where tag > 5, b->c where c > 1, a->d where src % c = 0"
     toml = f'{VALUES}[edges]\nwhere = "c > 0"\n[motifs]\nm = "{motif}"\n'
-    home, _ = homes.make(tmp_path / "home", toml)
-    found = filters.fallible_conditions(home)
+    home, _ = home_helpers.make(tmp_path / "home", toml)
+    found = predicate_validation.fallible_conditions(home)
     assert [each.setting for each in found] == [
         "[motifs] m: a->b where tag > 5",
         "[motifs] m: a->d where src % c = 0",
     ]
     assert {each.precondition for each in found} == {"c > 0"} and found[1].columns == ["src", "c"]
-    home, _ = homes.make(tmp_path / "names", f'[vertices]\nids = "string"\n{toml}')
-    assert [each.setting for each in filters.fallible_conditions(home)] == ["[motifs] m: a->b where tag > 5"]
-    home, _ = homes.make(tmp_path / "odd", f'[vertices]\nids = "string"\n{toml.replace("c > 0", "src > 0")}')
-    assert filters.fallible_conditions(home) == []
+    home, _ = home_helpers.make(tmp_path / "names", f'[vertices]\nids = "string"\n{toml}')
+    assert [each.setting for each in predicate_validation.fallible_conditions(home)] == [
+        "[motifs] m: a->b where tag > 5"
+    ]
+    home, _ = home_helpers.make(tmp_path / "odd", f'[vertices]\nids = "string"\n{toml.replace("c > 0", "src > 0")}')
+    assert predicate_validation.fallible_conditions(home) == []
 
 
 @pytest.mark.parametrize(
@@ -300,9 +308,9 @@ def test_which_conditions_are_judged_as_rows_land(tmp_path: Path) -> None:
     }.values(),
 )
 def test_what_is_no_condition_is_refused_by_name(spark: SparkSession, tmp_path: Path, toml: str, says: str) -> None:
-    home, _ = homes.make(tmp_path / "home", VALUES + toml)
+    home, _ = home_helpers.make(tmp_path / "home", VALUES + toml)
     with pytest.raises(UsageError, match=says):
-        filters.require_conditions(spark, home)
+        predicate_validation.require_conditions(spark, home)
 
 
 TOML = '[values]\ntag = "string"\n[ingest]\nmax_bad_share = 0.2\n[edges]\nwhere = "{}"\n'
@@ -310,17 +318,17 @@ K4 = [(a, b, "7", "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
 
 
 def put(ledger_home: Any, epoch: int, *more: tuple[int, int, str, str, int]) -> None:
-    homes.put(ledger_home, epoch, [*K4, *more])  # type: ignore[list-item]
+    home_helpers.put(ledger_home, epoch, [*K4, *more])  # type: ignore[list-item]
 
 
 def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """What is published is what would be, had the row not landed."""
-    home, ledger = homes.make(tmp_path / "home", TOML.format("tag > 5"))
+    home, ledger = home_helpers.make(tmp_path / "home", TOML.format("tag > 5"))
     put(home, 0, (0, 4, "abc", "upsert", 0), (1, 4, "abc", "delete", 0))
     put(home, 1, (2, 4, "9", "upsert", 0))
-    homes.run(home, ledger, [0, 1])
+    home_helpers.run(home, ledger, [0, 1])
     warehouse = Warehouse(spark, home)
     (bad,) = warehouse.read_table("quarantine", ledger.get_revision()).collect()
     assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
@@ -339,7 +347,7 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     put(home, 2, (0, 5, "x", "upsert", 0), (0, 6, "y", "upsert", 0), (0, 7, "z", "upsert", 0))
     put(home, 3, (0, 8, "8", "upsert", 0))
     with pytest.raises(BatchRejected, match="3 of 9 rows are malformed") as wrong:
-        homes.run(home, ledger, [2])
+        home_helpers.run(home, ledger, [2])
     assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
     runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
     assert sorted(ledger.published_batches()) == [0, 1, 3]
@@ -348,9 +356,9 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
 def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
     """The stored rows are not those that would have landed under it: a rebuild from them says so, one from the landing
     lets a row land that was in quarantine. And back."""
-    home, ledger = homes.make(tmp_path / "home", TOML.format("tag > 5"))
+    home, ledger = home_helpers.make(tmp_path / "home", TOML.format("tag > 5"))
     put(home, 0, (0, 4, "abc", "upsert", 0))
-    homes.run(home, ledger, [0])
+    home_helpers.run(home, ledger, [0])
 
     def rebuild(condition: str, *, from_landing: bool) -> None:
         (home.path / "altneu.toml").write_text(TOML.format(condition))
@@ -372,7 +380,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
 
 
 def test_what_is_evaluated_on_the_numbers_of_names_fails_with_the_setting(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nwhere = "10 / src > 1"\n')
-    homes.put(home, 0, [("x", "y", None, "upsert", 0)])  # type: ignore[list-item]
+    home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nwhere = "10 / src > 1"\n')
+    home_helpers.put(home, 0, [("x", "y", None, "upsert", 0)])  # type: ignore[list-item]
     with pytest.raises(RunFailed, match=r"\[edges\] where = '10 / src > 1' cannot be evaluated: .*DIVIDE_BY_ZERO"):
-        homes.run(home, ledger, [0])
+        home_helpers.run(home, ledger, [0])

@@ -16,13 +16,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.home.directory import Home
-from pipeline.reading import epochs, views
+from pipeline.home.home import Home
+from pipeline.reading import epoch_changes, views
 from pipeline.reading.graph import Graph
 from pipeline.run import planning, rollback
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
+from tests import home_helpers, reference, seeds
 from tests.reference import Row
 
 GRAPHS, EPOCHS = 6, 5
@@ -71,7 +71,7 @@ class World:
     def land_batches(self, *several: int) -> None:
         for epoch in several:
             self.landed[epoch] = self.draw_batch()
-            homes.put(self.home, epoch, self.landed[epoch])
+            home_helpers.put(self.home, epoch, self.landed[epoch])
 
     def record_revision(self) -> None:
         """The newest revision has what is landed now, with the window of now."""
@@ -80,7 +80,7 @@ class World:
     def publish_epochs(self, *several: int) -> None:
         """Land a batch for each, and publish them as one revision."""
         self.land_batches(*several)
-        homes.run(self.home, self.ledger, several)
+        home_helpers.run(self.home, self.ledger, several)
         self.record_revision()
 
     def roll_back(self, revision: int) -> None:
@@ -90,7 +90,7 @@ class World:
 
     def rebuild(self, *, from_landing: bool) -> None:
         plan = planning.plan_rebuild(self.home, self.ledger, from_landing=from_landing)
-        homes.run_as_planned(self.home, self.ledger, plan)
+        home_helpers.run_as_planned(self.home, self.ledger, plan)
         self.record_revision()
 
     def assert_same_as_reference(self, *revisions: int) -> None:
@@ -155,7 +155,7 @@ class Consumer:
         world, graph = self.world, Graph(self.world.home.path, self.world.spark)
         newest = world.ledger.get_revision().revision
         for revision in range(self.at + 1, newest + 1):
-            found = epochs.changed_epochs(world.home, world.ledger, revision)
+            found = epoch_changes.changed_epochs(world.home, world.ledger, revision)
             said = {each.epoch: (each.before is not None, each.after is not None) for each in found}
             assert said == world.expected_changes(revision), (world.seed, revision)
         for row in graph.changes_since(self.at).collect():

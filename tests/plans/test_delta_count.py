@@ -7,17 +7,17 @@ import re
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import edges, triangles
+from algorithms import edge_derivation, triangles
 from pipeline.checking import audit
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    home, ledger = homes.make(tmp_path_factory.mktemp("plan") / "home")
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(12) for b in range(a + 1, 12)])
-    homes.run(home, ledger, [0])
+    home, ledger = home_helpers.make(tmp_path_factory.mktemp("plan") / "home")
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(12) for b in range(a + 1, 12)])
+    home_helpers.run(home, ledger, [0])
     return Warehouse(spark, home)
 
 
@@ -67,7 +67,7 @@ def test_the_stored_upserts_are_never_exchanged(spark: SparkSession, tables: War
     base = spark.table(tables.table_name("upserts"))
     delta = base.limit(1)
     pairs = spark.createDataFrame([(0, 1)], "a bigint, b bigint")
-    plan = physical(edges.edge_changes(base, spark.createDataFrame(delta.collect(), base.schema), pairs, []))
+    plan = physical(edge_derivation.edge_changes(base, spark.createDataFrame(delta.collect(), base.schema), pairs, []))
     assert shuffled_scans(plan, "upserts") == []
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipeline.storage.warehouse import PROPERTIES, Warehouse
-from tests import homes
+from tests import home_helpers
 
 
 def test_many_revisions_are_few_manifests_and_few_tasks(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(tiny, home)
     warehouse.ensure_tables()
     name, base = warehouse.table_name("degrees"), warehouse.load_metadata("degrees").first_snapshot()
@@ -28,7 +28,7 @@ def test_many_revisions_are_few_manifests_and_few_tasks(tiny: SparkSession, tmp_
 
 
 def test_a_table_of_an_earlier_version_gets_todays_settings(tiny: SparkSession, tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     Warehouse(tiny, home).ensure_tables()
     warehouse = Warehouse(tiny, home)
     for name in PROPERTIES:

@@ -1,10 +1,11 @@
-"""Iceberg's narrow interface (`iceberg.Table`, `iceberg.Changes`) in memory, and the steps at which a process may stop.
+"""Iceberg's narrow interface (`iceberg.IcebergTable`, `iceberg.TableWriter`) in memory, and the steps at which a
+process may stop.
 
 A table's metadata file is a dictionary as Iceberg's specification has it, its location a number that every commit moves
 on; the rows of a snapshot are one tuple of whatever the writer calls a row. Whoever commits on a location that is not
-the newest is `Overtaken`, but an append to a branch is tried again, as Iceberg does. A step is a look at a table, a
-commit, a transaction or a read of the ledger's database: `step` hands each to the `scheduler` of the process that does
-it. `tests.ledger_only` has whole runs on these tables, without a scheduler.
+the newest is `CommitConflict`, but an append to a branch is tried again, as Iceberg does. A step is a look at a table,
+a commit, a transaction or a read of the ledger's database: `step` hands each to the `scheduler` of the process that
+does it. `tests.ledger_only` has whole runs on these tables, without a scheduler.
 """
 
 from __future__ import annotations

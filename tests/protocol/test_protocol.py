@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import pipeline.storage.branches
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state.facts import AuditFacts, PublishFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.stage_results import AuditFacts, PublishFacts
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
 

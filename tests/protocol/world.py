@@ -16,24 +16,24 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import expectations.engine
+import expectations.gx_runner
 import pipeline.report
 import pipeline.run.compact
-import pipeline.run.context
 import pipeline.run.rollback
+import pipeline.run.run_context
 import pipeline.state.versions
 import pipeline.storage.session
 from pipeline import events
 from pipeline.errors import AltneuError, LeaseLost, RevisionConflict
-from pipeline.home.directory import Home
-from pipeline.run import compact, held, rollback, runner, stages, telemetry
-from pipeline.run.context import RunContext
+from pipeline.home.home import Home
+from pipeline.run import approval, compact, rollback, runner, stages, telemetry
+from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease
-from pipeline.state.facts import AuditFacts, Facts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
+from pipeline.state.stage_results import AuditFacts, Facts
 from pipeline.storage.branches import branch_of
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
@@ -57,14 +57,14 @@ class Protocol:
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
         patch.setattr(pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
-        patch.setattr(expectations.engine, "import_in_background", lambda: None)
+        patch.setattr(expectations.gx_runner, "import_in_background", lambda: None)
         patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
         for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
             patch.setattr(module, "refresh", lambda *_: None)
-        patch.setattr(pipeline.run.context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
@@ -116,7 +116,7 @@ class Books:
     numbers: dict[str, int]  # run → revision
 
     def visible(self, rows: Rows, at: Revision) -> Rows:
-        """Of a table's rows those that a reader of the revision sees, as `Warehouse.at` chooses them."""
+        """Of a table's rows those that a reader of the revision sees, as `Warehouse.read_table` chooses them."""
 
         def sees(row: str) -> bool:
             number = self.numbers.get(row)
@@ -190,7 +190,7 @@ class World:
             run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic_settings(), hold=True
         )
         runner.execute_stage(self.protocol.home, book, run_id, "audit")
-        held.hold_run(self.protocol.home, book, run_id)
+        approval.hold_run(self.protocol.home, book, run_id)
         return "held"
 
     def decide(self, name: str, how: str) -> str:
@@ -198,9 +198,9 @@ class World:
         book, home = self.ledger(name), self.protocol.home
         for run in book.list_held()[:1]:
             if how == "discard":
-                held.reject_run(home, book, run, name, None)
+                approval.reject_run(home, book, run, name, None)
                 return "rejected"
-            held.approve_run(home, book, run, name, None)
+            approval.approve_run(home, book, run, name, None)
             runner.execute_stage(home, book, run.run_id, "publish")
             return "published"
         return "nothing is held"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import report
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.run import rollback
 from pipeline.state import lease
 from pipeline.state import schema as db
-from pipeline.state.facts import from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch, StageState
+from pipeline.state.stage_results import from_json
 
 DAILY = '[epochs]\nevery = "1d"\n'
 DAY = 12_600  # 2004-07-01

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.errors import AltneuError
 from pipeline.report import epoch_document
-from pipeline.report.rows import page_name
-from pipeline.tasks import web
+from pipeline.report.rows_page import page_name
+from pipeline.tasks import airflow_page
 from tests.report.seed import DAY, Seed, audit, check, write, write_former
 from tests.report.test_pages import Reader
 
@@ -83,14 +83,14 @@ def test_the_page_inside_airflow_has_them_by_the_same_names(seed: Seed, name: st
     seed.run({DAY: (5, 0)}, {DAY: {"edges": -3, "truss2": -3}}, audit(DAY))
     seed.home.reports.mkdir(exist_ok=True)
     (seed.home.reports / page_name("2004-07-01", 2)).write_text("its rows")
-    found = web.report_page(str(seed.home.path), name)
+    found = airflow_page.report_page(str(seed.home.path), name)
     assert found is None if there is None else found is not None and there in found
 
 
 def test_pages_of_rows_are_linked_while_they_are_right_and_the_newest_are_kept(
     seed: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.report import pages
+    from pipeline.report import page_writer
 
     seed.run({DAY: (9, 0)}, {DAY: {"edges": 8, "truss2": 8}}, audit(DAY))
     index, page = write(seed.home, seed.ledger, [DAY])
@@ -105,7 +105,7 @@ def test_pages_of_rows_are_linked_while_they_are_right_and_the_newest_are_kept(
     seed.run({DAY: (5, 0)}, {DAY: {"edges": -3, "truss2": -3}}, audit(DAY))
     write(seed.home, seed.ledger, [])
     assert rows.name not in Reader(page.read_text()).links and rows.exists()
-    monkeypatch.setattr(pages, "KEPT", 0)
+    monkeypatch.setattr(page_writer, "KEPT", 0)
     beside = write_former(seed.home, seed.ledger, DAY, 1)
     assert rows.name in Reader(beside.read_text()).links
     write(seed.home, seed.ledger, [])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import report
-from pipeline.landing.survey import list_epoch_rows
-from pipeline.report import epoch_document, pages
+from pipeline.landing.epoch_states import list_epoch_rows
+from pipeline.report import epoch_document, page_writer
 from pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check, write
 from tests.report.test_pages import Reader
@@ -132,7 +132,7 @@ def test_a_page_of_another_writer_or_version_is_written_anew(seed: Seed) -> None
     os.utime(stale, ns=(1, 1))
     report.refresh_pages(seed.home, seed.ledger)
     assert Reader(stale.read_text()).text.split("Written")[0] == Reader(good).text.split("Written")[0]
-    (seed.home.reports / pages.MANIFEST).write_text("[no json")
+    (seed.home.reports / page_writer.MANIFEST).write_text("[no json")
     write(seed.home, seed.ledger, [])
     assert "Equal to a full" in text(seed, DAY)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.report.pages
-from pipeline.home.directory import Home
+import pipeline.report.page_writer
+from pipeline.home.home import Home
 from pipeline.report.html.charts import axis_ticks
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, HOSTILE, Seed, audit, check, write
@@ -102,7 +102,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
 
     def text(**landed: list[str]) -> str:
         there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
-        monkeypatch.setattr(pipeline.report.pages, "look", lambda *_: there)
+        monkeypatch.setattr(pipeline.report.page_writer, "look", lambda *_: there)
         write(seed.home, seed.ledger, [DAY])
         return Reader(pages(seed.home.path)["index.html"]).text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.report import epoch_document
-from pipeline.report import overview as whole
+from pipeline.report import index_page as whole
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, audit, long_history, write
 

@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 
 from pipeline.report.html import render_rows_page
-from pipeline.report.rows import (
+from pipeline.report.rows_page import (
     Edge,
     Group,
     _community_events,

@@ -13,19 +13,19 @@ import pytest
 
 from expectations import volumes
 from pipeline import report
-from pipeline.landing.survey import list_epoch_rows
+from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.report import epoch_document
-from pipeline.report import pages as files
-from pipeline.report.checks import known_checks
-from pipeline.report.document import describe_epoch
+from pipeline.report import page_writer as files
+from pipeline.report.check_page import known_checks
+from pipeline.report.epoch_page import describe_epoch
 from pipeline.report.html import render_epoch_page
-from pipeline.report.html.words import STATES, format_number, format_signed
-from pipeline.report.state import ReportState
+from pipeline.report.html.formatting import STATES, format_number, format_signed
+from pipeline.report.page_queries import ReportState
 from pipeline.state import lease
-from pipeline.state.facts import from_json, to_json, without_version
+from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.incidents import STAGES as STAGES_FAIL
 from pipeline.state.incidents import list_incidents
-from pipeline.state.standing import list_epoch_statuses
+from pipeline.state.stage_results import from_json, to_json, without_version
 from tests.report.seed import DAILY, write
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive

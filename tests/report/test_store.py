@@ -9,10 +9,10 @@ import pytest
 
 from pipeline import report
 from pipeline.errors import Unavailable
-from pipeline.home.directory import Home
-from pipeline.report import pages
-from pipeline.state import files
-from pipeline.tasks import web
+from pipeline.home.home import Home
+from pipeline.report import page_writer
+from pipeline.state import filesystem
+from pipeline.tasks import airflow_page
 from tests.report.seed import DAILY, DAY, Seed, audit
 from tests.s3 import Store
 
@@ -27,7 +27,10 @@ def both(tmp_path: Path, s3: str) -> list[Seed]:
 
 def texts(home: Home) -> dict[str, str]:
     """Every page by its name, without when it was written."""
-    found = {name: files.read_file(f"{home.reports_at}/{name}").decode() for name in files.list_files(home.reports_at)}
+    found = {
+        name: filesystem.read_file(f"{home.reports_at}/{name}").decode()
+        for name in filesystem.list_files(home.reports_at)
+    }
     return {name: re.sub(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d[\d:.+]*( UTC)?", "", text) for name, text in found.items()}
 
 
@@ -51,7 +54,7 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
     assert not remote.reports.exists() and not (remote.path / "reports").exists()
     found = texts(remote)
     assert found.keys() == texts(disk.home).keys() and len(found) > 5
-    assert all(found[name] == text for name, text in texts(disk.home).items() if name != pages.MANIFEST)
+    assert all(found[name] == text for name, text in texts(disk.home).items() if name != page_writer.MANIFEST)
     for name, text in found.items():
         for link in re.findall(r'href="([^"#:]+)(?:#[^"]*)?"', text):
             assert "/" not in link or link.startswith("data-docs/"), (name, link)
@@ -68,22 +71,22 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
 def test_the_page_inside_airflow_shows_what_is_there(both: list[Seed], monkeypatch: pytest.MonkeyPatch) -> None:
     seed = both[1]
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    files.write_file(f"{seed.home.reports_at}/diff-1-2.html", b"of two revisions")
-    files.write_file(f"{seed.home.reports_at}/data-docs/epoch=1/edges.html", b"of edges")
-    files.write_file(f"{seed.home.reports_at}/secret.html", b"secret")
+    filesystem.write_file(f"{seed.home.reports_at}/diff-1-2.html", b"of two revisions")
+    filesystem.write_file(f"{seed.home.reports_at}/data-docs/epoch=1/edges.html", b"of edges")
+    filesystem.write_file(f"{seed.home.reports_at}/secret.html", b"secret")
     path = str(seed.home.path)
-    assert web.report_page(path, "diff-1-2.html") == "of two revisions"
-    assert web.report_page(path, "data-docs/epoch=1/edges.html") == "of edges"
+    assert airflow_page.report_page(path, "diff-1-2.html") == "of two revisions"
+    assert airflow_page.report_page(path, "data-docs/epoch=1/edges.html") == "of edges"
     for name in ("secret.html", "diff-9-9.html", "data-docs/../secret.html", "data-docs/x/../../secret.html"):
-        assert web.report_page(path, name) is None
-    assert '"differences": ["1-2"]' in str(web.report_page(path, "index.html"))
+        assert airflow_page.report_page(path, name) is None
+    assert '"differences": ["1-2"]' in str(airflow_page.report_page(path, "index.html"))
 
 
 @pytest.mark.parametrize("fault", ["503", "403", "cut"])
 def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run fails by it: what came of it, and what to type, is told; the pages are made when the store answers."""
-    monkeypatch.setattr(files, "TRIES", 1)
-    files._s3_filesystem.cache_clear()
+    monkeypatch.setattr(filesystem, "TRIES", 1)
+    filesystem._s3_filesystem.cache_clear()
     seed = both[1]
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
     for method in ("GET", "PUT"):
@@ -95,13 +98,15 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
         assert written == [] and why and "[reports] uri = s3://" in why and "Next: altneu doctor" in why
         assert "Unavailable" in str(report.refresh_pages(seed.home, seed.ledger))
     store.faults = lambda method, path: fault if method == "GET" else None
-    assert "2004-07-01" in str(web.report_page(str(seed.home.path), "epoch=2004-07-01.html"))  # made without it
+    assert "2004-07-01" in str(
+        airflow_page.report_page(str(seed.home.path), "epoch=2004-07-01.html")
+    )  # made without it
     with pytest.raises(Unavailable):
-        web.report_page(str(seed.home.path), "diff-1-2.html")
+        airflow_page.report_page(str(seed.home.path), "diff-1-2.html")
     store.faults = lambda method, path: None
     report.refresh_pages(seed.home, seed.ledger, [DAY])
-    assert "epoch=2004-07-01.html" in files.list_files(seed.home.reports_at)
-    files._s3_filesystem.cache_clear()
+    assert "epoch=2004-07-01.html" in filesystem.list_files(seed.home.reports_at)
+    filesystem._s3_filesystem.cache_clear()
 
 
 def test_a_folder_elsewhere(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.html import render_vertex_page, words
+from pipeline.report.html import formatting, render_vertex_page
 from tests.browser import Visit
 from tests.report.seed import HOSTILE
 from tests.report.test_pages import Reader
@@ -35,8 +35,8 @@ def page(folder: Path, name: str, neighbours: int, epochs: int = 40) -> Path:
         "lines": [(0, each, 3) for each in range(1, drawn + 1)] + [(1, 2, 3)] * (drawn > 1),
         "command": "altneu show edges --vertex 0 --as-of 2004-05-05 --revision 7 --format csv",
     }
-    path = folder / words.vertex_page(found["vertex"], found["label"], 7)
-    near = words.vertex_page(f"{name}1", found["label"], 7)
+    path = folder / formatting.vertex_page(found["vertex"], found["label"], 7)
+    near = formatting.vertex_page(f"{name}1", found["label"], 7)
     path.write_text(render_vertex_page(found, {near, found["rows_page"]}.__contains__), encoding="utf-8")
     return path
 

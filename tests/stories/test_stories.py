@@ -14,7 +14,6 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -34,9 +33,9 @@ from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.run import planning, rollback, runner, stages
 from pipeline.run.compact import compact
-from pipeline.run.context import RunContext
+from pipeline.run.run_context import RunContext
 from pipeline.storage.warehouse import Warehouse
-from tests import homes
+from tests import home_helpers
 from tests.stories.world import Settings, World
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -98,12 +97,12 @@ class Story(RuleBasedStateMachine):
         world = self.world
         todo = [e for e in epochs if e in world.changed() or (remove and e not in world.landed)]
         if not todo:
-            assert homes.run(world.home, world.ledger, epochs, remove) is None
+            assert home_helpers.run(world.home, world.ledger, epochs, remove) is None
         elif self._restated() or any(map(self._folded, todo)):
             with pytest.raises(UsageError):
-                homes.run(world.home, world.ledger, epochs, remove)
+                home_helpers.run(world.home, world.ledger, epochs, remove)
         else:
-            assert homes.run(world.home, world.ledger, epochs, remove) is not None
+            assert home_helpers.run(world.home, world.ledger, epochs, remove) is not None
             world.published(todo)
 
     # -- the landing ------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class Story(RuleBasedStateMachine):
         epoch = data.draw(st.sampled_from(sorted(set(world.landed) & set(world.newest.batches))))
         world.remove(epoch)
         with pytest.raises(UsageError, match="is not landed"):
-            homes.run(world.home, world.ledger, [epoch])
+            home_helpers.run(world.home, world.ledger, [epoch])
         self._run([epoch], remove=True)
 
     # -- runs over all ----------------------------------------------------------------------------------------------
@@ -151,9 +150,9 @@ class Story(RuleBasedStateMachine):
             assert runner.execute_run(world.home, world.ledger, plan) is None
         elif self._restated():
             with pytest.raises(UsageError):
-                homes.run_as_planned(world.home, world.ledger, plan)
+                home_helpers.run_as_planned(world.home, world.ledger, plan)
         else:
-            homes.run_as_planned(world.home, world.ledger, plan)
+            home_helpers.run_as_planned(world.home, world.ledger, plan)
             world.published(todo)
 
     @precondition(lambda self: self.world.newest.batches)
@@ -175,10 +174,12 @@ class Story(RuleBasedStateMachine):
         if (from_landing and gone) or (not from_landing and folded):
             with pytest.raises(UsageError):
                 plan = planning.plan_rebuild(world.home, world.ledger, from_landing)
-                homes.run_as_planned(world.home, world.ledger, plan)
+                home_helpers.run_as_planned(world.home, world.ledger, plan)
             world.configure(world.newest.settings)
             return
-        homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing))
+        home_helpers.run_as_planned(
+            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing)
+        )
         world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
 
     @precondition(lambda self: self.world.newest.batches)
@@ -224,7 +225,7 @@ class Story(RuleBasedStateMachine):
         if self._restated() or self._folded(epoch) or epoch not in world.changed():
             return
         with dying(stage, after), pytest.raises((Killed, RunFailed)):
-            homes.run(world.home, world.ledger, [epoch])
+            home_helpers.run(world.home, world.ledger, [epoch])
         if stage == "publish" and after:
             world.published([epoch])
         world.check()
@@ -246,7 +247,7 @@ class Story(RuleBasedStateMachine):
         done = stages.NAMES[: stages.NAMES.index(stage) + 1]
         for name in done:
             runner.execute_stage(world.home, world.ledger, run_id, name)
-        homes.run(world.home, world.ledger, [theirs])
+        home_helpers.run(world.home, world.ledger, [theirs])
         world.published([theirs])
         with pytest.raises(AltneuError):
             for name in stages.NAMES[len(done) : -1]:
@@ -258,19 +259,20 @@ class Story(RuleBasedStateMachine):
 @contextmanager
 def dying(stage: str, after: bool) -> Iterator[None]:
     """Inside, a stage raises what nobody catches, before it has worked or after."""
-    module = import_module(f"pipeline.run.stages.{stage}")
-    work: Callable[[RunContext], Any] = module.work
+    row = get_stage(stage)
+    module = row.load_module()
+    work: Callable[[RunContext], Any] = getattr(module, row.function)
 
     def die(run: RunContext) -> Any:
         if after:
             work(run)
         raise Killed
 
-    module.work = die  # type: ignore[attr-defined]
+    setattr(module, row.function, die)
     try:
         yield
     finally:
-        module.work = work  # type: ignore[attr-defined]
+        setattr(module, row.function, work)
 
 
 def tell(spark: SparkSession, stories: int, steps: int) -> None:

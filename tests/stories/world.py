@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.landing.survey import list_epoch_rows
+from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import epoch_document
 from pipeline.state.records import Revision
 from pipeline.state.schema import totals
 from pipeline.storage.warehouse import Warehouse
-from pipeline.tasks import web
-from tests import homes, reference
+from pipeline.tasks import airflow_page
+from tests import home_helpers, reference
 from tests.reference import Edge, PatternEdge, Row
 
 File = tuple[Row, ...]
@@ -95,7 +95,7 @@ class Truth:
         return {v: (len(near[v]), corners[v], tails.get(v, 0)) for v in near}
 
     def results(self, epochs: range) -> dict[tuple[int, str, int | None, int | None], int]:
-        """What `audit.maintained` should say of some epochs, edge by edge and vertex by vertex."""
+        """What `audit.select_maintained` should say of some epochs, edge by edge and vertex by vertex."""
         wanted: Counter[Any] = Counter()
         for epoch in epochs:
             graph = self.edges(epoch)
@@ -132,7 +132,7 @@ class World:
     def configure(self, settings: Settings) -> None:
         self.settings = settings
         own = f'[vertices]\nids = "{self.ids}"\n[values]\nw = "long"\n[audit]\nepochs = "all"\n'
-        self.home, self.ledger = homes.make(self.path / "home", own + settings.toml() + self.retention)
+        self.home, self.ledger = home_helpers.make(self.path / "home", own + settings.toml() + self.retention)
 
     @property
     def newest(self) -> Truth:
@@ -252,7 +252,7 @@ class World:
         for epoch, state in states.items():
             told = state if state not in ("failed", "interrupted", "running", "folded") else "missing or changed"
             assert told in self._states(epoch), (epoch, state)
-        page = {entry["epoch"]: entry for entry in web.epoch_grid(str(self.home.path))["epochs"]}
+        page = {entry["epoch"]: entry for entry in airflow_page.epoch_grid(str(self.home.path))["epochs"]}
         assert set(page) == set(states)
         for epoch in self.newest.batches:
             wanted = self.newest.totals(epoch)

@@ -88,7 +88,7 @@ def test_what_costs_too_much_fails_and_the_dearest_are_named(processes: tuple[st
 
 
 def test_stages_without_spark_are_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`install` counts what a stage is given, once in a run, and leaves the stage as it is."""
+    """`install_command` counts what a stage is given, once in a run, and leaves the stage as it is."""
     monkeypatch.setattr(telemetry.StageTelemetry, "measure", lambda self, function, run: function(run))
     monkeypatch.setattr(costs.sys, "addaudithook", lambda hook: None)
     monkeypatch.setattr(costs, "meter", costs.Meter())

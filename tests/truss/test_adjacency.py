@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms import adjacency, scratch
-from algorithms.adjacency import KIND, VALUES, Adjacency, Block, Missing
-from algorithms.configured import configured
+from algorithms import executor_adjacency, executor_local_store
+from algorithms.bsp import EDGE, FIXED
+from algorithms.executor_adjacency import KIND, VALUES, Adjacency, Block, Missing
 from algorithms.fingerprint import Fingerprint
-from algorithms.parts import EDGE, FIXED
+from algorithms.spark_conf import configured
 from tests import seeds
 
 Edge = tuple[int, int]
@@ -109,7 +109,7 @@ def plans(tiny: SparkSession) -> Iterator[SparkSession]:
 @pytest.mark.parametrize("seed", seeds.mark_wide(range(12), 3))
 def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
-    monkeypatch.setattr(adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])
+    monkeypatch.setattr(executor_adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])
     found = graph.made(plans, blocks=(1, 2, 5)[seed % 3])
     try:
         agrees(graph, found)
@@ -131,9 +131,10 @@ def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pyte
     )
     found = []
     for some in (1, 5, 1 << 20):
-        monkeypatch.setattr(adjacency, "SOME", some)
+        monkeypatch.setattr(executor_adjacency, "SOME", some)
         proposed, counts = (
-            look(block, asked).to_pydict() for look in (adjacency._answer_proposals, adjacency._answer_counts)
+            look(block, asked).to_pydict()
+            for look in (executor_adjacency._answer_proposals, executor_adjacency._answer_counts)
         )
         assert dict(zip(counts["number"], counts["count"], strict=True)) == Counter(proposed["number"]), some
         found.append(sorted(zip(*proposed.values(), strict=True)))
@@ -225,7 +226,7 @@ def test_nothing_is_left(error: Exception | None, plans: SparkSession) -> None:
     rows, moves = table([*EDGE, *VALUES, "diff"], graph.rows), table(EDGE, sorted(graph.moves))
     frames = plans.createDataFrame(rows), plans.createDataFrame(moves)
     raised = pytest.raises(ValueError, match="of the caller") if error else nullcontext()
-    with raised, adjacency.open_adjacency(*frames, len(graph.edges), 2, 4) as found:
+    with raised, executor_adjacency.open_adjacency(*frames, len(graph.edges), 2, 4) as found:
         agrees(graph, found)
         assert (folder / KIND / found._name).exists()
         if error:
@@ -238,7 +239,7 @@ def test_a_look_up_moves_nothing_but_what_is_asked(names: list[str], plans: Spar
     """The plan, that is; and of a block it reads one row."""
     found = Graph(3).made(plans, blocks=3)
     packs = {"part": pa.array([0], pa.int32()), "rows": pa.array([b""])}
-    sent = found.send_questions(adjacency._answer_edges, pa.table({name: packs[name] for name in names}))
+    sent = found.send_questions(executor_adjacency._answer_edges, pa.table({name: packs[name] for name in names}))
     plan = sent._jdf.queryExecution().executedPlan().toString()
     assert "InMemoryTableScan [part#" in plan, plan
     assert (plan.count("Exchange"), plan.count(" BroadcastExchange"), plan.count(" Exchange ")) == (2, 1, 1), plan
@@ -248,24 +249,24 @@ def test_a_look_up_moves_nothing_but_what_is_asked(names: list[str], plans: Spar
     found.delete_files()
 
 
-def block() -> adjacency.Block:
+def block() -> executor_adjacency.Block:
     rows = table([*EDGE, *VALUES, "diff", "moves"], [(1, 2, 3, 9, 0, 0, 1, 0), (1, 3, 2, 8, 0, 0, 1, 0)])
-    return adjacency.Block.from_rows({name: rows[name].to_numpy() for name in rows.column_names})
+    return executor_adjacency.Block.from_rows({name: rows[name].to_numpy() for name in rows.column_names})
 
 
 def test_a_block_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     block().save_block("graph", 0)
-    assert adjacency.Block.load_block("graph", 0) is None, "nowhere to leave it"
+    assert executor_adjacency.Block.load_block("graph", 0) is None, "nowhere to leave it"
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     for _ in range(2):  # two attempts of one task
         block().save_block("graph", 0)
-    again = adjacency.Block.load_block("graph", 0)
+    again = executor_adjacency.Block.load_block("graph", 0)
     assert again is not None and again.a.tolist() == [1, 1] and again.by_tail.tolist() == [0, 1]
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(OSError, match="No space left"):
         block().save_block("graph", 1)
-    scratch.delete_graph(KIND, "graph")
+    executor_local_store.delete_graph(KIND, "graph")
     assert not any(tmp_path.rglob("*.npy"))
 
 

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from algorithms.kernels.triangles import count_triangles
 from algorithms.kernels.truss import peel
-from algorithms.patterns import PLAIN
-from pipeline.checking import beyond, recounted
-from pipeline.checking.recounted import COUNTED, DIFFERENCES, PER_ROW
+from algorithms.motif_patterns import PLAIN
+from pipeline.checking import distributed_recount, epoch_recount
+from pipeline.checking.epoch_recount import COUNTED, DIFFERENCES, PER_ROW
 from pipeline.errors import UsageError
-from tests import homes
+from tests import home_helpers
 from tests.kernels.references import arrays, clique
 from tests.truss.test_parts_in_spark import packed
 
@@ -48,11 +48,11 @@ def both_ways(spark: SparkSession, history: dict[int, set[tuple[int, int]]], sto
     pairs = [(epoch, a, b, PLAIN) for epoch, edges in history.items() for a, b in edges]
     graph = spark.createDataFrame(pairs, "epoch long, a long, b long, relation string")
     one = kept.groupBy("epoch").cogroup(graph.groupBy("epoch"))
-    with beyond.compare_distributed(kept, graph, sorted(history), size, lambda text: None) as cells:
+    with distributed_recount.compare_distributed(kept, graph, sorted(history), size, lambda text: None) as cells:
         found = [tuple(row) for row in cells.collect()]
     return [
         found,
-        [tuple(row) for row in one.applyInArrow(partial(recounted.compare_epoch, {}), DIFFERENCES).collect()],
+        [tuple(row) for row in one.applyInArrow(partial(epoch_recount.compare_epoch, {}), DIFFERENCES).collect()],
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_planted_fault_is_found_as_in_one_task(
 @pytest.mark.slow
 def test_rows_are_few_and_counted(spark: SparkSession, history: dict[int, set[tuple[int, int]]]) -> None:
     """Where all are wrong the first are listed, with their number."""
-    from expectations.engine import ROWS
+    from expectations.gx_runner import ROWS
 
     stored = [number(1)(row) if row[:2] == (1, EDGE) else row for row in maintained(history)]
     cells, task = both_ways(spark, history, stored, 50)
@@ -160,9 +160,9 @@ def test_rows_are_few_and_counted(spark: SparkSession, history: dict[int, set[tu
 def test_motifs_beyond_a_task_are_an_error_that_names_the_setting(tiny: SparkSession, tmp_path: Path) -> None:
     """Nothing of the run is published; without motifs the same graph is audited in cells, and published."""
     motifs = '[motifs]\nwedge = "a-b, b-c"\n'
-    home, ledger = homes.make(tmp_path / "home", motifs + "[truss]\nlimit_edges = 2\n")
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(4)])
+    home, ledger = home_helpers.make(tmp_path / "home", motifs + "[truss]\nlimit_edges = 2\n")
+    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(4)])
     with pytest.raises(UsageError, match=r"6 edge intervals are more than the 2 .*\[truss\] limit_edges") as error:
-        homes.run(home, ledger, [0])
+        home_helpers.run(home, ledger, [0])
     assert error.value.next is not None and "[motifs]" in error.value.next
     assert ledger.get_revision().frontier is None

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms import lists, scratch
-from algorithms.kernels import parts
+from algorithms import executor_local_store, partition_cache
+from algorithms.kernels import partition_kernels
 from tests.truss.test_parts import owners, random_graph
 
 
@@ -26,22 +26,22 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The parts whose triangles were looked for."""
     numbers = list[int]()
-    kernel = parts.build_partition
+    kernel = partition_kernels.build_partition
 
-    def counted(number: int, *columns: np.ndarray) -> parts.Partition:
+    def counted(number: int, *columns: np.ndarray) -> partition_kernels.Partition:
         numbers.append(number)
         return kernel(number, *columns)
 
-    monkeypatch.setattr(parts, "build_partition", counted)
+    monkeypatch.setattr(partition_kernels, "build_partition", counted)
     return numbers
 
 
-def triangle(number: int = 0, name: str = "graph") -> parts.Partition:
+def triangle(number: int = 0, name: str = "graph") -> partition_kernels.Partition:
     a, b, level = np.array([1, 1, 2]), np.array([2, 3, 3]), np.zeros(3, np.int32)
-    return lists.cache_partition(name, number, a, b, level, np.array([0, 1, 1], np.int32)).part
+    return partition_cache.cache_partition(name, number, a, b, level, np.array([0, 1, 1], np.int32)).part
 
 
-def told(part: parts.Partition) -> tuple[list[int], ...]:
+def told(part: partition_kernels.Partition) -> tuple[list[int], ...]:
     return tuple(np.asarray(column).tolist() for column in part[1:])
 
 
@@ -51,20 +51,23 @@ def test_what_is_read_is_what_was_made(seed: int, local: Path, made: list[int]) 
     a, b = random_graph(rng)
     owner, level = owners(rng, a.size), rng.integers(-1, 5, a.size).astype(np.int32)
     for number in np.unique(owner).tolist():
-        assert lists.load_partition("graph", number) is None
-        lists.cache_partition("graph", number, a, b, level, owner)
-        again, later = lists.cache_partition("graph", number, a, b, level, owner), lists.load_partition("graph", number)
+        assert partition_cache.load_partition("graph", number) is None
+        partition_cache.cache_partition("graph", number, a, b, level, owner)
+        again, later = (
+            partition_cache.cache_partition("graph", number, a, b, level, owner),
+            partition_cache.load_partition("graph", number),
+        )
         assert later is not None
         for left in (again, later):
-            assert told(left.part) == told(parts.build_partition(number, a, b, owner))
+            assert told(left.part) == told(partition_kernels.build_partition(number, a, b, owner))
             columns = (*left[:3], *left.part[1:])
             assert all(np.array_equal(*pair) for pair in zip(left[:3], (a, b, level), strict=True))
             assert all(each.flags.writeable and type(each) is np.ndarray for each in columns), "one kernel for a type"
             assert [each.dtype for each in left[:3]] == [np.int64, np.int64, np.int32]
     known = len(made)
-    scratch.delete_graph(lists.KIND, "graph")
-    assert not any((local / lists.KIND).rglob("*.npy"))
-    lists.cache_partition("graph", int(owner[0]), a, b, level, owner)
+    executor_local_store.delete_graph(partition_cache.KIND, "graph")
+    assert not any((local / partition_cache.KIND).rglob("*.npy"))
+    partition_cache.cache_partition("graph", int(owner[0]), a, b, level, owner)
     assert len(made) == known + 1
 
 
@@ -88,16 +91,16 @@ def full(local: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def no_folder(local: Path, patch: pytest.MonkeyPatch) -> None:
-    (local / lists.KIND).write_text("not a directory")
+    (local / partition_cache.KIND).write_text("not a directory")
 
 
 def another_attempt(local: Path, patch: pytest.MonkeyPatch) -> None:
-    (local / lists.KIND / "graph" / "0").mkdir(parents=True)
-    (local / lists.KIND / "graph" / "0" / "unknown").touch()
+    (local / partition_cache.KIND / "graph" / "0").mkdir(parents=True)
+    (local / partition_cache.KIND / "graph" / "0" / "unknown").touch()
 
 
 def damaged(local: Path, patch: pytest.MonkeyPatch) -> None:
-    folder = local / lists.KIND / "graph" / "0"
+    folder = local / partition_cache.KIND / "graph" / "0"
     folder.mkdir(parents=True)
     for name in ("a", "b", "level", "owner", "ptr", "left", "right"):
         (folder / f"{name}.npy").write_bytes(b"half a file")
@@ -107,43 +110,45 @@ def damaged(local: Path, patch: pytest.MonkeyPatch) -> None:
 def test_a_fault_costs_time_alone(
     fault: Callable[[Path, pytest.MonkeyPatch], None], local: Path, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = told(parts.build_partition(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32)))
+    expected = told(
+        partition_kernels.build_partition(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
+    )
     fault(local, monkeypatch)
     assert told(triangle()) == told(triangle()) == expected
     assert made == [0, 0, 0]
-    lists.save_values("graph", 0, "epoch1", 0, np.arange(3))
-    found = lists.load_values("graph", 0, "epoch1", 0)
+    partition_cache.save_values("graph", 0, "epoch1", 0, np.arange(3))
+    found = partition_cache.load_values("graph", 0, "epoch1", 0)
     assert found is None or found.tolist() == [0, 1, 2]
-    scratch.delete_graph(lists.KIND, "graph")
+    executor_local_store.delete_graph(partition_cache.KIND, "graph")
     assert not any(local.rglob("*.npy")), "nothing half written is left"
 
 
 def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
-    for name, age in (("old", 2 * scratch.DAY), ("of another run", 60)):
+    for name, age in (("old", 2 * executor_local_store.DAY), ("of another run", 60)):
         triangle(0, name)
-        os.utime(local / lists.KIND / name, (time.time() - age,) * 2)
+        os.utime(local / partition_cache.KIND / name, (time.time() - age,) * 2)
     triangle(0, "graph")
-    assert {path.name for path in (local / lists.KIND).iterdir()} == {"of another run", "graph"}
+    assert {path.name for path in (local / partition_cache.KIND).iterdir()} == {"of another run", "graph"}
 
 
 def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
     """And the same again, if it has to be done again; none but the round that is asked for."""
-    assert lists.load_values("graph", 0, "epoch1", 0) is None
+    assert partition_cache.load_values("graph", 0, "epoch1", 0) is None
     for round_ in (0, 1, 4):
-        lists.save_values("graph", 0, "epoch1", round_, np.full(3, round_))
-    lists.save_values("graph", 10, "epoch1", 2, np.full(3, 8))
+        partition_cache.save_values("graph", 0, "epoch1", round_, np.full(3, round_))
+    partition_cache.save_values("graph", 10, "epoch1", 2, np.full(3, 8))
     for round_, there in ((0, False), (1, True), (2, False), (4, True), (5, False)):
-        found = lists.load_values("graph", 0, "epoch1", round_)
+        found = partition_cache.load_values("graph", 0, "epoch1", round_)
         assert (None if found is None else found.tolist()) == ([round_] * 3 if there else None), round_
-    (path,) = (local / lists.KIND).rglob("0.epoch1.4.npy")
+    (path,) = (local / partition_cache.KIND).rglob("0.epoch1.4.npy")
     for damaged in (b"half a file", b"", path.read_bytes()[:-8]):
         path.write_bytes(damaged)
-        assert lists.load_values("graph", 0, "epoch1", 4) is None, "all is heard again"
-    lists.save_values("graph", 0, "epoch2", 0, np.full(3, 7))
+        assert partition_cache.load_values("graph", 0, "epoch1", 4) is None, "all is heard again"
+    partition_cache.save_values("graph", 0, "epoch2", 0, np.full(3, 7))
     assert [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
     assert (
-        lists.load_values("graph", 0, "epoch2", 0) is not None
-        and lists.load_values("graph", 10, "epoch1", 2) is not None
+        partition_cache.load_values("graph", 0, "epoch2", 0) is not None
+        and partition_cache.load_values("graph", 10, "epoch1", 2) is not None
     )
-    scratch.delete_graph(lists.KIND, "graph")
-    assert lists.load_values("graph", 0, "epoch2", 0) is None
+    executor_local_store.delete_graph(partition_cache.KIND, "graph")
+    assert partition_cache.load_values("graph", 0, "epoch2", 0) is None

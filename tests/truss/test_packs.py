@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from algorithms import packs, parts
-from algorithms.parts import BEFORE, HELD
-from algorithms.truss_parts import _EpochBounds, _lower_bounds, _PartitionRows
+from algorithms import arrow_packing, bsp
+from algorithms.bsp import BEFORE, HELD
+from algorithms.truss_bsp import _EpochBounds, _lower_bounds, _PartitionRows
 
 EPOCHS = range(1, 5)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "MOST", 3)
+    monkeypatch.setattr(arrow_packing, "MOST", 3)
 
 
 class Edges:
@@ -45,7 +45,7 @@ class Edges:
         for i, (a, b, (level, cap, owner), epoch, diff) in enumerate(rows):
             for name, value in zip(HELD, (a, b, owner, level if diff == 0 else -1, cap, epoch, diff), strict=True):
                 columns[name][i] = value
-        self.rows = parts.pack_partition(7, columns)
+        self.rows = bsp.pack_partition(7, columns)
 
 
 def shuffled(rng: np.random.Generator, rows: pa.Table) -> pa.Table:
@@ -57,7 +57,7 @@ def shuffled(rng: np.random.Generator, rows: pa.Table) -> pa.Table:
 def test_a_part_knows_its_edges_at_every_epoch(seed: int) -> None:
     rng = np.random.default_rng(seed)
     edges = Edges(rng)
-    assert all(n <= packs.MOST for n in edges.rows["n"].to_pylist())
+    assert all(n <= arrow_packing.MOST for n in edges.rows["n"].to_pylist())
     held = _PartitionRows.from_rows(shuffled(rng, edges.rows))
     pairs = list(zip(held.a.tolist(), held.b.tolist(), strict=True))
     assert pairs == sorted(edges.pairs)
@@ -79,7 +79,7 @@ def test_a_part_knows_what_it_has_been_told(seed: int, inserted: int) -> None:
     def tell(sender: int, round_: int, said: dict[tuple[int, int], int]) -> None:
         a, b = np.array(list(said) or np.empty((0, 2)), np.int64).T
         to, values = np.full(len(said), me), np.array(list(said.values()), np.int64)
-        told.append(parts.round_messages(sender, round_, to, 5, {"a": a, "b": b, "value": values}))
+        told.append(bsp.round_messages(sender, round_, to, 5, {"a": a, "b": b, "value": values}))
 
     remembered = {pair: int(rng.integers(0, 6)) for pair in edges.pairs if rng.random() < 0.5}
     tell(me, BEFORE, remembered)

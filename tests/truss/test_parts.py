@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from algorithms.kernels import parts
+from algorithms.kernels import partition_kernels
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.truss import peel
 from tests import seeds
@@ -30,12 +30,14 @@ class Parts:
     """All parts of one graph, and what each of them knows."""
 
     def __init__(self, a: Ints, b: Ints, owner: Shorts) -> None:
-        whole = parts.build_cell(a, b, None)
+        whole = partition_kernels.build_cell(a, b, None)
         held = {number: set(np.flatnonzero(owner == number).tolist()) for number in np.unique(owner).tolist()}
-        for edge, number in zip(*parts.set_bits(parts.edge_holders(whole, owner, WORDS)), strict=True):
+        for edge, number in zip(
+            *partition_kernels.set_bits(partition_kernels.edge_holders(whole, owner, WORDS)), strict=True
+        ):
             held[int(number)].add(int(edge))
         self.places = {number: np.array(sorted(edges)) for number, edges in held.items()}
-        self.parts = {n: parts.build_partition(n, a[at], b[at], owner[at]) for n, at in self.places.items()}
+        self.parts = {n: partition_kernels.build_partition(n, a[at], b[at], owner[at]) for n, at in self.places.items()}
         self.owner, self.rounds, self.messages = owner, 0, 0
 
     def knows(self, values: NDArray[np.generic]) -> dict[int, NDArray[np.generic]]:
@@ -65,29 +67,29 @@ class Parts:
             for number in active:
                 made, mine, at = self.parts[number], known[number], self.places[number]
                 before = mine.copy()
-                parts.settle_bounds(made, mine, queued[number])
+                partition_kernels.settle_bounds(made, mine, queued[number])
                 assert not queued[number].any()
                 moved = np.flatnonzero(before != mine)
                 assert made.own[moved].all(), "a part lowers its own edges alone"
-                told = parts.partitions_to_notify(made, mine, moved)
+                told = partition_kernels.partitions_to_notify(made, mine, moved)
                 said += [(int(to), int(at[e]), int(mine[e])) for to, e in zip(*told, strict=True)]
             self.messages += len(said)
             before = {number: values.copy() for number, values in known.items()}
             active = list(self.tell(known, said))
             for number in active:
                 fell = known[number] < before[number]
-                queued[number] = parts.shaken_edges(self.parts[number], known[number], fell)
+                queued[number] = partition_kernels.shaken_edges(self.parts[number], known[number], fell)
         return self.own(known)
 
     def placed(self, kappa: Shorts) -> Ints:
-        levels, known = self.knows(kappa), self.knows(np.full(kappa.size, parts.NOWHERE, np.int64))
+        levels, known = self.knows(kappa), self.knows(np.full(kappa.size, partition_kernels.NOWHERE, np.int64))
         active, round_ = list(self.parts), 0
         while active:
             said = []
             for number in active:
                 made, at, label = self.parts[number], self.places[number], known[number]
-                moved = parts.place_edges(made, levels[number], label, round_)
-                told = parts.partitions_to_notify_of_place(made, levels[number], label, moved)
+                moved = partition_kernels.place_edges(made, levels[number], label, round_)
+                told = partition_kernels.partitions_to_notify_of_place(made, levels[number], label, moved)
                 said += [(int(to), int(at[e]), int(label[e])) for to, e in zip(*told, strict=True)]
             active, round_ = list(self.tell(known, said)), round_ + 1
         return self.own(known)
@@ -120,13 +122,13 @@ def test_parts_end_at_the_trussness_and_in_a_valid_order(seed: int) -> None:
     kappa = peel(a, b) - 2
     made = Parts(a, b, owner)
     for bound in (
-        parts.count_cell_support(parts.build_cell(a, b, None)),
+        partition_kernels.count_cell_support(partition_kernels.build_cell(a, b, None)),
         np.full(a.size, a.size),
         kappa + rng.integers(0, 3, a.size),
     ):
         assert made.settled(bound.astype(np.int32), rng).tolist() == kappa.tolist()
     label = made.placed(kappa)
-    assert (label != parts.NOWHERE).all()
+    assert (label != partition_kernels.NOWHERE).all()
     assert (np.array(after(a, b, kappa, label)) <= kappa).all()
 
 
@@ -155,7 +157,7 @@ def test_who_finds_no_place_is_too_low(seed: int) -> None:
     wrong = kappa.copy()
     wrong[rng.choice(low, size=max(1, low.size // 2))] -= 1
     label = Parts(a, b, owners(rng, a.size)).placed(wrong)
-    nowhere = np.flatnonzero(label == parts.NOWHERE)
+    nowhere = np.flatnonzero(label == partition_kernels.NOWHERE)
     assert nowhere.size and set(nowhere.tolist()) & set(np.flatnonzero(wrong < kappa).tolist())
 
 
@@ -167,7 +169,7 @@ def test_cells_count_every_triangle_once(seed: int) -> None:
     owner, p = owners(rng, a.size), int(rng.integers(2, 5))
     of = rng.integers(0, p, int(b.max()) + 4)
     x, y = of[np.stack([a, b]) + 3]
-    whole = parts.build_cell(a, b, None)
+    whole = partition_kernels.build_cell(a, b, None)
     total, found = np.zeros(a.size, np.int64), set()
     cells = {tuple(sorted((i, j, k))) for i in range(p) for j in range(p) for k in range(p)}
     for cell in cells:
@@ -175,11 +177,12 @@ def test_cells_count_every_triangle_once(seed: int) -> None:
         if there.any():
             at = np.flatnonzero(there)
             colours = (lambda vertices: of[vertices + 3]) if len(set(cell)) == 2 else None
-            made = parts.build_cell(a[at], b[at], colours)
-            total[at] += parts.count_cell_support(made)
-            pairs = parts.set_bits(parts.edge_holders(made, owner[at], WORDS))
+            made = partition_kernels.build_cell(a[at], b[at], colours)
+            total[at] += partition_kernels.count_cell_support(made)
+            pairs = partition_kernels.set_bits(partition_kernels.edge_holders(made, owner[at], WORDS))
             found |= {(int(n), int(at[e])) for e, n in zip(*pairs, strict=True)}
-    assert total.tolist() == parts.count_cell_support(whole).tolist()
+    assert total.tolist() == partition_kernels.count_cell_support(whole).tolist()
     assert found == {
-        (int(n), int(e)) for e, n in zip(*parts.set_bits(parts.edge_holders(whole, owner, WORDS)), strict=True)
+        (int(n), int(e))
+        for e, n in zip(*partition_kernels.set_bits(partition_kernels.edge_holders(whole, owner, WORDS)), strict=True)
     }

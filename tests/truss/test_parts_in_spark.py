@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import lists, parts, truss, truss_parts
+from algorithms import bsp, partition_cache, truss, truss_bsp
+from algorithms.bsp import ExecutorRoundStore
 from algorithms.kernels.truss import peel
-from algorithms.parts import ExecutorRoundStore
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
@@ -204,8 +204,8 @@ def test_it_is_proved_in_the_parts_in_which_it_was_found(spark: SparkSession, mo
     found = truss.trussness_changes(*frames(spark, history, []), 0, 2, 10, rounds=rounds)
     triples = found.where("diff <> 0").groupBy("a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
     edges = triples.select("a", "b", "k").localCheckpoint()
-    monkeypatch.setattr(parts, "_partition_layout", None)  # none is made again
-    rows = truss_parts.build_checkpoint(edges, edges.count(), 10, rounds).toPandas()
+    monkeypatch.setattr(bsp, "_partition_layout", None)  # none is made again
+    rows = truss_bsp.build_checkpoint(edges, edges.count(), 10, rounds).toPandas()
     assert set(zip(rows["a"], rows["b"], strict=True)) == history[2] < history[0] | history[1] | history[2]
     a, b = (rows[end].to_numpy() for end in ("a", "b"))
     assert rows["level"].tolist() == (peel(a, b) - 2).tolist()
@@ -218,13 +218,13 @@ def test_places_are_a_valid_order_and_show_what_is_too_low(spark: SparkSession, 
     a, b = arrays(sorted(packed(range(3), 1)[0] | clique(5)))
     k = peel(a, b)
     edges = pd.DataFrame({"a": a, "b": b, "k": k})
-    found = truss_parts.elimination_order(spark.createDataFrame(edges), size).toPandas()
+    found = truss_bsp.elimination_order(spark.createDataFrame(edges), size).toPandas()
     assert len(found) == len(edges)
     label = edges.merge(found, on=["a", "b"])["label"].to_numpy()
     assert (np.array(after(a, b, k - 2, label)) <= k - 2).all()
     low = clique(5)  # they lie among vertices of others: all that can rise rise together
     edges.loc[[pair in low for pair in zip(a.tolist(), b.tolist(), strict=True)], "k"] -= 1
-    placed = {(row.a, row.b) for row in truss_parts.elimination_order(spark.createDataFrame(edges), size).collect()}
+    placed = {(row.a, row.b) for row in truss_bsp.elimination_order(spark.createDataFrame(edges), size).collect()}
     assert set(zip(a.tolist(), b.tolist(), strict=True)) - placed >= low
 
 
@@ -232,7 +232,7 @@ def test_triangles_are_looked_for_once_and_nothing_is_left(spark: SparkSession) 
     a, b = arrays(sorted(packed(range(12), 1)[0] | torus(6)))
     edges = spark.createDataFrame(pd.DataFrame({"a": a, "b": b, "k": peel(a, b)}))
     seen = list[set[str]]()
-    truss_parts.elimination_order(edges, 4, say=lambda text: seen.append(kept(spark)))
+    truss_bsp.elimination_order(edges, 4, say=lambda text: seen.append(kept(spark)))
     known = [{file for file in each if ".places." in file} for each in seen]
     lists = {frozenset(each - after) for each, after in zip(seen, known, strict=True)}
     assert len(seen) > 1 and len(lists) == 1 and all(lists) and all(known), "and what each part knows"
@@ -243,7 +243,7 @@ def kept(spark: SparkSession) -> set[str]:
     """What parts have left in the local directory of the executor."""
 
     def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND)
+        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], partition_cache.KIND)
         found = [str((path, path.stat().st_ino)) for path in folder.rglob("*.npy")]
         for _ in rows:
             yield pa.RecordBatch.from_pydict({"path": pa.array(found, pa.string())})
@@ -264,7 +264,7 @@ class Losing(ExecutorRoundStore):
 
         def lose(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rng, lost = np.random.default_rng(seed), 0
-            folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND)
+            folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], partition_cache.KIND)
             for path in folder.rglob("*.elsewhere"):
                 path.rename(path.with_suffix(""))
             for path in sorted(folder.rglob("*.npy")):

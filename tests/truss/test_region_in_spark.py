@@ -17,22 +17,22 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import truss_region
-from algorithms.kept import GraphCacheLocation
-from algorithms.kernels.facts import count_certificate
+from algorithms import truss_local_update
+from algorithms.graph_cache_task import GraphCacheLocation
+from algorithms.kernels.certificate_counts import count_certificate
 from pipeline.errors import RunFailed, Unavailable
-from pipeline.home import memory
-from pipeline.home.directory import Home
+from pipeline.home import memory_budget
+from pipeline.home.home import Home
 from pipeline.local import doctor
-from pipeline.run import decisions, destination, move, planning, rollback, runner
+from pipeline.run import move, move_target, plan_choices, planning, rollback, runner
 from pipeline.run.forecast import forecast_run
 from pipeline.run.stages import truss
-from pipeline.state import files
-from pipeline.state.facts import AuditFacts, TrussFacts
+from pipeline.state import filesystem
 from pipeline.state.ledger import Ledger
-from pipeline.storage import certificates, kept, relocate
-from pipeline.storage.declared import CERTIFICATES
+from pipeline.state.stage_results import AuditFacts, TrussFacts
+from pipeline.storage import graph_cache, relocate, truss_checkpoint_table
 from pipeline.storage.iceberg import IcebergTable
+from pipeline.storage.table_schemas import CERTIFICATES
 from pipeline.storage.warehouse import Warehouse
 from tests.laws.world import World
 
@@ -42,13 +42,13 @@ ROLLING = '[audit]\nmode = "rolling 2"\n'
 
 def use_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on no task can hold the graph, but any region of it."""
-    by_region = truss_region.trussness_changes
+    by_region = truss_local_update.trussness_changes
 
     def roomy(*args: Any, **kwargs: Any) -> Any:
         return by_region(*args[:6], 10**6, *args[7:], **kwargs)
 
-    monkeypatch.setattr(memory, "max_cell_edges", lambda config: 3)
-    monkeypatch.setattr(decisions, "REGION", 0)
+    monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
+    monkeypatch.setattr(plan_choices, "REGION", 0)
     monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
 
 
@@ -61,7 +61,9 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture()
 def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Tasks are on other machines, and any graph is large."""
-    monkeypatch.setattr(kept, "cache_location", lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere"))
+    monkeypatch.setattr(
+        graph_cache, "cache_location", lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere")
+    )
     monkeypatch.setattr(truss, "CERTIFIED", 1)
     return World(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
 
@@ -86,11 +88,11 @@ def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
 
 def certified(world: World) -> None:
     """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
-    found = kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+    found = graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
     assert found is not None
-    state = certificates.read_checkpoint(Warehouse(world.spark, world.home), found)
+    state = truss_checkpoint_table.read_checkpoint(Warehouse(world.spark, world.home), found)
     assert state is not None and state.at == world.ledger.get_revision().frontier
-    rows = truss_region.sum_state(state.rows).collect()
+    rows = truss_local_update.sum_state(state.rows).collect()
     assert {(row.a, row.b, row.level + 2) for row in rows} == set(
         world.expected_edges(world.ledger.get_revision().revision)
     )
@@ -189,7 +191,7 @@ def remove_batch(world: World, epoch: int) -> None:
 def assert_no_copy_without_room(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is no damage of the state, and no reason to leave it behind."""
     with monkeypatch.context() as full:
-        full.setattr(files, "write_file", partial(_full, files.write_file))
+        full.setattr(filesystem, "write_file", partial(_full, filesystem.write_file))
         with pytest.raises(Unavailable, match="No space left"):
             copy(world, tmp_path / "copy")
 
@@ -236,8 +238,9 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
             path.unlink()
         goes(world, tmp_path / goes.__name__)
         assert (
-            certificates.read_checkpoint(
-                Warehouse(world.spark, world.home), kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+            truss_checkpoint_table.read_checkpoint(
+                Warehouse(world.spark, world.home),
+                graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision()),
             )
             is None
         )
@@ -266,7 +269,7 @@ def stay(world: World, folder: Path) -> None:
 
 def copy(world: World, folder: Path) -> None:
     """`altneu move`."""
-    assert move.move_home(world.home, destination.parse_target(folder, []), lambda text: None)
+    assert move.move_home(world.home, move_target.parse_target(folder, []), lambda text: None)
     world.reopen(folder)
 
 
@@ -285,13 +288,15 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
     warehouse = Warehouse(world.spark, world.home)
 
     def spoilt(column: str, value: str, where: str = "true") -> None:
-        found = certificates.read_checkpoint(
-            warehouse, kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        found = truss_checkpoint_table.read_checkpoint(
+            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
         )
         assert found is not None
         rows = found.rows.where(where).withColumn(column, F.expr(value))
         monkeypatch.setattr(
-            certificates, "read_checkpoint", lambda *args: truss_region.RegionState(rows, found.at, found.ends)
+            truss_checkpoint_table,
+            "read_checkpoint",
+            lambda *args: truss_local_update.RegionState(rows, found.at, found.ends),
         )
 
     expected = {
@@ -310,7 +315,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         # where so much moves that all is counted again, a wrong count does no harm
         counted_again = "edges are wrong" in words and plan == "state"
         assert counted_again or (plan == "replay" and any(words in line for line in said)), said
-        monkeypatch.setattr(certificates, "read_checkpoint", READ)
+        monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", READ)
         certified(world)
     world.assert_same_as_reference(*range(1, 6))
 
@@ -338,15 +343,15 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
         warehouse.drop_table(CERTIFICATES)
 
     def foreign() -> None:
-        found = certificates.read_checkpoint(
-            warehouse, kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        found = truss_checkpoint_table.read_checkpoint(
+            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
         )
         assert found is not None
-        other = truss_region.RegionState(found.rows.where("level > 0"), found.at, found.ends)
-        monkeypatch.setattr(certificates, "read_checkpoint", lambda *args: other)
+        other = truss_local_update.RegionState(found.rows.where("level > 0"), found.at, found.ends)
+        monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", lambda *args: other)
 
     def small() -> None:
-        monkeypatch.setattr(certificates, "read_checkpoint", READ)
+        monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", READ)
         monkeypatch.setattr(truss.truss_region, "trussness_changes", lambda *args: PLAIN(*args[:6], 1, *args[7:]))
 
     expected = {
@@ -365,20 +370,22 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
     world.assert_same_as_reference(*range(1, 5))
 
 
-READ, PLAIN = certificates.read_checkpoint, truss_region.trussness_changes
+READ, PLAIN = truss_checkpoint_table.read_checkpoint, truss_local_update.trussness_changes
 
 
 @pytest.mark.slow
 def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
     world.publish_epochs(0, 1)
-    found = certificates.read_checkpoint(
-        Warehouse(world.spark, world.home), kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+    found = truss_checkpoint_table.read_checkpoint(
+        Warehouse(world.spark, world.home), graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
     )
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
     monkeypatch.setattr(
-        certificates, "read_checkpoint", lambda *args: truss_region.RegionState(lied, found.at, found.ends)
+        truss_checkpoint_table,
+        "read_checkpoint",
+        lambda *args: truss_local_update.RegionState(lied, found.at, found.ends),
     )
     for epoch in (2, 3):
         world.land_batches(epoch)
@@ -399,7 +406,7 @@ def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: py
     for epoch in range(2, 9):
         world.land_batches(epoch)
         run(world, epoch)
-        found = kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        found = graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
         assert found is not None
         rows.append(int(metadata().snapshot_summary(found.snapshot)["total-records"]))
         assert len(IcebergTable.snapshot_ids(metadata())) <= 3

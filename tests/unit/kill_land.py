@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pipeline import landing
 from pipeline.cli.land import describe_outcome, landing_state
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.interrupt import Interrupted, handle_signals
 
 CALLS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}

@@ -18,9 +18,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from pipeline import report
-from pipeline.home.directory import Home
-from pipeline.run import destination, move
-from pipeline.state import files
+from pipeline.home.home import Home
+from pipeline.run import move, move_target
+from pipeline.state import filesystem
 
 
 def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
@@ -43,8 +43,8 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
 
         return call
 
-    files.copy_file = noted(files.copy_file, "copied")
-    files.write_file, files.delete_file = noted(files.write_file), noted(files.delete_file)
+    filesystem.copy_file = noted(filesystem.copy_file, "copied")
+    filesystem.write_file, filesystem.delete_file = noted(filesystem.write_file), noted(filesystem.delete_file)
     Path.unlink = noted(Path.unlink)  # type: ignore[method-assign]
     os.fsync = noted(os.fsync)
     sa.event.listen(sa.Engine, "commit", lambda connection: step())
@@ -52,7 +52,7 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
     report.refresh_pages = lambda *home: None  # type: ignore[assignment]  # after the end
     move.write_text = noted(move.write_text)  # type: ignore[attr-defined]
     move.move_home(
-        Home.open_home(home), destination.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}
+        Home.open_home(home), move_target.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}
     )
     return counts
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.storage.avro import NotAvro, rewrite_values
+from pipeline.storage.avro_patch import NotAvro, rewrite_values
 from tests import seeds
 
 POINT = {"type": "fixed", "name": "point", "size": 3}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import landing
-from pipeline.home.directory import Home
-from pipeline.landing.layout import RowSchema
-from pipeline.landing.parsing import read_blocks
+from pipeline.home.home import Home
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.row_schema import RowSchema
 from tests import seeds
 from tests.unit.test_parquet_values import FORMATS, TYPES, write_texts
 from tests.unit.test_reading_both_ways import NUMBERS, WORDS

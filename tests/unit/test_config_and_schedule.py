@@ -9,15 +9,15 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home, parse_settings
+from pipeline.home.home import Home, parse_settings
 from pipeline.home.schedule import Schedule
-from pipeline.landing.survey import list_epoch_rows
+from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
-from pipeline.reading.answers import run_query
 from pipeline.reading.engines import Engines
-from pipeline.reading.questions import Question
-from pipeline.run.decision import Scope
-from pipeline.run.decisions import AuditChoice
+from pipeline.reading.query_executor import run_query
+from pipeline.reading.query_model import Question
+from pipeline.run.plan_choice import Scope
+from pipeline.run.plan_choices import AuditChoice
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests.report.seed import write

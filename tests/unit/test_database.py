@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from pipeline import cli
 from pipeline.state import database
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import due
-from tests import homes
+from pipeline.tasks import dag_epochs
+from tests import home_helpers
 
 
 def descriptors(file: Path) -> int:
@@ -58,12 +58,12 @@ def test_ledgers_leave_no_descriptors(tmp_path: Path) -> None:
 
 
 def test_the_sensor_leaves_no_descriptors(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = home_helpers.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     uri = home.database
     del ledger
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        landing = due.check_landing(str(home.path), 19_000, patience=timedelta(1), manual=False)
+        landing = dag_epochs.check_landing(str(home.path), 19_000, patience=timedelta(1), manual=False)
         assert landing.state == "waiting"
     assert len(os.listdir("/proc/self/fd")) <= before and uri not in database._engines
 
@@ -93,8 +93,8 @@ def locked(home: Path) -> sqlite3.Connection:
 
 
 def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 1, [("1", "2", None, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 1, [("1", "2", None, "upsert", 0)])
     del ledger
     monkeypatch.setattr(database, "SAY", 0.01)
     monkeypatch.setattr(database, "PATIENCE", 0.1)
@@ -114,7 +114,7 @@ def test_a_writer_waits_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The other ends when the waiting has been told: the write goes through, once."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     monkeypatch.setattr(database, "SAY", 0.01)
     other = locked(home.path)
     told = threading.Event()
@@ -145,7 +145,7 @@ def test_a_writer_waits_and_says_so(
 
 def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
     """Other errors of the database are raised at once, as they are."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     shutil.rmtree(home.path)
     with pytest.raises(sa.exc.OperationalError, match="unable to open database file"):
         ledger.get_revision()

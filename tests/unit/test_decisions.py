@@ -1,5 +1,5 @@
 """The list of decisions: what it holds for which run, and which ways its numbers leave open. Runs are held to what a
-plan showed of them in `homes.run_as_planned`, over the histories of the laws and the stories."""
+plan showed of them in `home_helpers.run_as_planned`, over the histories of the laws and the stories."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.home.directory import Home, parse_settings
+from pipeline.home.home import Home, parse_settings
 from pipeline.run import planning
-from pipeline.run.decision import Number, Scope, Strategy
-from pipeline.run.decisions import (
+from pipeline.run.forecast import forecast_run
+from pipeline.run.plan_choice import Number, Scope, Strategy
+from pipeline.run.plan_choices import (
     BROADCAST_ROWS,
     PARTS,
     AuditChoice,
@@ -27,11 +28,10 @@ from pipeline.run.decisions import (
     TrussChoice,
     choose_all,
 )
-from pipeline.run.forecast import forecast_run
-from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, LANDED, RunKind
-from tests import homes
+from pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
+from tests import home_helpers
 
 NOTHING, SOME = Number.exact(0), Number(10, 0, 30)
 MOTIFS = '[motifs]\nwedge = "a-b, b-c"\nx = "a-b where x > 1, b-c"\n[values]\nx = "long"\n'
@@ -225,7 +225,7 @@ def test_the_facts_say_which_way_it_went() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    home, _ = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
+    home, _ = home_helpers.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
     return home
 
 
@@ -233,7 +233,9 @@ def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
     rng = random.Random(0)
     ledger = Ledger(home.database)
     for epoch in range(3):
-        homes.put(home, epoch, [(rng.randrange(10**9), rng.randrange(10**9), None, "upsert", 0) for _ in range(25_000)])
+        home_helpers.put(
+            home, epoch, [(rng.randrange(10**9), rng.randrange(10**9), None, "upsert", 0) for _ in range(25_000)]
+        )
     plan = planning.plan_run(home, ledger, lambda epoch: True)
     pieces = planning.split_by_size(home, plan)
     assert len(pieces) > 1
@@ -244,7 +246,7 @@ def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
 
 
 def test_the_document_names_every_decision(home: Home) -> None:
-    homes.put(home, 4, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    home_helpers.put(home, 4, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     ledger = Ledger(home.database)
     document = json.loads(json.dumps(forecast_run(home, ledger, planning.plan_epochs(home, ledger, [4])).to_document()))
     assert document["plans"]["audit"] == "recompute 1 epoch: 4"

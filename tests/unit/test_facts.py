@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.run.stages import NAMES
-from pipeline.state.facts import (
+from pipeline.state.stage_results import (
     KINDS,
     AuditFacts,
     CompactFacts,
@@ -33,7 +33,7 @@ from pipeline.state.facts import (
     to_json,
     without_version,
 )
-from tests import homes
+from tests import home_helpers
 
 ROW = QuarantinedRow(epoch=1, file="epoch=1/rows.csv", line=7, reason="dst is empty", text="1,")
 EXAMPLES: list[Facts] = [
@@ -62,7 +62,7 @@ EXAMPLES: list[Facts] = [
 
 
 def old_rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    home, _ = homes.old(folder)
+    home, _ = home_helpers.old(folder)
     with closing(sqlite3.connect(home / "altneu.db")) as connection:
         for stage, facts in connection.execute("SELECT stage, facts FROM stages"):
             yield stage, json.loads(facts)

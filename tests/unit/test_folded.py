@@ -10,15 +10,15 @@ import pytest
 
 from pipeline import cli
 from pipeline.errors import AltneuError
-from pipeline.home.directory import Home
-from pipeline.landing import folder
-from pipeline.landing.folded import record_folded
-from pipeline.landing.survey import compare_with_ledger
+from pipeline.home.home import Home
+from pipeline.landing import local_landing
+from pipeline.landing.epoch_states import compare_with_ledger
+from pipeline.landing.folded_epochs import record_folded
 from pipeline.state.incidents import list_incidents
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, StagedBatch
-from pipeline.tasks import orchestration, upkeep
-from tests import homes
+from pipeline.tasks import maintenance, run_tasks
+from tests import home_helpers
 
 ROW = [(1, 2, None, "upsert", 0)]
 OTHER = [(3, 4, None, "upsert", 0)]
@@ -31,19 +31,21 @@ def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKi
     parent, known = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
     ledger.create_run(run_id, parent.revision, [*known], home.config.semantic_settings(), kind)
-    ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in known.values()])
+    ledger.put_batches(
+        run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in known.values()]
+    )
     ledger.publish_revision(run_id, parent.revision, max(known), {}, "digest", None, since)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> tuple[Home, Ledger]:
     """Epochs 2, 4 and 6 are published, all before 6 is folded; then 4 lands again and 3 lands for the first time."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in (2, 4, 6):
-        homes.put(home, epoch, ROW)
+        home_helpers.put(home, epoch, ROW)
     publish(home, ledger, since=6)
-    homes.put(home, 4, OTHER)
-    homes.put(home, 3, ROW)
+    home_helpers.put(home, 4, OTHER)
+    home_helpers.put(home, 3, ROW)
     return home, ledger
 
 
@@ -104,7 +106,7 @@ def test_an_incident_is_open_until_the_files_are_as_they_were(
         assert call(capsys, home, "backfill", "--all")[0] == 1
         (one,) = list_incidents(ledger)
         assert one.epochs == [3, 4] and len(one.failures) == 2 and NEXT in one.first.remedy
-    homes.put(home, 4, ROW)
+    home_helpers.put(home, 4, ROW)
     assert call(capsys, home, "backfill", "--all")[0] == 1 and failing(ledger) == [3]
     for file in (home.landing / "epoch=3").iterdir():
         file.unlink()
@@ -123,12 +125,12 @@ def test_everything_again_from_the_landing_ends_it(world: tuple[Home, Ledger]) -
 def test_tasks_of_airflow_fail_and_say_it(world: tuple[Home, Ledger]) -> None:
     home, ledger = world
     with pytest.raises(AltneuError, match=SAYS) as failed:
-        orchestration.plan_range(str(home.path), None, None)
+        run_tasks.plan_range(str(home.path), None, None)
     assert NEXT in str(failed.value.next) and failing(ledger) == [3, 4]
     with pytest.raises(AltneuError, match=SAYS):
-        upkeep.check_relanded(str(home.path))
-    homes.put(home, 8, ROW)
+        maintenance.check_relanded(str(home.path))
+    home_helpers.put(home, 8, ROW)
     said: list[str] = []
-    planned = orchestration.plan_range(str(home.path), None, None, say=said.append)
+    planned = run_tasks.plan_range(str(home.path), None, None, say=said.append)
     assert planned is not None and ledger.get_run(planned["run_id"]).epochs == (8,)
     assert SAYS in said[0]

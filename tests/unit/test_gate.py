@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from expectations.volumes import LEAST
-from pipeline.run import gate
+from pipeline.run import row_count_gate
 from pipeline.state.records import Batch
-from tests import homes
+from tests import home_helpers
 
 STOP = '[checks]\nrows = "stop"\n'
 CALM = {epoch: 100 for epoch in range(20)}  # young: a factor of 12 either way is usual
@@ -44,16 +44,16 @@ def batch(epoch: int, rows: int) -> Batch:
 def test_which_epochs_are_held_out(
     tmp_path: Path, toml: str, published: dict[int, int], landed: dict[int, int], out: list[int]
 ) -> None:
-    home, _ = homes.make(tmp_path / "home", toml)
+    home, _ = home_helpers.make(tmp_path / "home", toml)
     batches = {epoch: batch(epoch, rows) for epoch, rows in published.items()}
     digests = {epoch: f"digest of {rows}" for epoch, rows in landed.items()}
-    assert list(gate.find_unusual_batches(home, batches, landed, digests)) == out
+    assert list(row_count_gate.find_unusual_batches(home, batches, landed, digests)) == out
 
 
 def test_what_it_says(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home", STOP + '[epochs]\nevery = "1d"\n')
+    home, _ = home_helpers.make(tmp_path / "home", STOP + '[epochs]\nevery = "1d"\n')
     first = home.schedule.parse_epoch("2004-03-01")
     batches = {first + day: batch(first + day, 1000) for day in range(60)}
-    (error,) = gate.find_unusual_batches(home, batches, {first + 60: 40_000}, {first + 60: "new"}).values()
+    (error,) = row_count_gate.find_unusual_batches(home, batches, {first + 60: 40_000}, {first + 60: "new"}).values()
     assert error.what.startswith("epoch 2004-04-30 has 40,000 rows; 667 to 1,500 are usual")
     assert error.next is not None and error.next.endswith("altneu run 2004-04-30 --accept-rows")

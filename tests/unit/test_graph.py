@@ -14,12 +14,12 @@ import pytest
 import typer
 
 from pipeline import cli
-from pipeline.cli.base import app
+from pipeline.cli.app import app
 from pipeline.errors import UsageError
-from pipeline.reading.answers import Answer
 from pipeline.reading.arguments import READERS
 from pipeline.reading.graph import Graph, Narrowing, Views
-from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, Question
+from pipeline.reading.query_executor import Answer
+from pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.landing.survey
+import pipeline.landing.epoch_states
 from pipeline import cli
-from pipeline.cli import incident
+from pipeline.cli import crash_report
 from pipeline.errors import AltneuError, RunFailed, UsageError
 
 
@@ -30,7 +30,7 @@ def test_one_line_and_a_file(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def broken(*_: object) -> None:
         raise KeyError("postgresql://me:hunter2@host/db")
 
-    monkeypatch.setattr(pipeline.landing.survey, "list_epoch_rows", broken)
+    monkeypatch.setattr(pipeline.landing.epoch_states, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3 and "KeyError" in said[0] and "Traceback" not in "".join(said)
@@ -50,7 +50,7 @@ def test_a_failed_stage_has_its_cause_in_the_file(
         except ZeroDivisionError as error:
             raise RunFailed("stage truss failed.", "run it again") from error
 
-    monkeypatch.setattr(pipeline.landing.survey, "list_epoch_rows", broken)
+    monkeypatch.setattr(pipeline.landing.epoch_states, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     assert "stage truss failed." in capsys.readouterr().err
     (log,) = (home / "logs").iterdir()
@@ -62,20 +62,20 @@ def test_what_was_expected_is_told_alone(home: Path, capsys: pytest.CaptureFixtu
     assert command(home, "status") == 2
     assert "[spark] master = 'nonsense'" in capsys.readouterr().err
     assert not (home / "logs").exists()
-    assert not incident.is_unexpected(UsageError("x"))
+    assert not crash_report.is_unexpected(UsageError("x"))
     inner = AltneuError("y")
     inner.__cause__ = UsageError("x")
-    assert not incident.is_unexpected(inner)
+    assert not crash_report.is_unexpected(inner)
 
 
 def test_where_the_home_is_not_there_the_file_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    log = incident.write_crash_report(tmp_path / "none", ValueError("odd"))
+    log = crash_report.write_crash_report(tmp_path / "none", ValueError("odd"))
     assert log is not None and log.parent == tmp_path and "ValueError: odd" in log.read_text()
 
 
 def test_a_wrong_master_in_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.home.directory import Home
+    from pipeline.home.home import Home
     from pipeline.storage.session import master_of
 
     monkeypatch.setenv("ALTNEU_MASTER", "nonsense")

@@ -14,10 +14,10 @@ import pytest
 import pipeline.storage.session
 from pipeline import interrupt
 from pipeline.errors import Exit
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +30,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def landed(tmp_path: Path) -> tuple[Home, Ledger]:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 1, [(0, 1, None, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 1, [(0, 1, None, "upsert", 0)])
     return home, ledger
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import cli, landing
-from pipeline.home.directory import Home
-from pipeline.landing import landed
-from pipeline.landing.survey import list_epoch_rows
+from pipeline.home.home import Home
+from pipeline.landing import batch_files
+from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.state.ledger import Ledger
 from tests import seeds
 
@@ -289,7 +289,7 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     (place / "epoch=4" / "a.csv.part").write_text("src,d")
     (place / "epoch=5" / "_EMPTY").touch()
     now = (place / "epoch=3" / "a.csv").stat().st_ctime
-    monkeypatch.setattr(landed, "clock", lambda: now + 9)
+    monkeypatch.setattr(batch_files, "clock", lambda: now + 9)
     found = states(land.home)
     assert {label: state for label, (state, _) in found.items()} == {
         "1": "missing",
@@ -304,9 +304,9 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     for epoch in ("2", "3", "4"):
         code, shown = land("run", epoch)
         assert code == 2 and "not landed completely" in shown
-    monkeypatch.setattr(landed, "clock", lambda: now + 10)
+    monkeypatch.setattr(batch_files, "clock", lambda: now + 10)
     assert states(land.home)["3"][0] == "missing"
-    monkeypatch.setattr(landed, "clock", lambda: now)
+    monkeypatch.setattr(batch_files, "clock", lambda: now)
     (place / "epoch=3" / "_SUCCESS").touch()
     assert states(land.home)["3"][0] == "missing"
     complete = (place / "epoch=3" / "_SUCCESS").stat().st_ctime

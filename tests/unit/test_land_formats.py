@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import landing
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from tests import seeds
 from tests.unit.test_land_inputs import by_text, landed_rows
 

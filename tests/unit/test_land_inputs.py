@@ -21,10 +21,10 @@ import pytest
 
 from pipeline import cli, landing
 from pipeline.errors import AltneuError, Exit
-from pipeline.home.directory import Home
-from pipeline.home.s3 import S3
-from pipeline.landing.frames import COMMENTS_NOTED, _count_file, _File, _iterate_blocks, _row_schema_of
-from pipeline.landing.parsing import read_blocks
+from pipeline.home.home import Home
+from pipeline.home.s3_config import S3
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.spark_reader import COMMENTS_NOTED, _count_file, _File, _iterate_blocks, _row_schema_of
 
 Rows = list[tuple[Any, ...]]
 Files = Mapping[str, str | bytes]

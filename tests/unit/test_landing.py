@@ -10,8 +10,8 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
-from pipeline.home.file import settings_template
+from pipeline.home.home import Home
+from pipeline.home.settings_file import settings_template
 from pipeline.run import planning
 from pipeline.run.forecast import forecast_run
 from pipeline.state.ledger import Ledger

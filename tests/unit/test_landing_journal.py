@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import landing
-from pipeline.home.directory import Home
-from pipeline.landing import journal
+from pipeline.home.home import Home
+from pipeline.landing import atomic_placement
 from tests import seeds
 from tests.unit import kill_land
 
@@ -80,8 +80,8 @@ NEW = {"columns": ["src", "dst", "ts", "rating"], "time_column": "ts"}
 
 
 def restored(home: Path) -> State:
-    with journal.landing_lock(home / "landing"):
-        journal.recover_landing(home / "landing")
+    with atomic_placement.landing_lock(home / "landing"):
+        atomic_placement.recover_landing(home / "landing")
     return state(home)
 
 
@@ -202,21 +202,21 @@ def test_two_at_once(before: tuple[Path, Path, State], tmp_path: Path) -> None:
 def test_one_that_waits_says_so_and_one_that_works_keeps_its_folder(before: tuple[Path, Path, State]) -> None:
     home, file, _ = before
     place = home / "landing"
-    draft = journal.Draft(place)
+    draft = atomic_placement.Draft(place)
     (draft.new / "1970-01-02").mkdir()
     (draft.new / "1970-01-02" / "mine.csv").write_text("src,dst,seq\n9,9,9\n")
     said: list[str] = []
     landing.land(
         Home.open_home(home), [file], landing.LandOptions(("src", "dst", "ts", "rating"), time_column="ts"), said.append
     )
-    with journal.landing_lock(place):
+    with atomic_placement.landing_lock(place):
         assert (draft.new / "1970-01-02" / "mine.csv").exists()
         draft.place_batches(["1970-01-02"], None, [])
     draft.close()
     assert state(home)[0]["epoch=1970-01-02"] == ["9,9,9"]
 
-    with journal.landing_lock(place):
-        waits = threading.Thread(target=lambda: journal.Draft(place, said.append).close())
+    with atomic_placement.landing_lock(place):
+        waits = threading.Thread(target=lambda: atomic_placement.Draft(place, said.append).close())
         waits.start()
         while not any("waiting for another altneu land" in text for text in said):
             os.sched_yield()

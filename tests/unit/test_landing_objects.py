@@ -20,12 +20,12 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import AltneuError, Unavailable
-from pipeline.home.directory import Home
-from pipeline.landing import LandOptions, folder, landed, objects
-from pipeline.landing.parsing import open_stream
-from pipeline.state import files
+from pipeline.home.home import Home
+from pipeline.landing import LandOptions, batch_files, local_landing, object_store_landing
+from pipeline.landing.file_reader import open_stream
+from pipeline.state import filesystem
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import due
+from pipeline.tasks import dag_epochs
 from tests.s3 import Store
 
 EVERY = '[epochs]\nevery = "1d"\n'
@@ -49,7 +49,7 @@ class Scene:
         return landing.land(Home.open_home(self.home.path), [self.raw], LandOptions(epoch=epoch, **options))  # type: ignore[arg-type]
 
     def put(self, name: str, text: str | bytes = "src,dst\n1,2\n") -> None:
-        files.write_file(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
+        filesystem.write_file(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
 
     def seen(self) -> dict[str, list[str]]:
         """Epoch → the rows of its batch; of one that is none yet, nothing."""
@@ -66,7 +66,7 @@ class Scene:
         return landing.list_batches(Home.open_home(self.home.path))[epoch].incomplete
 
     def names(self) -> set[str]:
-        return set(files.list_sizes(self.base))
+        return set(filesystem.list_sizes(self.base))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_an_old_object_is_known_by_the_listing_alone(scene: Scene, monkeypatch: 
     ledger = Ledger(scene.home.database, writes=True)
     scene.land("src,dst\n1,2\n")
     now = time.time()
-    monkeypatch.setattr(folder, "time", SimpleNamespace(time=lambda: now + 1_000))
+    monkeypatch.setattr(local_landing, "time", SimpleNamespace(time=lambda: now + 1_000))
     digests = landing.digest_batches(ledger, landing.list_batches(scene.home).values())
     there = landing.list_batches(scene.home)
     scene.store.seen.clear()
@@ -185,13 +185,13 @@ OTHERS: dict[str, tuple[list[Do], str | None]] = {  # what is done, and why epoc
         None,
     ),
     "files of a land without its manifest": (
-        [lambda s: s.land("src,dst\n1,2\n"), lambda s: files.delete_file(f"{s.base}/epoch=1/_SUCCESS")],
+        [lambda s: s.land("src,dst\n1,2\n"), lambda s: filesystem.delete_file(f"{s.base}/epoch=1/_SUCCESS")],
         "an altneu land has not finished it",
     ),
     "a file of a land that somebody removed": (
         [
             lambda s: s.land("src,dst\n1,2\n"),
-            lambda s: [files.delete_file(f"{s.base}/{n}") for n in s.names() if "land-" in n],
+            lambda s: [filesystem.delete_file(f"{s.base}/{n}") for n in s.names() if "land-" in n],
         ],
         "000-raw.csv, which its _SUCCESS names, is not there",
     ),
@@ -212,7 +212,9 @@ def test_what_counts_as_a_batch(scene: Scene, case: str) -> None:
         each(scene)
     found = scene.why()
     assert (found is None) == (why is None) and (why or "") in (found or ""), found
-    says = due.check_landing(str(scene.home.path), 1, patience=due.timedelta(1), manual=False)  # what the sensor asks
+    says = dag_epochs.check_landing(
+        str(scene.home.path), 1, patience=dag_epochs.timedelta(1), manual=False
+    )  # what the sensor asks
     assert says.state == ("landed" if why is None else "waiting"), says
     if case == "no marker":  # where it is asked for, time says it
         (scene.home.path / "altneu.toml").write_text(f'[landing]\nuri = "{scene.base}"\n[ingest]\nsettle = 60\n')
@@ -265,7 +267,10 @@ def test_a_store_that_goes_on_stumbling(scene: Scene) -> None:
 
     scene.store.faults = faults
     for _ in range(4):
-        assert files.map_parallel(files.read_file, [f"{scene.base}/epoch=1/a.csv"] * 40) == [b"src,dst\n1,2\n"] * 40
+        assert (
+            filesystem.map_parallel(filesystem.read_file, [f"{scene.base}/epoch=1/a.csv"] * 40)
+            == [b"src,dst\n1,2\n"] * 40
+        )
     assert count > 400
 
 
@@ -286,7 +291,7 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
     scene.land(text)
     assert count > size // 10
     file = landing.list_batches(scene.home)[1].files[0]
-    with files.open_stream(file.location) as stream:
+    with filesystem.open_stream(file.location) as stream:
         assert stream.read().partition(b"\n")[2] == scene.raw.read_bytes().partition(b"\n")[2]
 
     scene.store.faults = lambda method, path: "403" if "partNumber=2" in path else None
@@ -301,8 +306,8 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
 
 @pytest.mark.parametrize("fault", ["503", "cut"])
 def test_a_store_that_does_not_answer(scene: Scene, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "TRIES", 2)
-    files._s3_filesystem.cache_clear()
+    monkeypatch.setattr(filesystem, "TRIES", 2)
+    filesystem._s3_filesystem.cache_clear()
     scene.land("src,dst\n1,2\n")
     for wrong in ("epoch=2/land-", "_work/", "epoch=2/_SUCCESS", "list-type"):
         scene.store.faults = lambda method, path, wrong=wrong: fault if wrong in unquote(path) else None  # type: ignore[misc]
@@ -314,7 +319,7 @@ def test_a_store_that_does_not_answer(scene: Scene, fault: str, monkeypatch: pyt
         assert scene.seen() == {"1": ["1,2"]}
     scene.land("src,dst\n3,4\n", epoch=2)
     assert scene.seen() == {"1": ["1,2"], "2": ["3,4"]} and not {name for name in scene.names() if "_work" in name}
-    files._s3_filesystem.cache_clear()
+    filesystem._s3_filesystem.cache_clear()
 
 
 def test_a_bucket_that_is_not_there(scene: Scene) -> None:
@@ -374,11 +379,11 @@ def test_killed(scene: Scene, moment: str) -> None:
 def test_another_machine_is_placing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.land("src,dst\n1,2\n")
     scene.put("_work/0.json", json.dumps({"host": "other", "home": "/there", "before": {"1": None}}))
-    monkeypatch.setattr(landed, "clock", time.time)
+    monkeypatch.setattr(batch_files, "clock", time.time)
     with pytest.raises(AltneuError, match="another altneu land, of /there on other, is placing"):
         scene.land("src,dst\n3,4\n", epoch=2)
     assert scene.why() and "interrupted" in (scene.why() or "")
-    monkeypatch.setattr(landed, "clock", lambda: time.time() + objects.ALIVE + 1)
+    monkeypatch.setattr(batch_files, "clock", lambda: time.time() + object_store_landing.ALIVE + 1)
     scene.land("src,dst\n3,4\n", epoch=2)
     assert (
         scene.seen() == {"2": ["3,4"]}

@@ -14,14 +14,14 @@ import pytest
 
 import pipeline.storage.session
 from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
-from pipeline.home.directory import Home
-from pipeline.landing.survey import compare_with_ledger, list_epoch_rows
+from pipeline.home.home import Home
+from pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
 from pipeline.report import epoch_document
 from pipeline.run import runner
 from pipeline.state import lease
-from pipeline.state.facts import EdgesFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
+from pipeline.state.stage_results import EdgesFacts
 
 Clock = Callable[[float], None]
 

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
-import pipeline.extras
-from pipeline.run import held, lineage, rollback
+import pipeline.optional_dependencies
+from pipeline.run import approval, openlineage, rollback
 from pipeline.state import schema
-from pipeline.storage.declared import TABLES
+from pipeline.storage.table_schemas import TABLES
 from tests.receiver import Receiver, receiving
 from tests.report.conftest import ticking
 from tests.report.seed import DAY, Seed, audit, check
@@ -76,14 +76,14 @@ def told(receiver: Receiver) -> list[dict[str, Any]]:
 
 def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
     seed.ledger.create_run("run_1", 0, [DAY], {})
-    lineage.emit_run(seed.home, seed.ledger, "run_1")
+    openlineage.emit_run(seed.home, seed.ledger, "run_1")
     (start,) = told(receiver)
     assert (start["eventType"], start["outputs"]) == ("START", [])
     nominal = start["run"]["facets"]["nominalTime"]
     assert (nominal["nominalStartTime"][:10], nominal["nominalEndTime"][:10]) == ("2004-07-01", "2004-07-02")
 
     run_id = publishes(seed, check(DAY, "edges are unique"), *audit(DAY, "trussness values of edges"))
-    lineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.home, seed.ledger, run_id)
     checks, done = told(receiver)
     assert done["eventType"] == "COMPLETE" and done["job"]["name"] == start["job"]["name"]
     assert done["job"]["name"].endswith(".run") and done["job"]["namespace"] == "altneu"
@@ -123,7 +123,7 @@ def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
 def test_only_the_tables_that_have_changed_are_outputs(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
     run_id = publishes(seed, snapshots=SNAPSHOTS | {"edges": 11})
-    lineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.home, seed.ledger, run_id)
     (done,) = told(receiver)
     assert [each["name"].rpartition("/")[2] for each in done["outputs"]] == ["edges"]
 
@@ -134,7 +134,7 @@ ENDS = {"failed": "FAIL", "interrupted": "ABORT", "superseded": "ABORT"}
 @pytest.mark.parametrize("state", ENDS)
 def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Receiver) -> None:
     run_id = seed.run({DAY: (9, 0)}, {}, [check(DAY, "edges are unique", False)], error="audit: no", state=state)
-    lineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.home, seed.ledger, run_id)
     checks, done = told(receiver)
     assert (done["eventType"], done["outputs"]) == (ENDS[state], [])
     assert done["run"]["facets"]["errorMessage"]["message"] == "audit: no"
@@ -144,7 +144,7 @@ def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Re
 def test_a_run_that_is_rejected_and_one_that_is_taken_back(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
     run = seed.ledger.get_run(seed.hold(DAY + 2))
-    held.reject_run(seed.home, seed.ledger, run, "ada", "half of it is missing")
+    approval.reject_run(seed.home, seed.ledger, run, "ada", "half of it is missing")
     (event,) = told(receiver)
     assert event["eventType"] == "ABORT" and "half of it" in event["run"]["facets"]["errorMessage"]["message"]
     publishes(seed, snapshots={**SNAPSHOTS, "edges": 12})
@@ -155,7 +155,7 @@ def test_a_run_that_is_rejected_and_one_that_is_taken_back(seed: Seed, receiver:
 
 def test_an_audit_outside_a_run(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
-    lineage.emit_audit(seed.home, seed.ledger, audit(DAY))  # type: ignore[arg-type]
+    openlineage.emit_audit(seed.home, seed.ledger, audit(DAY))  # type: ignore[arg-type]
     (event,) = told(receiver)
     assert event["eventType"] == "COMPLETE" and "parent" not in event["run"]["facets"]
     assert all("version" in each["facets"] for each in event["inputs"] if each["name"].endswith(("edges", "trussness")))
@@ -164,7 +164,7 @@ def test_an_audit_outside_a_run(seed: Seed, receiver: Receiver) -> None:
 def test_names_in_the_environment(seed: Seed, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "graphs")
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/altneu_epoch/{uuid.UUID(int=7 << 76)}")
-    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     (event,) = told(receiver)
     assert event["job"]["namespace"] == "graphs"
     parent = event["run"]["facets"]["parent"]
@@ -174,40 +174,40 @@ def test_names_in_the_environment(seed: Seed, receiver: Receiver, monkeypatch: p
 def test_tables_in_a_store_are_named_by_it(tmp_path: Path) -> None:
     toml = '[storage]\nwarehouse = "s3://bucket/some/tables"\n[landing]\nuri = "s3://other/landing"\n'
     seed = Seed(tmp_path / "home", toml)
-    assert lineage.dataset_name(seed.home, "edges") == ("s3://bucket", "some/tables/graph/edges")
-    assert lineage.dataset_name(seed.home, lineage.LANDING) == ("s3://other", "landing")
+    assert openlineage.dataset_name(seed.home, "edges") == ("s3://bucket", "some/tables/graph/edges")
+    assert openlineage.dataset_name(seed.home, openlineage.LANDING) == ("s3://other", "landing")
 
 
 def test_the_columns_exist() -> None:
     """Column lineage names columns that the tables have."""
     known = {table: f" {columns} epoch revision diff " for table, columns in TABLES.items()}
-    for table, columns in lineage.COLUMNS.items():
+    for table, columns in openlineage.COLUMNS.items():
         for column, sources in columns.items():
             assert f" {column} " in known[table].replace(",", " ")
             for source in sources:
                 of, _, field = source.partition(".")
-                assert of == lineage.LANDING or f" {field} " in known[of].replace(",", " ")
+                assert of == openlineage.LANDING or f" {field} " in known[of].replace(",", " ")
 
 
 @pytest.mark.parametrize("fault", ["refuses", "fails", "hangs", "is not installed"])
 def test_a_receiver_that_is_down_or_slow_fails_nothing(
     fault: str, seed: Seed, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lineage, "WAIT", 0.5)
+    monkeypatch.setattr(openlineage, "WAIT", 0.5)
     if fault == "refuses":
         monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     elif fault == "is not installed":
-        monkeypatch.setattr(pipeline.extras, "is_installed", lambda extra: False)
+        monkeypatch.setattr(pipeline.optional_dependencies, "is_installed", lambda extra: False)
     receiver.status, receiver.hangs = (500 if fault == "fails" else 200), fault == "hangs"
-    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert "could not be sent" in caplog.text
     assert receiver.waiting == (fault == "hangs"), "it does not wait for the receiver, which never answers"
 
 
 def test_nothing_is_sent_where_nobody_asks(seed: Seed, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
-    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     monkeypatch.delenv("OPENLINEAGE_DISABLED")
     monkeypatch.delenv("OPENLINEAGE_URL")
-    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert receiver.got == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 
 pytestmark = pytest.mark.needs("airflow")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.home import memory
+from pipeline.home import memory_budget
 from pipeline.home.settings import Config
 from pipeline.local import doctor
-from tests import homes
+from tests import home_helpers
 
 GIB = 2**30
-EDGES = GIB // memory.REPLAY_BYTES
+EDGES = GIB // memory_budget.REPLAY_BYTES
 
 
 def config(master: str = "local[*]", limit: int | None = None, cells: int | None = None, **conf: str) -> Config:
@@ -27,7 +27,7 @@ def config(master: str = "local[*]", limit: int | None = None, cells: int | None
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 GiB and 4 cores."""
     monkeypatch.delenv("ALTNEU_MASTER", raising=False)
-    monkeypatch.setattr(memory, "_total_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(memory_budget, "_total_memory", lambda: 16 * GIB)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
 
@@ -48,15 +48,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_memory_of_a_task(settings: Config, alone: float, share: float) -> None:
-    room = memory.memory_budget(settings)
+    room = memory_budget.memory_budget(settings)
     assert (room.max_edges_exclusive, room.max_edges_shared) == (
-        alone * GIB // memory.REPLAY_BYTES,
-        share * GIB // memory.EDGE_BYTES,
+        alone * GIB // memory_budget.REPLAY_BYTES,
+        share * GIB // memory_budget.EDGE_BYTES,
     )
-    several = [memory.max_audit_edges(settings, epochs) for epochs in (1, 2, 100)]
-    each = alone * GIB // memory.AUDIT_BYTES
+    several = [memory_budget.max_audit_edges(settings, epochs) for epochs in (1, 2, 100)]
+    each = alone * GIB // memory_budget.AUDIT_BYTES
     assert several == [pytest.approx(each // max(1, min(n, room.cores)), abs=8) for n in (1, 2, 100)]
-    assert memory.max_region_edges(settings) < room.max_edges_exclusive
+    assert memory_budget.max_region_edges(settings) < room.max_edges_exclusive
     assert f"{room.max_edges_exclusive:,}" in room.describe() and (
         room.cores == 1 or f"{room.max_edges_shared:,}" in room.describe()
     )
@@ -73,12 +73,12 @@ def test_the_memory_of_a_task(settings: Config, alone: float, share: float) -> N
 )
 def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Config, each: int) -> None:
     """Also of one that works alone; and its libraries are within it."""
-    room, limit = memory.memory_budget(settings), each * GIB - memory.LIBRARIES
+    room, limit = memory_budget.memory_budget(settings), each * GIB - memory_budget.LIBRARIES
     assert (room.max_edges_exclusive, room.max_edges_shared) == (
-        limit // memory.REPLAY_BYTES,
-        limit // memory.EDGE_BYTES,
+        limit // memory_budget.REPLAY_BYTES,
+        limit // memory_budget.EDGE_BYTES,
     )
-    assert {memory.max_audit_edges(settings, n) for n in (1, room.cores)} == {limit // memory.AUDIT_BYTES}
+    assert {memory_budget.max_audit_edges(settings, n) for n in (1, room.cores)} == {limit // memory_budget.AUDIT_BYTES}
     assert f"{each}.0 for a worker with its libraries" in room.describe()
 
 
@@ -92,24 +92,24 @@ def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Con
 )
 def test_a_limit_that_leaves_a_worker_nothing_is_refused(settings: Config, least: str) -> None:
     with pytest.raises(UsageError, match="Spark divides it by the cores") as error:
-        memory.memory_budget(settings)
+        memory_budget.memory_budget(settings)
     assert f'at least "{least}"' in (error.value.next or "")
     enough = Config(
-        spark={"master": settings.spark.master, "conf": settings.spark.conf | {memory.PYTHON_MEMORY: least}}
+        spark={"master": settings.spark.master, "conf": settings.spark.conf | {memory_budget.PYTHON_MEMORY: least}}
     )
-    assert memory.memory_budget(enough).max_edges_shared > 100_000
+    assert memory_budget.memory_budget(enough).max_edges_shared > 100_000
 
 
 @pytest.mark.parametrize("conf", [{}, {"executor_memoryOverhead": "1g"}, {"executor_memoryOverheadFactor": "0.2"}])
 def test_a_container_without_memory_for_python_holds_few_edges_and_it_is_said(conf: dict[str, str]) -> None:
-    room = memory.memory_budget(config("yarn", executor_memory="4g", **conf))
-    assert room.bytes == memory.LEAST
-    assert memory.OVERHEAD in room.describe()
+    room = memory_budget.memory_budget(config("yarn", executor_memory="4g", **conf))
+    assert room.bytes == memory_budget.LEAST
+    assert memory_budget.OVERHEAD in room.describe()
 
 
 def test_of_a_server_elsewhere_nothing_is_known() -> None:
-    room = memory.memory_budget(config("sc://spark.example.org:15002"))
-    assert room.max_edges_exclusive == room.max_edges_shared == memory.UNKNOWN
+    room = memory_budget.memory_budget(config("sc://spark.example.org:15002"))
+    assert room.max_edges_exclusive == room.max_edges_shared == memory_budget.UNKNOWN
     assert "not known" in room.describe()
 
 
@@ -123,24 +123,24 @@ def test_of_a_server_elsewhere_nothing_is_known() -> None:
 )
 def test_of_a_server_elsewhere_what_the_settings_say(conf: dict[str, str], as_on: str) -> None:
     room, same = (
-        memory.memory_budget(config("sc://spark.example.org:15002", **conf)),
-        memory.memory_budget(config(as_on, **conf)),
+        memory_budget.memory_budget(config("sc://spark.example.org:15002", **conf)),
+        memory_budget.memory_budget(config(as_on, **conf)),
     )
     assert (room.bytes, room.heap, room.cores, room.limit) == (same.bytes, same.heap, same.cores, same.limit)
     assert "an executor of the server, by [spark] conf: " in room.describe()
-    assert memory.memory_budget(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
+    assert memory_budget.memory_budget(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
 
 
 def test_the_environment_names_the_master_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_MASTER", "local[1]")
-    assert memory.memory_budget(config("yarn", executor_memory="4g")).cores == 1
+    assert memory_budget.memory_budget(config("yarn", executor_memory="4g")).cores == 1
 
 
 def test_more_memory_never_means_a_smaller_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
     for gib in (1, 2, 4, 16, 64, 512):
-        monkeypatch.setattr(memory, "_total_memory", lambda gib=gib: gib * GIB)
-        limits.append(memory.max_task_edges(config()))
+        monkeypatch.setattr(memory_budget, "_total_memory", lambda gib=gib: gib * GIB)
+        limits.append(memory_budget.max_task_edges(config()))
     assert limits == sorted(limits) and limits[0] > 100_000
 
 
@@ -149,35 +149,39 @@ def test_more_memory_never_means_a_smaller_limit(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_users_limit_is_an_upper_bound(limit: int | None, found: int | None) -> None:
     settings = config(limit=limit, cells=limit or None)
-    assert memory.max_task_edges(settings) == (
-        memory.memory_budget(settings).max_edges_exclusive if found is None else pytest.approx(found, abs=8)
+    assert memory_budget.max_task_edges(settings) == (
+        memory_budget.memory_budget(settings).max_edges_exclusive if found is None else pytest.approx(found, abs=8)
     )
-    assert memory.max_partition_edges(settings) <= memory.max_task_edges(settings)
-    assert memory.max_region_edges(settings) <= memory.max_task_edges(settings)
-    assert memory.max_audit_edges(settings, 3) <= memory.max_audit_edges(settings, 1) <= memory.max_task_edges(settings)
-    assert memory.max_cell_edges(settings) <= memory.memory_budget(settings).max_edges_shared
+    assert memory_budget.max_partition_edges(settings) <= memory_budget.max_task_edges(settings)
+    assert memory_budget.max_region_edges(settings) <= memory_budget.max_task_edges(settings)
+    assert (
+        memory_budget.max_audit_edges(settings, 3)
+        <= memory_budget.max_audit_edges(settings, 1)
+        <= memory_budget.max_task_edges(settings)
+    )
+    assert memory_budget.max_cell_edges(settings) <= memory_budget.memory_budget(settings).max_edges_shared
 
 
 @pytest.mark.parametrize("total", [16 * GIB, GIB, 256 * GIB])
 def test_the_driver_takes_half_within_bounds(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
-    monkeypatch.setattr(memory, "_total_memory", lambda: total)
-    assert memory.driver_memory_mb() == max(1024, min(total // 2**21, 31 * 1024))
+    monkeypatch.setattr(memory_budget, "_total_memory", lambda: total)
+    assert memory_budget.driver_memory_mb() == max(1024, min(total // 2**21, 31 * 1024))
 
 
 @pytest.mark.parametrize(
     ("settings", "rows"),
     [
-        (config("yarn"), GIB // 20 // memory.ROW_BYTES),
-        (config("yarn", executor_memory="2g", executor_pyspark_memory="9g"), 2 * GIB // 20 // memory.ROW_BYTES),
+        (config("yarn"), GIB // 20 // memory_budget.ROW_BYTES),
+        (config("yarn", executor_memory="2g", executor_pyspark_memory="9g"), 2 * GIB // 20 // memory_budget.ROW_BYTES),
         (config(), 1_000_000),
-        (config("sc://elsewhere:15002"), GIB // 20 // memory.ROW_BYTES),
+        (config("sc://elsewhere:15002"), GIB // 20 // memory_budget.ROW_BYTES),
     ],
 )
 def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int) -> None:
-    assert memory.max_broadcast_rows(settings) == rows
+    assert memory_budget.max_broadcast_rows(settings) == rows
 
 
 def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
+    home, _ = home_helpers.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
     check = doctor._check_task_size(home.path)
     assert check.ok is False and "500m" in check.found and "832m" in check.remedy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kernels.motif_count import count_motifs
-from algorithms.patterns import parse_motif
+from algorithms.kernels.motif_recount import count_motifs
+from algorithms.motif_patterns import parse_motif
 from pipeline.checking.motif_reference import read_motifs
 from tests import seeds
 

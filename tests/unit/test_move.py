@@ -19,24 +19,24 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
-import pipeline.state.carried
+import pipeline.state.copy_database
 from pipeline import landing
 from pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
-from pipeline.home.directory import Home
-from pipeline.home.file import replace_settings
-from pipeline.run import destination, move
-from pipeline.state import files, lease, place
+from pipeline.home.home import Home
+from pipeline.home.settings_file import replace_settings
+from pipeline.run import move, move_target
+from pipeline.state import filesystem, home_identity, lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.state.schema import metadata
-from pipeline.storage import iceberg, inventory
+from pipeline.storage import file_inventory, iceberg
 from pipeline.storage.relocate import relocate_home
-from tests import homes, seeds
+from tests import home_helpers, seeds
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = Home.open_home(homes.old(tmp_path_factory.mktemp("made"))[0])
+    home = Home.open_home(home_helpers.old(tmp_path_factory.mktemp("made"))[0])
     relocate_home(home)
     home.reports.mkdir()
     (home.reports / "diff-1-2.html").write_text("of two revisions")
@@ -77,7 +77,7 @@ def rows(home: Home) -> dict[str, list[Any]]:
 
 def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -> Home:
     found = move.move_home(
-        home, destination.parse_target(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]})
+        home, move_target.parse_target(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]})
     )
     assert found is not None and found.home.path == folder
     return Home.open_home(folder)
@@ -85,17 +85,17 @@ def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -
 
 def same(home: Home, new: Home) -> None:
     """All of the home is in the new one, which answers for itself."""
-    ledger = place.open_ledger(new)
+    ledger = home_identity.open_ledger(new)
     assert rows(new) == rows(home)
-    found = inventory.take_inventory(new, ledger)
-    assert found.files == inventory.take_inventory(home, Ledger(home.database)).files and not found.missing
+    found = file_inventory.take_inventory(new, ledger)
+    assert found.files == file_inventory.take_inventory(home, Ledger(home.database)).files and not found.missing
     ours, theirs = landing.list_batches(home), landing.list_batches(new)
     assert ours.keys() == theirs.keys()
     assert landing.digest_batches(ledger, theirs.values()) == landing.digest_batches(
         Ledger(home.database), ours.values(), remember=False
     )
     assert [batch.sealed for batch in theirs.values()] == [batch.sealed for batch in ours.values()]
-    identities = [place.require_identity(each) for each in (home, new)]
+    identities = [home_identity.require_identity(each) for each in (home, new)]
     assert identities[0].catalog != identities[1].catalog
     assert not {move.JOURNAL, move.MARK} & {path.name for path in new.path.iterdir()}
 
@@ -105,7 +105,7 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     same(own, new)
     assert (new.reports / "diff-1-2.html").read_text() == "of two revisions"
     shutil.rmtree(own.path)  # nothing leads back
-    assert not inventory.take_inventory(new, place.open_ledger(new)).missing
+    assert not file_inventory.take_inventory(new, home_identity.open_ledger(new)).missing
 
 
 def test_there_and_back_with_postgres(
@@ -125,7 +125,7 @@ def test_there_and_back_with_postgres(
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(
-        pipeline.state.carried, "refuse_other_home", lambda *database: None
+        pipeline.state.copy_database, "refuse_other_home", lambda *database: None
     )  # of two that came together
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
@@ -233,7 +233,7 @@ def test_killed_at_the_end(every: int, home: Home, tmp_path: Path, killed) -> No
 def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says: str, then: str) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a.txt").write_text("mine")
-    homes.make(tmp_path / "there")
+    home_helpers.make(tmp_path / "there")
     before = digests(tmp_path)
     with pytest.raises(UsageError, match=says) as error:
         moved(own, tmp_path / folder, *to)
@@ -314,7 +314,7 @@ def test_a_home_that_is_not_whole(own: Home, tmp_path: Path, lost: str) -> None:
 
 
 def test_a_disk_that_is_full(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, copied = files._copy_stream, 0
+    real, copied = filesystem._copy_stream, 0
 
     def poured(source: Any, target: Any) -> int:
         nonlocal copied
@@ -324,7 +324,7 @@ def test_a_disk_that_is_full(home: Home, tmp_path: Path, monkeypatch: pytest.Mon
         return real(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "_copy_stream", poured)
+        patched.setattr(filesystem, "_copy_stream", poured)
         with pytest.raises(Unavailable, match=r"could not be copied to .*No space left on device") as error:
             moved(home, tmp_path / "new")
     assert "what is copied is not copied again" in str(error.value.next)
@@ -356,4 +356,4 @@ def test_files_that_only_spark_sees_are_not_missing(tmp_path: Path) -> None:
     table = iceberg.IcebergTable(
         "t", f"{elsewhere}/metadata/1.metadata.json", {"location": str(elsewhere)}, cast(Any, None)
     )
-    assert not inventory.is_missing_files(table, {1})
+    assert not file_inventory.is_missing_files(table, {1})

@@ -10,10 +10,10 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import CheckFailed, Unavailable, UsageError
-from pipeline.home.directory import Home
-from pipeline.landing.objects import strip_row_prefix
+from pipeline.home.home import Home
+from pipeline.landing.object_store_landing import strip_row_prefix
 from pipeline.run import move
-from pipeline.state import files
+from pipeline.state import filesystem
 from pipeline.state.ledger import Ledger
 from tests import seeds
 from tests.s3 import Store
@@ -31,9 +31,9 @@ def test_into_a_store_within_it_and_back(own: Home, tmp_path: Path, s3: str, sto
     same(own, new)
     places = (new.warehouse, new.landed_at, new.reports_at)
     assert places == tuple(f"{s3}/one/{name}" for name in ("warehouse", "landing", "reports"))
-    assert files.read_file(f"{new.reports_at}/diff-1-2.html") == b"of two revisions"
+    assert filesystem.read_file(f"{new.reports_at}/diff-1-2.html") == b"of two revisions"
     assert {path.name for path in new.path.iterdir()} == {"altneu.toml", "altneu.db"}
-    assert not any(name.startswith("_move") for name in files.list_files(f"{s3}/one"))
+    assert not any(name.startswith("_move") for name in filesystem.list_files(f"{s3}/one"))
 
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\nada,bob\n")
@@ -72,7 +72,7 @@ def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
 
 
 def test_places_that_are_not_ours(home: Home, tmp_path: Path, s3: str, store: Store) -> None:  # noqa: F811
-    files.write_file(f"{s3}/full/a.txt", b"theirs")
+    filesystem.write_file(f"{s3}/full/a.txt", b"theirs")
     with pytest.raises(UsageError, match=r"holds 1 files that are not this move's") as error:
         moved(home, tmp_path / "new", f"{s3}/full")
     assert "a prefix that is empty" in str(error.value.next)
@@ -89,7 +89,7 @@ def test_places_that_are_not_ours(home: Home, tmp_path: Path, s3: str, store: St
 
     def take(*_: object) -> dict[int, list[str]]:  # two that began at the same moment
         theirs = {"catalog": "other", "from": "a", "into": "b", "host": "c"}
-        files.write_file(f"{s3}/mine/{move.MARK}", json.dumps(theirs).encode())
+        filesystem.write_file(f"{s3}/mine/{move.MARK}", json.dumps(theirs).encode())
         return {}
 
     with pytest.raises(UsageError, match="mine holds another move, of a into b on c"):
@@ -119,8 +119,8 @@ def test_a_store_that_fails(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(files, "TRIES", 2)
-    files._s3_filesystem.cache_clear()
+    monkeypatch.setattr(filesystem, "TRIES", 2)
+    filesystem._s3_filesystem.cache_clear()
     store.faults = lambda verb, path: fault if verb == method and part in path else None
     with pytest.raises(Unavailable, match=says) as error:
         moved(home, tmp_path / "new", f"{s3}/new")
@@ -128,7 +128,7 @@ def test_a_store_that_fails(
     assert not (tmp_path / "new" / "altneu.toml").exists()
     store.faults = lambda verb, path: None
     same(home, moved(home, tmp_path / "new", f"{s3}/new"))
-    files._s3_filesystem.cache_clear()
+    filesystem._s3_filesystem.cache_clear()
 
 
 def test_a_bucket_that_is_not_there(home: Home, tmp_path: Path, store: Store) -> None:  # noqa: F811

@@ -12,7 +12,7 @@ from pipeline.cli.runs import execute_plan
 from pipeline.errors import AltneuError
 from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import home_helpers
 
 SINCE = "is at work since {} on revision 0 (last heartbeat {})"
 WINS = "the first to publish wins, the other is superseded"
@@ -31,8 +31,8 @@ def test_another_run_is_told_at_the_start(
     def run(*_: Any) -> None:
         raise AltneuError("the run itself is another test's")
 
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 4, [(0, 1, None, "upsert", 0)])
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 4, [(0, 1, None, "upsert", 0)])
     other = Ledger(home.database)
     other.create_run("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
     if end:

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import landing
-from pipeline.home.directory import Home
-from pipeline.landing.layout import BrokenFileError, RowSchema
-from pipeline.landing.parsing import read_blocks
+from pipeline.home.home import Home
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 from tests.unit.test_reading_both_ways import NUMBERS, WORDS
 

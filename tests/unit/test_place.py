@@ -16,18 +16,18 @@ import pytest
 
 from pipeline import cli
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.local import doctor
 from pipeline.reading.graph import Graph
-from pipeline.state import place
+from pipeline.state import home_identity
 from pipeline.state.ledger import Ledger
 from pipeline.storage.relocate import relocate_home
-from pipeline.tasks import due, passes, web
-from tests import homes
+from pipeline.tasks import airflow_page, dag_epochs, run_batching
+from tests import home_helpers
 
 
 def settled(path: Path | str) -> str:
-    return place.require_identity(Home.open_home(path)).catalog
+    return home_identity.require_identity(Home.open_home(path)).catalog
 
 
 def sql(home: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
@@ -38,7 +38,7 @@ def sql(home: Path, statement: str, *values: object) -> list[tuple[object, ...]]
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A home of before homes had a format, at its place: its catalog is named by a hash of the places."""
-    path, _ = homes.old(tmp_path)
+    path, _ = home_helpers.old(tmp_path)
     home = Home.open_home(path)
     relocate_home(home)
     name = "altneu_" + hashlib.sha256(f"{home.database} {home.warehouse}".encode()).hexdigest()[:8]
@@ -49,12 +49,12 @@ def old(tmp_path: Path) -> Path:
 
 
 def test_a_home_has_one_identity_however_it_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     name = settled(home.path)
     (tmp_path / "link").symlink_to(home.path)
     monkeypatch.chdir(tmp_path)
     assert settled(tmp_path / "link") == settled("home") == settled(Path("link/../home")) == name
-    other, _ = homes.make(tmp_path / "other")
+    other, _ = home_helpers.make(tmp_path / "other")
     assert settled(other.path) != name
 
 
@@ -67,7 +67,7 @@ def test_a_home_that_left_a_link_where_it_was(old: Path, tmp_path: Path) -> None
 
 def test_relative_places_in_the_settings_are_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toml = '[storage]\ndatabase = "sqlite:///small.db"\nwarehouse = "big"\n'
-    home, _ = homes.make(tmp_path / "home", toml)
+    home, _ = home_helpers.make(tmp_path / "home", toml)
     assert home.warehouse == str(tmp_path / "home" / "big") and (home.path / "small.db").exists()
     name = settled(home.path)
     monkeypatch.chdir(home.path)
@@ -75,11 +75,11 @@ def test_relative_places_in_the_settings_are_in_the_home(tmp_path: Path, monkeyp
 
 
 def _claimed(path: str) -> str:
-    return place.claim_identity(Home.open_home(path)).catalog
+    return home_identity.claim_identity(Home.open_home(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
-    home, _ = homes.make(tmp_path / "home")
+    home, _ = home_helpers.make(tmp_path / "home")
     with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         found = list(pool.map(_claimed, [str(home.path)] * 12))
     assert len(set(found)) == 1 and found[0] == settled(home.path)
@@ -88,10 +88,10 @@ def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
 def test_an_old_home_keeps_its_name_and_reading_stores_nothing(old: Path) -> None:
     names = sql(old, "SELECT DISTINCT catalog_name FROM iceberg_tables")
     before = sql(old, "SELECT name FROM sqlite_master ORDER BY name")
-    assert place.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
     assert [(settled(old),)] == names
     assert sql(old, "SELECT name FROM sqlite_master ORDER BY name") == before
-    place.claim_identity(Home.open_home(old))
+    home_identity.claim_identity(Home.open_home(old))
     assert sql(old, "SELECT catalog, format, warehouse, database FROM home") == [
         (*names[0], 1, str(old / "warehouse"), str(old / "altneu.db"))
     ]
@@ -114,13 +114,13 @@ def test_an_old_home_whose_password_once_changed(old: Path) -> None:
 
 
 def settled_or_elsewhere(path: Path) -> str:
-    found = place.find_identity(Home.open_home(path))
+    found = home_identity.find_identity(Home.open_home(path))
     assert found is not None
     return found.catalog
 
 
 def test_a_home_of_a_later_version(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place.claim_identity(Home.open_home(old))
+    home_identity.claim_identity(Home.open_home(old))
     sql(old, "UPDATE home SET format = 7")
     for command in (["status"], ["land", "x.csv", "--columns", "src,dst", "--epoch", "1"], ["relocate"]):
         with pytest.raises(SystemExit) as ended:
@@ -142,21 +142,21 @@ def test_a_home_elsewhere_names_the_command(
         cli.main(["--home", str(there), "status"])
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and "next: altneu relocate" in shown and str(old / "warehouse") in shown
-    with pytest.raises(place.HomeMoved):
-        place.require_identity(Home.open_home(there))
+    with pytest.raises(home_identity.HomeMoved):
+        home_identity.require_identity(Home.open_home(there))
     relocate_home(Home.open_home(there))
-    assert place.open_ledger(Home.open_home(there)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(there)).get_revision().revision == 6
 
 
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
     there = old.rename(tmp_path / "there")
     for ask in (
-        lambda: web.epoch_grid(str(there)),
-        lambda: passes.plan_epoch(str(there), 19_783),
-        lambda: due.check_landing(str(there), 19_783, patience=timedelta(1), manual=False),
+        lambda: airflow_page.epoch_grid(str(there)),
+        lambda: run_batching.plan_epoch(str(there), 19_783),
+        lambda: dag_epochs.check_landing(str(there), 19_783, patience=timedelta(1), manual=False),
         lambda: Graph(there),
     ):
-        with pytest.raises(place.HomeMoved) as refused:
+        with pytest.raises(home_identity.HomeMoved) as refused:
             ask()
         assert refused.value.next is not None and refused.value.next.startswith("altneu relocate")
     told = {check.name: check for check in doctor.list_checks(there)}["Place"]
@@ -181,7 +181,7 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "revision 0" not in shown.out
     Ledger(f"sqlite:///{old / 'altneu.db'}")  # an empty one
     with pytest.raises(AltneuError, match="lost or empty"):
-        place.open_ledger(Home.open_home(old))
+        home_identity.open_ledger(Home.open_home(old))
 
 
 def test_relocation_does_not_bring_back_a_lost_database(old: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     with (old / "altneu.toml").open("a") as file:
         file.write(f'\n[storage]\nwarehouse = "{tmp_path / "tables"}"\n')
     relocate_home(Home.open_home(old))
-    place.open_ledger(Home.open_home(old))
+    home_identity.open_ledger(Home.open_home(old))
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
     with pytest.raises(UsageError, match="Two databases on the same tables") as refused:
-        place.open_ledger(Home.open_home(copy))
+        home_identity.open_ledger(Home.open_home(copy))
     assert refused.value.next is not None and refused.value.next.startswith("altneu relocate --original-gone")
     with pytest.raises(UsageError, match="which is still there"):
         relocate_home(Home.open_home(copy), original_gone=True)
@@ -208,7 +208,7 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Two databases on the same tables"):
         relocate_home(Home.open_home(copy))
     relocate_home(Home.open_home(copy), original_gone=True)
-    assert place.open_ledger(Home.open_home(copy)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(copy)).get_revision().revision == 6
 
 
 def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
@@ -220,21 +220,21 @@ def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
     before = (tmp_path / "ledger.db").read_bytes()
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
-    with pytest.raises(place.HomeMoved):
-        place.open_ledger(Home.open_home(copy))
+    with pytest.raises(home_identity.HomeMoved):
+        home_identity.open_ledger(Home.open_home(copy))
     with pytest.raises(UsageError, match="which are still there: a copy needs a database of its own"):
         relocate_home(Home.open_home(copy))
     assert (tmp_path / "ledger.db").read_bytes() == before
-    assert place.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
     shutil.rmtree(old / "warehouse")  # it was moved, then
     relocate_home(Home.open_home(copy))
-    assert place.open_ledger(Home.open_home(copy)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(copy)).get_revision().revision == 6
 
 
 def test_a_home_that_may_only_be_read(old: Path) -> None:
     """Nothing is written by looking: the file stays as it is, to the byte."""
     file = old / "altneu.db"
-    place.open_ledger(Home.open_home(old))  # columns that came later are added once
+    home_identity.open_ledger(Home.open_home(old))  # columns that came later are added once
     before, times = file.read_bytes(), os.stat(file).st_mtime_ns
-    assert place.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
     assert file.read_bytes() == before and os.stat(file).st_mtime_ns == times

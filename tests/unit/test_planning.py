@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
-from pipeline.landing import folder
-from pipeline.landing.survey import EpochState, compare_with_ledger
+from pipeline.home.home import Home
+from pipeline.landing import local_landing
+from pipeline.landing.epoch_states import EpochState, compare_with_ledger
 from pipeline.run import planning
 from pipeline.run.planning import Plan
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
-from tests import homes
+from tests import home_helpers
 
 World = tuple[Home, Ledger]
 ROW = [(1, 2, None, "upsert", 0)]
@@ -25,11 +25,11 @@ ROW = [(1, 2, None, "upsert", 0)]
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Epochs 2, 4 and 6 are published as they are landed; the landing of 8 is new."""
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in (2, 4, 6):
-        homes.put(home, epoch, ROW)
+        home_helpers.put(home, epoch, ROW)
     publish(home, ledger)
-    homes.put(home, 8, ROW)
+    home_helpers.put(home, 8, ROW)
     return home, ledger
 
 
@@ -38,12 +38,14 @@ def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
     parent, found = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
     ledger.create_run(run_id, parent.revision, [*found], {})
-    ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in found.values()])
+    ledger.put_batches(
+        run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in found.values()]
+    )
     ledger.publish_revision(run_id, parent.revision, max(found), {}, "digest", None, since)
 
 
 def change(home: Home, epoch: int) -> None:
-    homes.put(home, epoch, [(3, 4, None, "upsert", 0)])
+    home_helpers.put(home, epoch, [(3, 4, None, "upsert", 0)])
 
 
 def gone(home: Home, epoch: int) -> None:
@@ -54,7 +56,7 @@ def gone(home: Home, epoch: int) -> None:
 
 
 def unfinished(home: Home, epoch: int, *, files: bool = True) -> None:
-    homes.put(home, epoch, ROW)
+    home_helpers.put(home, epoch, ROW)
     path = home.landing / f"epoch={epoch}"
     (path / "more.csv.part").touch()
     if not files:
@@ -121,7 +123,7 @@ def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World
 
 def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -> None:
     home, ledger = world
-    homes.put(home, 20, ROW)
+    home_helpers.put(home, 20, ROW)
     with pytest.raises(UsageError) as caught:
         planning.plan_epochs(home, ledger, [2, 7])
     assert caught.value.what.startswith(f"epoch 7 is not landed (no {home.landing / 'epoch=7'}).")
@@ -135,7 +137,7 @@ def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -
 
 
 def test_where_nothing_is_landed_that_is_said(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
+    home, ledger = home_helpers.make(tmp_path / "home")
     with pytest.raises(UsageError, match=r"epoch 7 is not landed .*\. Nothing is landed\.$"):
         planning.plan_epochs(home, ledger, [7], remove=True)
 
@@ -197,8 +199,8 @@ def test_a_rebuild_from_the_landing_needs_all_of_it(world: World) -> None:
 
 
 def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
-    home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 1, ROW)
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 1, ROW)
     for from_landing in (False, True):
         with pytest.raises(UsageError, match="nothing is published, so there is nothing to rebuild"):
             planning.plan_rebuild(home, ledger, from_landing)
@@ -218,7 +220,7 @@ def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
 def test_a_plan_is_cut_into_revisions_of_so_many_megabytes(
     tmp_path: Path, megabytes: list[float], cut: list[tuple[int, ...]]
 ) -> None:
-    home, _ = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
+    home, _ = home_helpers.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
     epochs = tuple(EpochState(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
     plan = Plan(EMPTY, epochs, tuple(range(len(epochs))))
     assert planning.split_by_size(home, plan) == cut

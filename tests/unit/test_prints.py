@@ -9,7 +9,7 @@ import pytest
 from algorithms.fingerprint import Fingerprint
 from pipeline.cli.runs import print_same
 from pipeline.run import rollback
-from pipeline.state import prints
+from pipeline.state import fingerprint_sums
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, Seed
 
@@ -17,7 +17,7 @@ Diffs = dict[str, dict[int, int]]
 NOTHING = Fingerprint()
 
 
-def of(found: dict[str, dict[int, int]]) -> prints.Prints:
+def of(found: dict[str, dict[int, int]]) -> fingerprint_sums.Prints:
     return {table: {epoch: one(number) for epoch, number in by.items()} for table, by in found.items()}
 
 
@@ -111,22 +111,22 @@ def test_an_older_database_knows_none(tmp_path: Path) -> None:
 
 def test_folding() -> None:
     found = of({"edges": {1: 5, 2: 7, 4: 1}, "upserts": {1: 5, 2: 7, 4: 1}, "names": {1: 5}, "degrees": {1: 1, 3: -1}})
-    assert prints.fold_fingerprints(found, None) == found
-    folded = prints.fold_fingerprints(found, 3)
+    assert fingerprint_sums.fold_fingerprints(found, None) == found
+    folded = fingerprint_sums.fold_fingerprints(found, 3)
     assert folded == of({"edges": {3: 12, 4: 1}, "upserts": {4: 1}, "names": {1: 5}, "degrees": {}})
-    assert prints.fold_fingerprints(folded, 3) == folded
-    assert prints.cumulative_at(found, 2) == {
+    assert fingerprint_sums.fold_fingerprints(folded, 3) == folded
+    assert fingerprint_sums.cumulative_at(found, 2) == {
         "edges": str(one(12)), "upserts": str(one(12)), "names": str(one(5)), "degrees": str(one(1))
     }  # fmt: skip
-    assert prints.cumulative_at(found, None) == {}
+    assert fingerprint_sums.cumulative_at(found, None) == {}
 
 
 def test_differences_name_the_first_epoch() -> None:
     expected = of({"edges": {1: 5, 2: 7}, "degrees": {3: 1}, "trussness": {1: 1}})
     found = of({"edges": {1: 5, 3: 7}, "degrees": {3: 1}, "names": {1: 1}})
-    assert prints.list_differences(expected, expected) == []
-    (difference,) = prints.list_differences(expected, found)
-    assert difference == prints.FingerprintDifference("edges", 2, one(7), NOTHING, 2)
+    assert fingerprint_sums.list_differences(expected, expected) == []
+    (difference,) = fingerprint_sums.list_differences(expected, found)
+    assert difference == fingerprint_sums.FingerprintDifference("edges", 2, one(7), NOTHING, 2)
     assert difference.describe("2004-05-15") == (
         f"table edges, epoch 2004-05-15: fingerprint {'0' * 32} instead of {one(7)}, and of 1 more epoch(s)"
     )

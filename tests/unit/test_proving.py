@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.proof import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
-from pipeline.run import proving
-from pipeline.state.facts import TrussFacts
-from pipeline.state.prints import Prints, add_fingerprints, subtract_fingerprints
+from algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
+from pipeline.run import proof_verification
+from pipeline.state.fingerprint_sums import Prints, add_fingerprints, subtract_fingerprints
+from pipeline.state.stage_results import TrussFacts
 
 BASE, FIRST, EXPIRY, FRONTIER = 2, 3, 5, 7  # a batch lands at 3 and at 7; at 5 edges expire, and nothing lands
 LATER = 9  # when others will
@@ -96,7 +96,7 @@ class Stored:
 def judge(stored: Stored) -> dict[tuple[str, str | int | None], set[int]]:
     """What differs, and at which epochs."""
     after = {table: add_fingerprints(stored.before[table], stored.change[table]) for table in COLLECTIONS}
-    rows = proving._compare_stored(
+    rows = proof_verification._compare_stored(
         stored.run(), stored.proof, FIRST, stored.before, after, FIRST, [FIRST, FRONTIER]  # type: ignore[arg-type]
     )  # fmt: skip
     found: dict[tuple[str, str | int | None], set[int]] = {}
@@ -165,17 +165,17 @@ def test_numbers_of_edges_of_a_trussness_are_named() -> None:
     assert judge(stored) == {("totals", f"edges of trussness {k}"): {FRONTIER} for k in (3, 4)}
     shown = {"edges": 6, "vertices": 3, "wedges": 3, "triangles": 2, "trusses": {4: 6}}
     proved = GraphCounts(6, 3, 3, 2, {3: 6})
-    assert [*proving._unequal_totals(shown, proved)] == [
+    assert [*proof_verification._unequal_totals(shown, proved)] == [
         ("edges of trussness 3", (0, 6)),
         ("edges of trussness 4", (6, 0)),
     ]
     run = stored.run()
-    assert proving.published_counts(run, BASE) == TRIANGLE  # type: ignore[arg-type]
+    assert proof_verification.published_counts(run, BASE) == TRIANGLE  # type: ignore[arg-type]
 
 
 def prove(
     monkeypatch: pytest.MonkeyPatch, stored: Stored, run: Any = None, looked: list[Any] | None = None
-) -> proving.ProofResult | None:
+) -> proof_verification.ProofResult | None:
     """`proved`, of fingerprints that were made by hand; the landed rows are as they should be. `looked`: what is asked
     of them."""
 
@@ -184,9 +184,9 @@ def prove(
             looked.append(asked)
         return []
 
-    monkeypatch.setattr(proving, "run_fingerprints", lambda run: (stored.before, stored.change))
-    monkeypatch.setattr(proving, "_compare_landed", landed)
-    return proving.verify_proof(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
+    monkeypatch.setattr(proof_verification, "run_fingerprints", lambda run: (stored.before, stored.change))
+    monkeypatch.setattr(proof_verification, "_compare_landed", landed)
+    return proof_verification.verify_proof(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
 
 
 def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     run = stored.run()
     run.ledger.put_fingerprints = lambda run_id, change: staged.append((run_id, change))
     found = prove(monkeypatch, stored, run)
-    assert found == proving.ProofResult([FIRST, FRONTIER], [], None, 5)
+    assert found == proof_verification.ProofResult([FIRST, FRONTIER], [], None, 5)
     assert staged == [("mine", stored.change)]
 
 
@@ -265,7 +265,7 @@ def test_why_there_is_no_proof(
     run.ledger.proof = lambda run_id: proof if has_proof else None
     run.ledger.fingerprints = lambda revision: known
     run.ledger.facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
-    assert proving.unprovable_reason(run) == why  # type: ignore[arg-type]
+    assert proof_verification.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
         assert prove(monkeypatch, stored, run) is None
 
@@ -285,8 +285,8 @@ def test_fingerprints_are_read_of_what_is_new_or_of_all(monkeypatch: pytest.Monk
         read.extend(map(reads, tables))
         return {table: {2: print_of(2)} for table in tables}
 
-    monkeypatch.setattr(proving.prints, "of_tables", take)
-    before, change = proving.run_fingerprints(run)  # type: ignore[arg-type]
+    monkeypatch.setattr(proof_verification.prints, "of_tables", take)
+    before, change = proof_verification.run_fingerprints(run)  # type: ignore[arg-type]
     new = {2: print_of(2)}
     if keeps:
         assert read == ["new edges", "new degrees", "all trussness"]

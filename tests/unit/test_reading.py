@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.landing import parsing as reading
-from pipeline.landing.layout import BrokenFileError, RowSchema
-from pipeline.landing.parsing import read_blocks
+from pipeline.landing import file_reader as reading
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 
 LANDED = RowSchema({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))

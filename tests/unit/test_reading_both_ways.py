@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.landing import parsing as reading
-from pipeline.landing import records
-from pipeline.landing.delimited import Delimited
+from pipeline.landing import file_reader as reading
+from pipeline.landing import record_boundaries
+from pipeline.landing.csv_reader import Delimited
+from pipeline.landing.file_reader import read_blocks
 from pipeline.landing.json_lines import JsonLines
-from pipeline.landing.layout import BOM, BrokenFileError, RowSchema
-from pipeline.landing.parsing import read_blocks
+from pipeline.landing.row_schema import BOM, BrokenFileError, RowSchema
 from tests import seeds
 
 INTEGER = RowSchema({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
@@ -300,7 +300,7 @@ def test_both_ways_agree(
             with monkeypatch.context() as patch:
                 patch.setattr(reading, "BLOCK", block)
                 patch.setattr(reading, "SMALL", small)
-                patch.setattr(records, "WINDOW", rng.choice([1, 5, 30, 1 << 20]))
+                patch.setattr(record_boundaries, "WINDOW", rng.choice([1, 5, 30, 1 << 20]))
                 fast = outcome(path, form)
             different = {
                 line: (fast.get(line), slow.get(line)) for line in {*fast, *slow} if fast.get(line) != slow.get(line)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.landing import parsing, records
-from pipeline.landing.layout import BrokenFileError, RowSchema
-from pipeline.landing.parsing import read_blocks
+from pipeline.landing import file_reader, record_boundaries
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 
 TEXTS = RowSchema({"src": "string", "dst": "string", "note": "string"}, frozenset({"dst", "note"}))
@@ -52,8 +52,8 @@ def test_what_the_csv_module_writes_is_read(
         expected = [
             (line, *(cell.strip(" \t") or None for cell in row)) for line, row in zip(starts, table, strict=False)
         ]
-        monkeypatch.setattr(parsing, "BLOCK", rng.choice([3, 50, 1 << 20]))
-        monkeypatch.setattr(records, "WINDOW", rng.choice([1, 20, 1 << 20]))
+        monkeypatch.setattr(file_reader, "BLOCK", rng.choice([3, 50, 1 << 20]))
+        monkeypatch.setattr(record_boundaries, "WINDOW", rng.choice([1, 20, 1 << 20]))
         assert rows_of(path, RowSchema(TEXTS.types, TEXTS.optional, separator=separator)) == (expected, []), text
 
 
@@ -63,8 +63,8 @@ def test_records_end_where_the_csv_module_ends_them(cases: int, monkeypatch: pyt
     rng = random.Random(seeds.one())
     for _ in range(cases):
         text = "".join(rng.choices(["a", ",", '"', '"', "\n", " "], k=rng.randrange(1, 25))) + "\n"
-        monkeypatch.setattr(records, "WINDOW", rng.choice([1, 4, 1 << 20]))
-        cut = records.cut_records(text.encode(), 1, ",")
+        monkeypatch.setattr(record_boundaries, "WINDOW", rng.choice([1, 4, 1 << 20]))
+        cut = record_boundaries.cut_records(text.encode(), 1, ",")
         lines = [line + "\n" for line in text.split("\n")[:-1]]
         reader = csv.reader(lines)
         starts, cells = [1], []
@@ -75,14 +75,14 @@ def test_records_end_where_the_csv_module_ends_them(cases: int, monkeypatch: pyt
         whole = len(found)
         if cut.text != text.encode():  # a quote is open at the end, and the csv module takes it for closed
             assert whole == len(cells) - 1, text
-            with pytest.raises(records.QuoteError):
-                records.split_record(text[len(cut.text) : -1], ",")
+            with pytest.raises(record_boundaries.QuoteError):
+                record_boundaries.split_record(text[len(cut.text) : -1], ",")
         assert cut.count_records() == whole and cut.number_records().tolist() == starts[:whole], text
         assert [line for line, _ in found] == starts[:whole], text
         for (_, raw), row in zip(found, cells, strict=False):
             try:
-                assert records.split_record(raw.decode(), ",") == [cell.strip(" ") for cell in row], text
-            except records.QuoteError:
+                assert record_boundaries.split_record(raw.decode(), ",") == [cell.strip(" ") for cell in row], text
+            except record_boundaries.QuoteError:
                 with pytest.raises(csv.Error):
                     list(csv.reader([line + "\n" for line in raw.decode().split("\n")], strict=True))
         halves = cut.halve() if cut.text else None
@@ -113,8 +113,8 @@ def test_a_malformed_record_is_one_entry_with_all_its_lines(tmp_path: Path) -> N
 
 def test_a_record_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quote that is opened far before the end of a file is not looked for in all of it."""
-    monkeypatch.setattr(parsing, "BLOCK", 100)
-    monkeypatch.setattr(parsing, "LONGEST", 300)
+    monkeypatch.setattr(file_reader, "BLOCK", 100)
+    monkeypatch.setattr(file_reader, "LONGEST", 300)
     path = tmp_path / "x.csv"
     path.write_text('src,dst,note\na,b,"open\n' + "c,d,2\n" * 100)
     with pytest.raises(BrokenFileError, match=r"line 2 begins a record .* closing quote missing"):

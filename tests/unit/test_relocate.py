@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from pipeline.errors import AltneuError
-from pipeline.home.directory import Home
-from pipeline.state import files, place
-from pipeline.storage import avro
+from pipeline.home.home import Home
+from pipeline.state import filesystem, home_identity
+from pipeline.storage import avro_patch
 from pipeline.storage.relocate import relocate_home
-from tests import homes
+from tests import home_helpers
 
 MADE = "/srv/altneu/home"  # where the stored home was made
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.open_home(homes.old(tmp_path)[0])
+    return Home.open_home(home_helpers.old(tmp_path)[0])
 
 
 def locations(home: Home) -> dict[str, str]:
@@ -46,14 +46,14 @@ def digests(folder: Path) -> dict[str, str]:
 def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
     """The values of some fields of an Avro file, in its order."""
     found: list[Any] = []
-    avro.rewrite_values(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
+    avro_patch.rewrite_values(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
     return found
 
 
 def test_only_the_paths_differ(home: Home) -> None:
     before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
     relocate_home(home)
-    assert place.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).get_revision().revision == 6
     lists = 0
     for table, location in locations(home).items():
         old, new = before[table], json.loads(Path(location).read_text())
@@ -76,15 +76,17 @@ def _compare_lists(home: Home, old: bytes, new: bytes) -> None:
     assert lengths == [Path(path).stat().st_size for path in is_]
     before = iter([*values(old, ("manifest_length",))])
     back = dict(zip(is_, was, strict=True))
-    again = avro.rewrite_values(new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)})
-    assert again == avro.rewrite_values(old, {})
+    again = avro_patch.rewrite_values(
+        new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)}
+    )
+    assert again == avro_patch.rewrite_values(old, {})
     for path in was:
         manifest = here(home, path).read_bytes()
         moved = Path(next(new for new, old in back.items() if old == path)).read_bytes()
         field = ("data_file", "file_path")
         assert all(Path(file).exists() for file in values(moved, field))
-        restored = avro.rewrite_values(moved, {field: lambda file: file.replace(str(home.path), MADE)})
-        assert restored == avro.rewrite_values(manifest, {})
+        restored = avro_patch.rewrite_values(moved, {field: lambda file: file.replace(str(home.path), MADE)})
+        assert restored == avro_patch.rewrite_values(manifest, {})
 
 
 class Stopped(Exception):
@@ -93,7 +95,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("after", [0, 7, 88])
 def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), files.write_file
+    before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), filesystem.write_file
     written: list[str] = []
 
     def write(location: str, content: bytes) -> None:
@@ -104,15 +106,15 @@ def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monke
         real(location, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "write_file", write)
+        patched.setattr(filesystem, "write_file", write)
         with pytest.raises(Stopped):
             relocate_home(home)
     assert (home.path / "altneu.db").read_bytes() == database
     assert {name: digest for name, digest in digests(home.path).items() if name in before} == before
-    with pytest.raises(place.HomeMoved):
-        place.open_ledger(home)
+    with pytest.raises(home_identity.HomeMoved):
+        home_identity.open_ledger(home)
     relocate_home(home)
-    assert place.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).get_revision().revision == 6
 
 
 def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +124,12 @@ def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.Mon
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(place, "identity_row", stop)  # between the changes of the catalog and the commit
+        patched.setattr(home_identity, "identity_row", stop)  # between the changes of the catalog and the commit
         with pytest.raises(Stopped):
             relocate_home(home)
     assert locations(home) == before
     relocate_home(home)
-    assert place.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).get_revision().revision == 6
 
 
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
@@ -155,17 +157,17 @@ def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.Monk
     there = Home.open_home(shutil.copytree(home.path, home.path.parent / "there"))
     touched: list[str] = []
     for name in ("read", "write", "sizes"):
-        real = getattr(files, name)
+        real = getattr(filesystem, name)
 
         def noted(location: str, *rest: Any, real: Any = real) -> Any:
             touched.append(location)
             return real(location, *rest)
 
-        monkeypatch.setattr(files, name, noted)
+        monkeypatch.setattr(filesystem, name, noted)
     relocate_home(there)
     assert touched and all(location.startswith(f"{there.path}/") for location in touched)
     assert digests(home.path) == before
-    assert place.require_identity(home).catalog != place.require_identity(there).catalog
+    assert home_identity.require_identity(home).catalog != home_identity.require_identity(there).catalog
     assert all(location.startswith(f"{there.path}/") for location in locations(there).values())
 
 
@@ -173,7 +175,7 @@ def test_a_full_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(location: str, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "write_file", full)
+    monkeypatch.setattr(filesystem, "write_file", full)
     with pytest.raises(AltneuError, match=r"cannot be written: No space left on device\. Nothing was changed"):
         relocate_home(home)
 
@@ -186,15 +188,15 @@ def test_there_and_back_again(home: Home) -> None:
         path = path.rename(path.parent / name)
         moved = Home.open_home(path)
         relocate_home(moved)
-        assert place.open_ledger(moved).get_revision().revision == 6
+        assert home_identity.open_ledger(moved).get_revision().revision == 6
         assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
     assert relocate_home(Home.open_home(path)).tables == 0
 
 
 def test_a_home_without_tables(tmp_path: Path) -> None:
-    made, _ = homes.make(tmp_path / "new")
+    made, _ = home_helpers.make(tmp_path / "new")
     assert relocate_home(made).tables == 0
-    place.claim_identity(made)
+    home_identity.claim_identity(made)
     there = made.path.rename(tmp_path / "there")
     relocate_home(Home.open_home(there))
-    assert place.open_ledger(Home.open_home(there)).get_revision().revision == 0
+    assert home_identity.open_ledger(Home.open_home(there)).get_revision().revision == 0

@@ -20,7 +20,7 @@ from pyspark.sql.connect.client.retries import DefaultPolicy, Retrying
 
 from pipeline.errors import Unavailable
 from pipeline.state import database
-from pipeline.storage import connecting, iceberg
+from pipeline.storage import iceberg, spark_connect_client
 from pipeline.storage.branches import COMMITS, Branches
 from pipeline.storage.warehouse import _is_creation_race
 
@@ -123,8 +123,8 @@ class Server:
     def __init__(self, back: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.back, self.calls = 0.0, back, 0
         self.error = Refused(grpc.StatusCode.UNAVAILABLE)
-        self.policies = [connecting._RetryPolicy("sc://far:1"), DefaultPolicy()]
-        monkeypatch.setattr(connecting, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.policies = [spark_connect_client._RetryPolicy("sc://far:1"), DefaultPolicy()]
+        monkeypatch.setattr(spark_connect_client, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def _pass(self, seconds: float) -> None:
         self.now += seconds
@@ -154,7 +154,7 @@ def test_a_server_that_stays_silent_is_given_up(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(Unavailable, match="the Spark Connect server at sc://far:1 does not answer any more"):
             server.call()
     given_up, calls = server.now, server.calls
-    assert given_up == connecting.PATIENCE
+    assert given_up == spark_connect_client.PATIENCE
     with pytest.raises(Unavailable):
         server.call()
     assert (server.now, server.calls) == (given_up, calls + 1), "what cleans up does not wait"
@@ -170,7 +170,7 @@ def test_a_session_that_the_server_has_lost_is_not_waited_for(monkeypatch: pytes
 
 def test_a_server_whose_machine_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is closed: it just says nothing any more."""
-    monkeypatch.setattr(connecting, "ALIVE_MS", 1000)
+    monkeypatch.setattr(spark_connect_client, "ALIVE_MS", 1000)
     begun, over = threading.Event(), threading.Event()
 
     class Works(grpc.GenericRpcHandler):
@@ -187,15 +187,15 @@ def test_a_server_whose_machine_is_gone_is_not_waited_for(monkeypatch: pytest.Mo
     relay = Relay(server.add_insecure_port("127.0.0.1:0"))
     server.start()
     try:
-        soon = [*connecting._channel_options(), ("grpc.http2.ping_timeout_ms", 1000)]
-        channel = connecting._SparkChannel(f"sc://127.0.0.1:{relay.port}", soon).toChannel()
+        soon = [*spark_connect_client._channel_options(), ("grpc.http2.ping_timeout_ms", 1000)]
+        channel = spark_connect_client._SparkChannel(f"sc://127.0.0.1:{relay.port}", soon).toChannel()
         call = channel.unary_stream("/spark/works")(b"", timeout=30)
         assert begun.wait(30)
         relay.silent.set()
         with pytest.raises(grpc.RpcError) as raised:
             next(call)
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert connecting._RetryPolicy("sc://far:1").can_retry(raised.value)
+        assert spark_connect_client._RetryPolicy("sc://far:1").can_retry(raised.value)
     finally:
         over.set()
         relay.close()

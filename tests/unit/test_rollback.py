@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import RevisionConflict, UsageError
-from pipeline.landing.survey import list_epoch_rows
+from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.report import epoch_document
-from pipeline.run import meaning, rollback
+from pipeline.run import rollback, semantic_settings
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
-from pipeline.tasks.web import epoch_grid as page_in_airflow
+from pipeline.tasks.airflow_page import epoch_grid as page_in_airflow
 from tests.report.seed import DAY, Seed, write
 
 
@@ -32,7 +32,7 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     assert ledger.published_batches() == {} and views.select_totals(home, ledger, all_epochs=True) == []
     assert views.select_totals(home, ledger, revision=1)[0]["edges"] == 10
     assert (list_epoch_rows(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
-    assert meaning.changed_meaning(home, ledger) == ([], "run")
+    assert semantic_settings.changed_meaning(home, ledger) == ([], "run")
     for epoch in (DAY, DAY + 1):
         assert epoch_document(home, ledger, epoch)["state"] == "empty"
         assert epoch_document(home, ledger, epoch)["graph"] is None

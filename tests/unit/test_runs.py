@@ -13,14 +13,22 @@ from typing import Any
 
 import pytest
 
-from algorithms.proof import GraphCounts, Proof, ProofScope
+from algorithms.proof_records import GraphCounts, Proof, ProofScope
 from pipeline.errors import AltneuError, RevisionConflict
 from pipeline.state import lease, totals
-from pipeline.state.attempts import Attempt, describe_attempt, list_unpublished, newest_unresolved
-from pipeline.state.facts import AuditFacts, CompactFacts, EdgesFacts, FailedFacts, IngestFacts, PublishFacts, Size
+from pipeline.state.failed_runs import Attempt, describe_attempt, list_unpublished, newest_unresolved
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, RunState, StagedBatch, StageState
 from pipeline.state.schema import runs
+from pipeline.state.stage_results import (
+    AuditFacts,
+    CompactFacts,
+    EdgesFacts,
+    FailedFacts,
+    IngestFacts,
+    PublishFacts,
+    Size,
+)
 from tests.report.seed import audit, check
 
 Clock = Callable[[float], None]

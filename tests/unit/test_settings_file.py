@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
-from pipeline.home.file import extend_settings, parse_settings, settings_template
+from pipeline.home.home import Home
 from pipeline.home.settings import SETTINGS, Config
+from pipeline.home.settings_file import extend_settings, parse_settings, settings_template
 
 LAND = {"epochs": {"every": "1d"}, "values": {"my col": "long", "größe": "double"}}
 NEW = 'every = "1d"', '"my col" = "long"', '"größe" = "double"'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checking.shown import ReportedTotals, differing_totals, reported_totals
+from pipeline.checking.reported_totals_check import ReportedTotals, differing_totals, reported_totals
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline import cli, events
 from pipeline.run import telemetry
-from pipeline.state.facts import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
+from pipeline.state.stage_results import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
 from tests.report.seed import DAY, Seed
 
 

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import cli, events
-from pipeline.cli import printing, read
+from pipeline.cli import printing, query
 from pipeline.cli.printing import Format, Progress, failure, write_rows
 from pipeline.errors import UsageError
 from pipeline.terminal import escape_controls
@@ -121,7 +121,7 @@ def test_explain_writes_them_out(capsys: pytest.CaptureFixture[str]) -> None:
         row: dict[str, Any] = {"epoch": "1", "op": "upsert", "src": name, "dst": "b", "seq": 0, "file": name, "line": 2}
         row |= {"fate": f"overwritten by {name} line 3", "w": name}
         edge = {"edge": ["b", name], "there": True, "support": 1, "triangles_with": [name], "triangles_not_listed": 0}
-        read._print_edge({**edge, "rows": [row]})
+        query._print_edge({**edge, "rows": [row]})
     printed = capsys.readouterr().out
     assert_harmless(printed)
     assert len(printed.splitlines()) == 2 * len(EVIL) and not re.search("[\t]", printed)

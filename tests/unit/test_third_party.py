@@ -7,13 +7,13 @@ from unittest.mock import MagicMock, create_autospec
 import graphframes
 import pytest
 
-from algorithms import third_party
+from algorithms import graphframes_oracle
 
 
 def test_graphframes_is_called_as_its_signature_says(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = create_autospec(graphframes.GraphFrame)
     monkeypatch.setattr(graphframes, "GraphFrame", frame)
-    monkeypatch.setattr(third_party, "reference_name", lambda spark: "GraphFrames")
-    third_party.triangle_counts(MagicMock(), "unused")
+    monkeypatch.setattr(graphframes_oracle, "reference_name", lambda spark: "GraphFrames")
+    graphframes_oracle.triangle_counts(MagicMock(), "unused")
     frame.assert_called_once()
     frame.return_value.triangleCount.assert_called_once()

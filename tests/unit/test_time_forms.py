@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.landing.time_forms import read_form
-from pipeline.landing.times import Clock
+from pipeline.landing.timestamps import Clock
 from tests import seeds
 
 START = datetime(1970, 1, 1)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import RunInProgress
-from pipeline.state import told
+from pipeline.state import event_cursor
 from pipeline.state.records import StagedBatch
-from pipeline.tasks import following
+from pipeline.tasks import epoch_event_claims
 from pipeline.tasks.base import PublishedRun
-from tests import homes
+from tests import home_helpers
 from tests.postgres import DATABASE_KINDS
 
 ASSET = "altneu://graph/epochs"
@@ -24,7 +24,7 @@ class World:
     """A home whose revisions are written without Spark: a revision changes its epochs, and all later ones."""
 
     def __init__(self, path: Path, toml: str) -> None:
-        self.home, self.ledger = homes.make(path / "home", toml)
+        self.home, self.ledger = home_helpers.make(path / "home", toml)
         self.states: dict[str, str | None] = {}
 
     def publish(self, *epochs: int) -> int:
@@ -39,14 +39,14 @@ class World:
     def claim(self, teller: str, own: int | None = None) -> dict[str, str]:
         """Epoch → what is told of it, by this task."""
         published = None if own is None else PublishedRun(run_id="", revision=own, epochs=[], labels=[], reruns=0)
-        found = following.claim_changes(str(self.home.path), ASSET, teller, self.states.get, published)
+        found = epoch_event_claims.claim_changes(str(self.home.path), ASSET, teller, self.states.get, published)
         return {label: str(each["kind"]) for label, each in found["epochs"].items()}
 
     def tell(self, teller: str, own: int | None = None) -> dict[str, str]:
         """The same; and Airflow has it."""
         said = self.claim(teller, own)
         self.states[teller] = "success"
-        following.confirm_changes(str(self.home.path), ASSET, teller)
+        epoch_event_claims.confirm_changes(str(self.home.path), ASSET, teller)
         return said
 
 
@@ -97,8 +97,8 @@ def test_the_claim_of_a_task_that_did_not_confirm(
             world.claim("b")
         world.states["a"], again = "success", {"3": "new"}
     assert world.tell("b") == again
-    following.confirm_changes(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
-    assert told.read_cursor(world.ledger, ASSET) == told.DeliveryCursor(3)
+    epoch_event_claims.confirm_changes(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
+    assert event_cursor.read_cursor(world.ledger, ASSET) == event_cursor.DeliveryCursor(3)
     assert world.tell("c") == {}
 
 

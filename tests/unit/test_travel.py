@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage import travel
+from pipeline.storage import code_shipping
 
 REPO = Path(__file__).resolve().parents[2]
 APART = """
 import sys
-import algorithms.truss, expectations.edges, pipeline.landing.frames, pipeline.storage.session
-print(algorithms.truss.__file__, pipeline.landing.frames.__file__)
+import algorithms.truss, expectations.edges, pipeline.landing.spark_reader, pipeline.storage.session
+print(algorithms.truss.__file__, pipeline.landing.spark_reader.__file__)
 sys.path.insert(0, sys.argv[1])
 """
 
 
 def test_the_archive_is_enough(tmp_path: Path) -> None:
     """Without the clone: `-S` leaves out what a path entry of this environment adds."""
-    zipped = travel.code_archive()
+    zipped = code_shipping.code_archive()
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{zipped}:{sysconfig.get_paths()['purelib']}"}
     said = subprocess.run(
         [sys.executable, "-S", "-c", APART, zipped], env=environment, cwd=tmp_path, capture_output=True, text=True
@@ -38,7 +38,7 @@ def test_the_archive_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize("there", ["the same", "none", "another"])
 def test_what_an_executor_answers(tmp_path: Path, there: str) -> None:
     """Of the code that it would import, without importing it."""
-    for package in travel.PACKAGES:
+    for package in code_shipping.PACKAGES:
         (tmp_path / package).symlink_to(REPO / package)
     if there == "another":
         (tmp_path / "pipeline").unlink()
@@ -50,14 +50,14 @@ def test_what_an_executor_answers(tmp_path: Path, there: str) -> None:
     path = sysconfig.get_paths()["purelib"] if there == "none" else f"{tmp_path}:{sysconfig.get_paths()['purelib']}"
     said = subprocess.run(
         [sys.executable, "-S", "-c", asked],
-        input=cloudpickle.dumps(travel._executor_probe()),
+        input=cloudpickle.dumps(code_shipping._executor_probe()),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
         cwd=tmp_path.parent,
         capture_output=True,
     )
     assert said.returncode == 0, said.stderr.decode()
     answer = said.stdout.decode().strip()
-    assert (answer == travel.code_digest()) == (there == "the same")
+    assert (answer == code_shipping.code_digest()) == (there == "the same")
     assert (answer == "") == (there == "none")
 
 
@@ -74,4 +74,4 @@ def test_the_python_of_executors_is_none_of_here(
     master: str, conf: dict[str, str], variable: str, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", variable)
-    assert travel.executor_python(master, conf) == python
+    assert code_shipping.executor_python(master, conf) == python

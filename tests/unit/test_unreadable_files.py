@@ -15,10 +15,10 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
-from pipeline.landing.layout import BrokenFileError, RowSchema
-from pipeline.landing.parsing import read_blocks
-from pipeline.state import files
+from pipeline.home.home import Home
+from pipeline.landing.file_reader import read_blocks
+from pipeline.landing.row_schema import BrokenFileError, RowSchema
+from pipeline.state import filesystem
 from pipeline.state.ledger import Ledger
 from tests import seeds
 
@@ -90,7 +90,7 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
 
     assert list(read_blocks(path, LAYOUT))
     before = landing.digest_batches(Ledger(home.database), landing.list_batches(home).values(), remember=False)
-    monkeypatch.setattr(files, "open_stream", refuse)
+    monkeypatch.setattr(filesystem, "open_stream", refuse)
     monkeypatch.setattr(pq, "ParquetFile", refuse)
     with pytest.raises(BrokenFileError, match="it cannot be read: Permission denied"):
         list(read_blocks(path, LAYOUT))

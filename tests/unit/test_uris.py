@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from pipeline.errors import AltneuError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.home.uris import sqlite_uri
-from pipeline.reading import outside
-from pipeline.state import files, place
+from pipeline.reading import external_access
+from pipeline.state import filesystem, home_identity
 from pipeline.state.ledger import Ledger
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.duck import DuckTables, Query, read_parquet_files
+from pipeline.storage.duckdb_tables import DuckTables, Query, read_parquet_files
 from tests.report.seed import Seed
 
 NASTY = [
@@ -65,7 +65,7 @@ def test_sqlalchemy_opens_the_file_at_the_path(name: str) -> None:
         assert [each.name for each in Path(folder).iterdir()] == [name] and (path / "altneu.db").is_file()
         with sa.create_engine(sqlite_uri(path / "altneu.db", "timeout=60")).connect() as connection:
             assert connection.execute(sa.text("SELECT count(*) FROM ledger")).scalar() == 0
-            assert place.database_place(connection) == str((path / "altneu.db").resolve())
+            assert home_identity.database_place(connection) == str((path / "altneu.db").resolve())
 
 
 @with_nasty_names
@@ -96,9 +96,9 @@ def test_locations_of_files_are_paths(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home.draft_home(Path(folder, name))
         location = f"{home.warehouse}/graph/t/metadata/00000-a.metadata.json"
-        files.write_file(location, b"x")
-        assert files.local_path(location) == Path(folder, name, "warehouse/graph/t/metadata/00000-a.metadata.json")
-        assert files.read_file(location) == b"x" and files.list_sizes(home.warehouse) == {
+        filesystem.write_file(location, b"x")
+        assert filesystem.local_path(location) == Path(folder, name, "warehouse/graph/t/metadata/00000-a.metadata.json")
+        assert filesystem.read_file(location) == b"x" and filesystem.list_sizes(home.warehouse) == {
             location[len(home.warehouse) + 1 :]: 1
         }
         assert home.landing == Path(folder, name, "landing") and home.reports == Path(folder, name, "reports")
@@ -109,8 +109,8 @@ def test_pyiceberg_opens_the_tables_by_what_the_command_prints(name: str) -> Non
     with tempfile.TemporaryDirectory() as folder:
         seed = Seed(Path(folder, name))
         with pytest.raises(AltneuError):
-            outside.external_access(seed.home, seed.ledger)  # nothing is published
-        where = outside._catalog_properties(seed.home, "mine")
+            external_access.external_access(seed.home, seed.ledger)  # nothing is published
+        where = external_access._catalog_properties(seed.home, "mine")
         catalog = SqlCatalog("mine", uri=where["uri"], warehouse=where["warehouse"])
         catalog.create_namespace("graph")
         table = catalog.create_table(

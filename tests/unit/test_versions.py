@@ -17,13 +17,13 @@ import sqlalchemy as sa
 
 from pipeline import cli
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home
-from pipeline.state import database, place, versions
+from pipeline.home.home import Home
+from pipeline.state import database, home_identity, versions
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, RunState, StagedBatch
 from pipeline.state.schema import metadata, version
 from pipeline.state.versions import DatabaseOutdated
-from tests import homes
+from tests import home_helpers
 from tests.postgres import DATABASE_KINDS
 
 REPO = Path(__file__).resolve().parents[2]
@@ -224,7 +224,7 @@ def altneu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_stored_home_of_an_earlier_version(tmp_path: Path, altneu: Callable[..., tuple[int, str]]) -> None:
-    home, _ = homes.old(tmp_path)
+    home, _ = home_helpers.old(tmp_path)
     assert altneu(home, "relocate")[0] == 0  # it was made elsewhere
     assert number(Home.open_home(home).database) == versions.newest_version()
     code, shown = altneu(home, "status", "--format", "json")
@@ -232,14 +232,14 @@ def test_a_stored_home_of_an_earlier_version(tmp_path: Path, altneu: Callable[..
 
 
 def test_doctor_brings_a_database_up_to_date(tmp_path: Path, altneu: Callable[..., tuple[int, str]]) -> None:
-    home = homes.make(tmp_path / "home")[0]
+    home = home_helpers.make(tmp_path / "home")[0]
     (home.path / "altneu.db").unlink()
     make(home.database, "v0003")
-    names = [column.name for column in place.tables.columns]
+    names = [column.name for column in home_identity.tables.columns]
     row = ["altneu_1", "altneu", "edges", f"{home.warehouse}/altneu/edges/metadata/1.json", ""]
     with database.shared_engine(home.database) as engine, engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE TABLE iceberg_tables ({', '.join(names)})")
-        connection.execute(place.tables.insert().values(dict(zip(names, row, strict=True))))
+        connection.execute(home_identity.tables.insert().values(dict(zip(names, row, strict=True))))
         place_of = home.path / "altneu.db"
         connection.execute(sa.text("CREATE TABLE home AS SELECT 1 AS id, 'altneu_1' AS catalog, 1 AS format, "
             f"'{home.warehouse}' AS warehouse, '{place_of}' AS database, '2026' AS made_at"))  # fmt: skip

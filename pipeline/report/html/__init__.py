@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 
 from expectations import volumes
 
-from . import charts, words
+from . import charts, formatting
 
 if TYPE_CHECKING:
     import jinja2
@@ -45,14 +45,14 @@ def _template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed", "vertex_page"):
-        environment.filters[name] = getattr(words, name)
+        environment.filters[name] = getattr(formatting, name)
     environment.filters["whole"] = _unbroken_markup
     environment.filters["moment"] = _moment_markup
     environment.filters["quoted"] = quote
     environment.globals.update(
-        STATES=words.STATES,
-        KINDS=words.KINDS,
-        plural=words.pluralize,
+        STATES=formatting.STATES,
+        KINDS=formatting.KINDS,
+        plural=formatting.pluralize,
         line=charts.line_chart,
         bars=charts.bar_chart,
         flows=charts.flow_chart,
@@ -68,7 +68,7 @@ def _template_environment() -> jinja2.Environment:
 
 def _moment_markup(iso: str | None) -> Markup:
     """An instant in UTC; a script puts it into the reader's zone, with UTC beside it."""
-    said = words.format_moment(iso)
+    said = formatting.format_moment(iso)
     return Markup('<time datetime="{}">{}</time>').format(iso, said) if iso else Markup(said)
 
 
@@ -159,7 +159,7 @@ def render_rows_page(found: Document, has: Callable[[str], bool]) -> str:
 
 
 def render_vertex_page(found: Document, has: Callable[[str], bool]) -> str:
-    """The page of a vertex (`vertex.describe`); links point to pages that it `has`."""
+    """The page of a vertex (`vertex_page.describe_vertex`); links point to pages that it `has`."""
     return _template_environment().get_template("vertex.html").render(d=found, has=has)
 
 
@@ -180,13 +180,13 @@ def render_index_page(
 
     `inside`: what the page in Airflow shows besides, see `airflow.html`; `base`: where the pages are.
     """
-    order = list(words.STATES)
+    order = list(formatting.STATES)
     rows = [
         [e["label"], order.index(e["state"]), PAGES.index(e["page"]), e["rows"], e["bad_rows"], e["vertices"],
          e["edges"], e["triangles"], e["max_trussness"]]
         for e in reversed(found["epochs"])
     ]  # fmt: skip
-    states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
+    states = [[state.mark, state.symbol, state.short] for state in formatting.STATES.values()]
     groups = _group_epochs(found["epochs"], found["seconds"], found["starts"])
     shown, folds = groups[:SHOWN], _fold_groups(groups[SHOWN:])
     older = [[_pack_group(group) for group in fold["groups"]] for fold in folds]
@@ -214,8 +214,8 @@ def _fold_groups(groups: list[Document]) -> list[Document]:
         part = groups[begin : begin + SHOWN]
         states = [cell["state"] for group in part for cell in group["cells"]]
         said = [
-            f"{words.format_number(states.count(name))} {state.short}"
-            for name, state in words.STATES.items()
+            f"{formatting.format_number(states.count(name))} {state.short}"
+            for name, state in formatting.STATES.items()
             if name in states
         ]
         name = part[0]["name"] if len(part) == 1 else f"{part[-1]['name']} to {part[0]['name']}"

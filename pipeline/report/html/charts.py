@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from .words import format_number
+from .formatting import format_number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
@@ -59,8 +59,8 @@ class _Frame:
         return "".join(parts)
 
     def wrap(self, ident: str, title: str, text: str, body: str, ticks: Sequence[str] = ()) -> Markup:
-        """The whole picture: what it is called, what it says, grid and labels, and the drawn `body`. `ticks`: the words
-        of the ticks, where they are not their numbers."""
+        """The whole picture: what it is called, what it says, grid and labels, and the drawn `body`. `axis_ticks`: the
+        words of the ticks, where they are not their numbers."""
         grid = ""
         for place, tick in enumerate(self.ticks):
             y, said = self.y(tick), ticks[place] if ticks else _short_number(tick)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .words import count_noun, format_number, format_share, format_signed, join_words, pluralize
+from .formatting import count_noun, format_number, format_share, format_signed, join_words, pluralize
 
 Document = dict[str, Any]
 

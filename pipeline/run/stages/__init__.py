@@ -1,8 +1,9 @@
 """The stages of a run, in their order: the one list that the runner, Airflow, the previews and the reports walk.
 
-`work` of the module of the same name takes a `Run`: it reads the parent's pinned tables and the run's own branches,
-writes its own tables and returns its facts (`state/facts.py`). Safe to retry: a stage replaces what an earlier try of
-it wrote. Nothing is visible to a reader before publish. Nothing here loads Spark before a stage works.
+The module of the same name has the stage's `function`, which takes a `RunContext`: it reads the parent's pinned tables
+and the run's own branches, writes its own tables and returns its result (`state/stage_results.py`). A stage can be
+retried: it replaces what an earlier try of it wrote. Nothing is visible to a reader before publish. Nothing here loads
+Spark before a stage runs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...state.facts import KINDS, Facts
+from ...state.stage_results import KINDS, Facts
 
 if TYPE_CHECKING:
-    from ..context import RunContext
+    from ..run_context import RunContext
 
 
 @dataclass(frozen=True)
@@ -23,18 +24,19 @@ class Stage:
     """One stage, and what sets it apart."""
 
     name: str
+    function: str  # of its module
     does: str
     before_publish: bool = True
     maintains: bool = False  # a full recomputation takes its place
     suites: bool = False  # runs the suites of `expectations`
-    decides: bool = True  # the run fails when it does
+    is_critical: bool = True  # the run fails when this stage does
 
     def load_module(self) -> ModuleType:
-        """Its module, imported by now."""
+        """Import the stage's module."""
         return import_module(f"{__name__}.{self.name}")
 
     def run_stage(self, run: RunContext) -> Facts:
-        facts = self.load_module().work(run)
+        facts = getattr(self.load_module(), self.function)(run)
         assert isinstance(facts, KINDS[self.name])
         return facts
 
@@ -42,27 +44,31 @@ class Stage:
 STAGES = (
     Stage(
         "ingest",
+        "ingest",
         "Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
     ),
-    Stage("edges", "Changed upserts → changed edges, degrees and their totals.", maintains=True),
+    Stage("edges", "derive_edges", "Changed upserts → changed edges, degrees and their totals.", maintains=True),
     Stage(
         "triangles",
+        "count_triangles_and_motifs",
         "Changed edges → changed counts of triangles and motifs, by delta queries.",
         maintains=True,
     ),
     Stage(
         "truss",
+        "maintain_truss",
         "Changed edges → changed trussness, replayed from the first changed epoch to the frontier.",
         maintains=True,
     ),
     Stage(
         "audit",
+        "audit_run",
         "The suites and a full recomputation. A critical failure stops the run, naming check, epoch and rows; nothing "
         "is published then. The same data fails again.",
         suites=True,
     ),
-    Stage("publish", "Makes the revision visible.", before_publish=False),
-    Stage("report", "Writes the pages, from the database.", before_publish=False, decides=False),
+    Stage("publish", "publish", "Makes the revision visible.", before_publish=False),
+    Stage("report", "write_report", "Writes the pages, from the database.", before_publish=False, is_critical=False),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 

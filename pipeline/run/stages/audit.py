@@ -8,15 +8,15 @@ from typing import Any
 
 from expectations.model import Check
 
-from ...checking import audit, plain
-from ...checking.shown import ReportedTotals, reported_totals_from
+from ...checking import audit, serving_table_checks
+from ...checking.reported_totals_check import ReportedTotals, reported_totals_from
 from ...errors import CheckFailed
-from ...state.facts import AuditFacts, TrussFacts
+from ...state.stage_results import AuditFacts, TrussFacts
 from ...state.totals import sum_totals
-from ...storage import certificates
-from ..context import RunContext
-from ..decisions import FULL, AuditChoice
-from ..proving import unprovable_reason, verify_proof
+from ...storage import truss_checkpoint_table
+from ..plan_choices import FULL, AuditChoice
+from ..proof_verification import unprovable_reason, verify_proof
+from ..run_context import RunContext
 from ..suites import run_suites
 
 
@@ -77,11 +77,13 @@ def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
         return []
     diffs = run.total_diffs()
     points, since = sum_totals(diffs, run.frontier), run.parent.since
-    sources = plain.ServingTableInputs(
+    sources = serving_table_checks.ServingTableInputs(
         run.read_after, run.home, run.warehouse.plain, points, run.landed_epochs(), run.frontier, since
     )
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
-    found = plain.compare_sums(sources) + (plain.compare_rows(sources, wanted) if wanted else [])
+    found = serving_table_checks.compare_sums(sources) + (
+        serving_table_checks.compare_rows(sources, wanted) if wanted else []
+    )
     return check_plain(found, sources.check_context(wanted or [run.frontier]))
 
 
@@ -90,14 +92,14 @@ def _recompute_epochs(
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
     parts = run.warehouse, run.read_after, listed, run.say
-    placed = certificates.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
+    placed = truss_checkpoint_table.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
     return listed, audit.find_differences(
         *parts, revision=run.unpublished_revision(), shown=staged_totals(run, listed), placed=placed
     )
 
 
 def staged_totals(run: RunContext, epochs: Iterable[int]) -> ReportedTotals:
-    """As the run would be shown, were it published now."""
+    """Return the statuses of the epochs as they would be if the run were published now."""
     ledger = run.ledger
     diffs = run.total_diffs()
     rows = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from algorithms import edges, patterns
-from algorithms.plans import WHOLE_ROWS
+from algorithms import edge_derivation, motif_patterns
+from algorithms.cost_model import WHOLE_ROWS
 
-from ...landing import filters
-from ...state.facts import EdgesFacts
-from ..context import RunContext
-from ..decision import Strategy
-from ..decisions import EdgesChoice
+from ...landing import predicate_validation
+from ...state.stage_results import EdgesFacts
+from ..plan_choice import Strategy
+from ..plan_choices import EdgesChoice
+from ..run_context import RunContext
 
 
 def derive_edges(run: RunContext) -> EdgesFacts:
@@ -25,18 +25,22 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     few = decision.strategy is Strategy.BROADCAST
     tiny = run.count_stored_rows() <= WHOLE_ROWS
     motif_edges: int | None = None
-    relations = patterns.extra_relations(config.motif_patterns())
+    relations = motif_patterns.extra_relations(config.motif_patterns())
     if decision.upserts.value:
-        pairs = None if tiny else edges.touched_pairs(delta, values)
+        pairs = None if tiny else edge_derivation.touched_pairs(delta, values)
         if base is None and not tiny and len(run.epochs) == 1:  # in several epochs most pairs have several rows
-            new = edges.first_edges(delta, values, config.edges.live_for, config.edge_condition)
+            new = edge_derivation.first_edges(delta, values, config.edges.live_for, config.edge_condition)
         else:
-            new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.edge_condition, few)
-        with filters.name_conditions(run.home):
+            new = edge_derivation.edge_changes(
+                base, delta, pairs, values, config.edges.live_for, config.edge_condition, few
+            )
+        with predicate_validation.name_conditions(run.home):
             rows = run.write_rows("edges", new)
             if relations:
                 how = (values, relations, config.edges.live_for, config.edge_condition)
-                motif_edges = run.write_rows("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
+                motif_edges = run.write_rows(
+                    "motif_edges", edge_derivation.relation_changes(base, delta, pairs, *how, few)
+                )
     else:
         rows = run.write_rows("edges", None)
     if config.motifs and not motif_edges:
@@ -46,13 +50,15 @@ def derive_edges(run: RunContext) -> EdgesFacts:
         run.put_totals(["edges", "vertices", "wedges"], [])
         return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
     delta_edges = run.read_delta("edges")
-    run.write_rows("degrees", edges.degree_changes(delta_edges))
-    edge_diffs = edges.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
-    degree_diffs = edges.degree_total_changes(run.read_before("degrees"), run.read_delta("degrees"), few, whole=tiny)
+    run.write_rows("degrees", edge_derivation.degree_changes(delta_edges))
+    edge_diffs = edge_derivation.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    degree_diffs = edge_derivation.degree_total_changes(
+        run.read_before("degrees"), run.read_delta("degrees"), few, whole=tiny
+    )
     known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
-        all_diffs = edges.degree_total_changes(
+        all_diffs = edge_derivation.degree_total_changes(
             run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few
         )
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 
 from ... import landing
 from ...errors import RunFailed, Unavailable
-from ...landing import filters, frames
-from ...state.facts import IngestFacts, QuarantinedRow
+from ...landing import predicate_validation, spark_reader
 from ...state.records import LANDED, Batch, RunKind, StagedBatch
-from .. import gate
-from ..context import RunContext
+from ...state.stage_results import IngestFacts, QuarantinedRow
+from .. import row_count_gate
+from ..run_context import RunContext
 
 SAMPLE = 20  # quarantined rows kept for the report
 
@@ -47,19 +47,23 @@ def accept_batches(run: RunContext) -> Accepted:
     )
     digests = landing.digest_batches(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
-    conditions = filters.fallible_conditions(run.home)
+    conditions = predicate_validation.fallible_conditions(run.home)
 
     def count_failures(some: Sequence[landing.BatchFiles]) -> list[Row]:
-        with filters.name_conditions(run.home):
-            return filters.count_failures(frames.read_good_rows(run.spark, run.home, some), conditions).collect()
+        with predicate_validation.name_conditions(run.home):
+            return predicate_validation.count_failures(
+                spark_reader.read_good_rows(run.spark, run.home, some), conditions
+            ).collect()
 
     judged = count_failures if conditions else None
-    counts, wrong = frames.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
+    counts, wrong = spark_reader.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without_wrong_batches(run, batches, wrong)
     published = run.ledger.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
-        batches = _without_wrong_batches(run, batches, gate.find_unusual_batches(run.home, published, good, digests))
+        batches = _without_wrong_batches(
+            run, batches, row_count_gate.find_unusual_batches(run.home, published, good, digests)
+        )
     return Accepted(
         batches,
         {epoch: found for epoch, found in counts.items() if epoch in run.epochs},
@@ -69,11 +73,11 @@ def accept_batches(run: RunContext) -> Accepted:
 
 
 def ingest(run: RunContext) -> IngestFacts:
-    filters.require_conditions(run.spark, run.home)
+    predicate_validation.require_conditions(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
         same_filter = run.ledger.get_run(run.parent.run_id).config.get("where") == run.home.config.edges.where
         stored = run.read_before("upserts"), run.read_before("quarantine")
-        filters.require_decided(run.home, *stored, same_filter=same_filter)
+        predicate_validation.require_decided(run.home, *stored, same_filter=same_filter)
         for table in LANDED:
             run.write_rows(table, None)
         run.ledger.put_batches(run.run_id, [])
@@ -83,25 +87,25 @@ def ingest(run: RunContext) -> IngestFacts:
     source = run.spark, run.home, batches
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]
-    rows, malformed = frames.read_good_rows(*source), frames.read_bad_rows(*source)
-    conditions = filters.fallible_conditions(run.home)
+    rows, malformed = spark_reader.read_good_rows(*source), spark_reader.read_bad_rows(*source)
+    conditions = predicate_validation.fallible_conditions(run.home)
     if conditions and quarantined:
-        malformed = malformed.unionByName(filters.quarantine_failures(rows, conditions))
-        rows = filters.keep_decided(rows, conditions)
+        malformed = malformed.unionByName(predicate_validation.quarantine_failures(rows, conditions))
+        rows = predicate_validation.keep_decided(rows, conditions)
     try:
         if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
             run.write_rows(
-                "names", frames.select_new_names(rows, run.read_before("names")).select("id", "name", *always)
+                "names", spark_reader.select_new_names(rows, run.read_before("names")).select("id", "name", *always)
             )
-            rows = frames.replace_names_by_ids(rows, run.read_after("names"))
+            rows = spark_reader.replace_names_by_ids(rows, run.read_after("names"))
         else:
             run.write_rows("names", None)
         old_rows = run.read_before("upserts").where(F.col("epoch").isin(again)) if again else None
         old_bad = run.read_before("quarantine").where(F.col("epoch").isin(again)) if again else None
-        changed = run.write_rows("upserts", frames.subtract_published(rows, old_rows))
+        changed = run.write_rows("upserts", spark_reader.subtract_published(rows, old_rows))
         some = again or quarantined
-        run.write_rows("quarantine", frames.subtract_published(malformed, old_bad) if some else None)
+        run.write_rows("quarantine", spark_reader.subtract_published(malformed, old_bad) if some else None)
     finally:  # what went wrong may be for that very reason
         if not landing.is_unchanged(run.ledger, batches, digests):
             raise Unavailable(

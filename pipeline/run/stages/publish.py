@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import describe_error
-from ...state.facts import AuditFacts, PublishFacts
 from ...state.records import RunKind, Severity
-from .. import held
-from ..context import RunContext
+from ...state.stage_results import AuditFacts, PublishFacts
+from .. import approval
+from ..run_context import RunContext
 
 
 def publish(run: RunContext) -> PublishFacts:
     warned = run.ledger.get_facts(run.run_id, AuditFacts).failed
     row = run.ledger.published_by(run.run_id)
     if row is None:
-        held.require_decision(run.home, run.ledger, run.run_id)
+        approval.require_decision(run.home, run.ledger, run.run_id)
         row = run.ledger.publish_revision(
             run.run_id,
             run.parent.revision,
@@ -34,7 +34,7 @@ def publish(run: RunContext) -> PublishFacts:
     try:
         run.warehouse.update_refs(run.ledger, run.run_id)
         run.ledger.forget_branches([run.run_id])
-        held.expire_held_runs(run.home, run.ledger)
+        approval.expire_held_runs(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
         what, _ = describe_error(error)

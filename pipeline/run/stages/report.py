@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...report import write_run_pages
-from ...state.facts import ReportFacts
 from ...state.records import RunKind
-from ..context import RunContext
+from ...state.stage_results import ReportFacts
+from ..run_context import RunContext
 
 
 def write_report(run: RunContext) -> ReportFacts:

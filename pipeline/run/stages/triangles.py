@@ -9,16 +9,16 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import motifs, patterns, triangles
+from algorithms import motif_patterns, motifs, triangles
 
-from ...home import memory
-from ...state.facts import EdgesFacts, TrianglesFacts
-from ...storage import kept
-from .. import resuming
-from ..changed import find_most_changed
-from ..context import RunContext
-from ..decision import Strategy
-from ..decisions import MotifsChoice, TrianglesChoice
+from ...home import memory_budget
+from ...state.stage_results import EdgesFacts, TrianglesFacts
+from ...storage import graph_cache
+from .. import resume_inputs
+from ..plan_choice import Strategy
+from ..plan_choices import MotifsChoice, TrianglesChoice
+from ..run_context import RunContext
+from ..top_changes import find_most_changed
 
 
 def count_triangles_and_motifs(run: RunContext) -> TrianglesFacts:
@@ -45,7 +45,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
         return 0, None
 
     def read_relation(read: Callable[[str], DataFrame]) -> DataFrame:
-        name = {"edges": F.lit(patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
+        name = {"edges": F.lit(motif_patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
         parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in decision.tables]
         return reduce(DataFrame.unionByName, parts)
 
@@ -79,7 +79,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
         run.write_rows("triangle_counts", None)
         run.put_totals(["triangles"], [])
         return TrianglesFacts(rows=0, proposals=0)
-    sent = memory.max_broadcast_rows(run.home.config)
+    sent = memory_budget.max_broadcast_rows(run.home.config)
     few = rows <= sent
     index, delta = run.read_before("edges"), run.read_delta("edges")
     counted: DataFrame | None = None
@@ -108,7 +108,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
                 else None
             )
             new = triangles.recounted_vertex_changes(
-                run.read_after("edges"), before, stored + rows, memory.max_cell_edges(run.home.config)
+                run.read_after("edges"), before, stored + rows, memory_budget.max_cell_edges(run.home.config)
             )
         written = run.write_rows("triangle_counts", new)
     finally:
@@ -130,9 +130,9 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
 
 def _resume_from_graph(run: RunContext) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    graph = resuming.find_graph(run, kept.cache_location(run.home))
+    graph = resume_inputs.find_graph(run, graph_cache.cache_location(run.home))
     first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
-    edges, stored = resuming.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
-    return resuming.execute_plan(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))
+    edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
+    return resume_inputs.execute_plan(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))

@@ -8,31 +8,31 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import truss, truss_region
-from algorithms.kept import GraphCacheLocation
-from algorithms.parts import RoundStore
-from algorithms.proof import ProofScope
-from algorithms.truss_region import RegionUpdate
+from algorithms import truss, truss_local_update
+from algorithms.bsp import RoundStore
+from algorithms.graph_cache_task import GraphCacheLocation
+from algorithms.proof_records import ProofScope
+from algorithms.truss_local_update import RegionUpdate
 
-from ...home import memory
-from ...reading.names import replace_with_names
-from ...state.facts import TrussFacts
-from ...state.prints import RunningFingerprint
+from ...home import memory_budget
+from ...reading.vertex_names import replace_with_names
+from ...state.fingerprint_sums import RunningFingerprint
+from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
-from ...storage import few, kept, rounds
-from .. import plain, resuming, standing
-from ..changed import REPORTED, find_most_changed
-from ..context import RunContext
-from ..decision import Strategy
-from ..decisions import CERTIFIED, AuditChoice, TrussChoice
-from ..proving import proof_scope
+from ...storage import bsp_round_tables, graph_cache, local_frame
+from .. import resume_inputs, serving_tables, truss_checkpoint
+from ..plan_choice import Strategy
+from ..plan_choices import CERTIFIED, AuditChoice, TrussChoice
+from ..proof_verification import proof_scope
+from ..run_context import RunContext
+from ..top_changes import REPORTED, find_most_changed
 
 ENTERED = 50  # newcomers of a core that are named
 
 
 def maintain_truss(run: RunContext) -> TrussFacts:
     facts = maintain_trussness(run)
-    plain.maintain_serving_tables(run)
+    serving_tables.maintain_serving_tables(run)
     return facts
 
 
@@ -44,16 +44,19 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         run.put_totals(["truss"], [])
         run.ledger.put_proof(run.run_id, None)
         return TrussFacts(
-            rows=0, epochs=0, graph=resuming.parent_graph_key(run), certified=standing.parent_checkpoint(run)
+            rows=0,
+            epochs=0,
+            graph=resume_inputs.parent_graph_key(run),
+            certified=truss_checkpoint.parent_checkpoint(run),
         )
     label = run.home.schedule.format_label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
-    files, key = kept.cache_location(run.home), kept.new_key(run.run_id)
+    files, key = graph_cache.cache_location(run.home), graph_cache.new_key(run.run_id)
     keep = None if files is None else (files, key)
     ask = proof_scope(run.choose(AuditChoice), run.revision)
     with ExitStack() as stack:
         place = (
-            stack.enter_context(rounds.round_tables(run.warehouse, run.ledger, run.run_id))
+            stack.enter_context(bsp_round_tables.round_tables(run.warehouse, run.ledger, run.run_id))
             if decision.needs_edge_count
             else None
         )
@@ -78,20 +81,22 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
         told = {row.k: row.note for row in notes}
         did = truss.summarize_notes(log)
-        certified = None if log else standing.parent_checkpoint(run)  # nothing to do: what there was is still true
+        certified = (
+            None if log else truss_checkpoint.parent_checkpoint(run)
+        )  # nothing to do: what there was is still true
         if region is not None:
-            certified = standing.extend_checkpoint(run, region.state, region.ends)
+            certified = truss_checkpoint.extend_checkpoint(run, region.state, region.ends)
         elif place is not None and did.rounds:
-            certified = standing.create_checkpoint(run, place)
+            certified = truss_checkpoint.create_checkpoint(run, place)
         elif truss.LEFT in told:
-            certified = standing.save_checkpoint(run, truss.checkpoint_rows(new, told[truss.LEFT]))
-    parent, name = resuming.parent_graph_key(run), None
+            certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, told[truss.LEFT]))
+    parent, name = resume_inputs.parent_graph_key(run), None
     run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
-    if kept.cached_epoch(run.home, key) is not None:
+    if graph_cache.cached_epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
         name = parent
-    kept.drop_other_graphs(run.home, parent, name)
+    graph_cache.drop_other_graphs(run.home, parent, name)
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
     most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _vertices_entering_core(run)
@@ -118,11 +123,11 @@ def _resume_from_graph(
     run: RunContext, first: int, files: GraphCacheLocation | None, name: str, ask: ProofScope
 ) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    graph = resuming.find_graph(run, files)
+    graph = resume_inputs.find_graph(run, files)
     if graph is None:
         return None
-    edges, stored = resuming.changed_edges(run, graph.at, first), run.read_before("trussness")
-    return resuming.execute_plan(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
+    edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("trussness")
+    return resume_inputs.execute_plan(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
 def _restore_from_checkpoint(
@@ -130,14 +135,14 @@ def _restore_from_checkpoint(
 ) -> DataFrame | None:
     """The changes from the state that the parent's run has left in a table, all of it in one task, EXECUTED; None: it
     is not there, or does not fit."""
-    state = standing.read_parent_checkpoint(run)
-    counted = None if state is None else standing.published_graph_counts(run, state.at)
+    state = truss_checkpoint.read_parent_checkpoint(run)
+    counted = None if state is None else truss_checkpoint.published_graph_counts(run, state.at)
     if state is None or counted is None:
         run.say("the state of the run before is not there any more: from the tables")
         return None
-    edges, stored = resuming.changed_edges(run, state.at, first), run.read_before("trussness")
+    edges, stored = resume_inputs.changed_edges(run, state.at, first), run.read_before("trussness")
     given = state.rows, state.ends, counted, state.at, first, run.frontier
-    return resuming.execute_plan(run, truss.restored_changes(edges, stored, *given, keep, ask))
+    return resume_inputs.execute_plan(run, truss.restored_changes(edges, stored, *given, keep, ask))
 
 
 def _update_region(
@@ -145,18 +150,18 @@ def _update_region(
 ) -> RegionUpdate | None:
     """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
     stack is open; None: it is not there, is wrong, or its region is too large for a task."""
-    state = standing.read_parent_checkpoint(run)
+    state = truss_checkpoint.read_parent_checkpoint(run)
     if state is None:
         run.say("the state of the run before is not there any more: in parts")
         return None
     sizes = decision.edges.value, decision.most
-    parts = resuming.changed_edges(run, state.at, first), run.read_before("trussness"), first, run.frontier, *sizes
+    parts = resume_inputs.changed_edges(run, state.at, first), run.read_before("trussness"), first, run.frontier, *sizes
     known = RunningFingerprint(run.ledger.fingerprints_of(run.parent.revision).get("trussness", {})).advance_to(
         state.at
     )
     try:
-        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
-    except truss_region.RegionUnfit as error:
+        return stack.enter_context(truss_local_update.trussness_changes(state, *parts, known, place, run.say))
+    except truss_local_update.RegionUnfit as error:
         run.say(f"{error}: in parts")
         return None
 
@@ -180,7 +185,7 @@ def _replay_from_tables(
         run.say(f"epoch {label(epoch)}: {text}")
 
     size, leave = (
-        memory.max_partition_edges(run.home.config),
+        memory_budget.max_partition_edges(run.home.config),
         CERTIFIED if decision.edges.value <= decision.most else None,
     )
     return truss.trussness_changes(*parts, report_epoch, keep, ask, place, size, leave).persist()
@@ -200,14 +205,14 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
         return {}
     # A vertex is in the k-truss as often as it has edges of trussness k or more: one pass for each k that is a core's.
     level = F.broadcast(
-        few.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
+        local_frame.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
     )
     inside = run.read_after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
     ends = inside.select("core", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
     steps = ends.groupBy("core", "vertex", "epoch").agg(F.sum("diff").alias("step"))
     now = F.sum("step").over(Window.partitionBy("core", "vertex").orderBy("epoch"))
     came = steps.withColumn("now", now).where("now > 0 AND now = step")
-    at = F.broadcast(few.local_frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
+    at = F.broadcast(local_frame.local_frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
     new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")

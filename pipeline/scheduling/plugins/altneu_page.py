@@ -27,10 +27,10 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from pipeline.errors import AltneuError, UsageError
-from pipeline.home.directory import Home
+from pipeline.home.home import Home
 from pipeline.scheduling.sites import FILES
 from pipeline.scheduling.timetable import Epochs
-from pipeline.tasks import base, web
+from pipeline.tasks import airflow_page, base
 
 app = FastAPI(title="altneu", dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None)
 router = APIRouter()
@@ -89,19 +89,19 @@ def page(user: User, prefix: Prefix = base.PREFIX) -> HTMLResponse:
     try:
         home = home_of(prefix)
         return HTMLResponse(
-            web.overview_page(home, dag_runs(home, prefix), prefix, root, may_run(user, prefix), others)
+            airflow_page.overview_page(home, dag_runs(home, prefix), prefix, root, may_run(user, prefix), others)
         )
     except AltneuError as error:
-        return HTMLResponse(web.error_page(error), 503)
+        return HTMLResponse(airflow_page.error_page(error), 503)
 
 
 @router.get("/reports/{name}", response_class=HTMLResponse)
 def report(name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
     """The index, or the page of an epoch that was landed, run or published."""
     try:
-        text = web.report_page(home_of(prefix), name)
+        text = airflow_page.report_page(home_of(prefix), name)
     except AltneuError as error:
-        return HTMLResponse(web.error_page(error), 503)
+        return HTMLResponse(airflow_page.error_page(error), 503)
     if text is None:
         raise HTTPException(404, "there is no such report")
     return HTMLResponse(text)
@@ -130,9 +130,9 @@ def say(ident: str, said: Said, request: Request, user: User, prefix: Prefix = b
     try:
         home, by = home_of(prefix), str(user.get_name())
         if said.until:
-            web.mute_incident(home, ident, said.until, by, said.because)
+            airflow_page.mute_incident(home, ident, said.until, by, said.because)
         else:
-            web.acknowledge_incident(home, ident, by, said.because)
+            airflow_page.acknowledge_incident(home, ident, by, said.because)
     except UsageError as error:
         raise HTTPException(422, error.what) from error
     except AltneuError as error:
@@ -166,7 +166,7 @@ def label_of(dag_id: str, run_id: str, prefix: str) -> str | None:
     return base.last_label(planned) if isinstance(planned, dict) else None
 
 
-def dag_runs(home: str, prefix: str) -> dict[int, web.AirflowRun]:
+def dag_runs(home: str, prefix: str) -> dict[int, airflow_page.AirflowRun]:
     """Epoch → the run of `<prefix>_epoch` whose logical date starts it, from Airflow's database."""
     schedule = Home.open_home(home).schedule
     if schedule.seconds is None:

@@ -1,4 +1,5 @@
-"""Alembic runs this: on the connection that `pipeline.state.versions` gives it, in that connection's transaction."""
+"""Alembic runs this: on the connection that `pipeline.page_queries.versions` gives it, in that connection's
+transaction."""
 
 from alembic import context
 

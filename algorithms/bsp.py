@@ -1,0 +1,456 @@
+"""A graph in parts that settle for themselves and tell each other: how they are made, and their rounds.
+
+A part owns edges and holds besides them all that lie in a triangle with one of them (`kernels/parts`). Vertices are
+ordered by a bound of their core number: the h-index of their neighbours' degrees. An edge is
+owned by its lower end; parts are ranges of that order with about as many triangles each, so that an edge hears mostly
+of edges of its own part. Who must hold an edge is found in cells (`cells`), a bit for each part.
+
+Shapes   Edges: a < b. `partitioned_graph`: part, owner, a, b, level (-1: not there), cap, and a row for each event:
+         epoch, diff. What parts say: part (to whom), sender, round, and a, b, value in packs (`packs`); and how often
+they looked. Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the
+         edges; one of all that the parts hold, which then lies on executors' disks. A round is one job, and one that
+         counts what was said. In the first one a part leaves its edges and triangles, and in each what it knows after
+         it, in files there (`lists`), so that a later round reads those and what was said in the one before. Parts that
+         an idle executor took, where these files are not, are asked again; one whose files are nowhere (an executor was
+         lost, or another worked on it) is read anew, with all that it heard, in a job that passes over all parts.
+Memory   A task has one part, `HELD_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
+         `CELL_BYTES` an edge of it.
+Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import ceil
+from typing import Protocol
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from algorithms import arrow_packing, executor_local_store, partition_cache
+from algorithms.color_partitioning import EDGE_BYTES, Columns, fold_over_cells
+from algorithms.kernels import partition_kernels as kernel
+from algorithms.kernels.graph import Colours
+from algorithms.kernels.intervals import Longs, to_longs
+from algorithms.kernels.triangle_history import colours_for
+from algorithms.spark_conf import configured
+
+EDGE = ["a", "b"]
+ENDS = dict.fromkeys(EDGE, np.int64)
+SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
+HELD_BYTES, SIDE_BYTES = 170, 8  # of an edge that a part holds, and of a triangle on an own edge
+CELL_BYTES = 150  # of an edge in a cell
+MOST_PARTS = 1000
+OWN = 25  # what an edge weighs among triangles when parts are made equal
+HELD = {
+    **{"a": np.int64, "b": np.int64, "owner": np.int32, "level": np.int32, "cap": np.int32},
+    **{"epoch": np.int64, "diff": np.int8},
+}
+# What a part holds, in packs of `HELD`, by a and b: a row of Spark costs it more than all that parts do with an edge in
+# a late round. moves: the epochs at which some of them come or go.
+PACKED = "part int, place int, n bigint, moves array<bigint>, rows binary"
+SAID = "part int, sender int, round int, n bigint, looked bigint, rows binary"
+BEFORE = -1
+MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
+# Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
+FIXED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+
+Work = Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # part, what it holds, what it heard: in packs
+Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; and as `Work`
+# Of a part that goes on: the round, and when each part worked last; its answer is `absent_answer` where that was not
+# here.
+Again = Callable[[int, Mapping[int, int], tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]
+
+
+class RoundStore(Protocol):
+    """Where results of rounds lie, so that nothing before them is ever computed again. `layout`: of the parts that were
+    made last, for others of the same edges. `tasks`: how many work at once."""
+
+    layout: PartitionLayout | None
+
+    @property
+    def parallel_tasks(self) -> int: ...
+
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        """Compute and persist rows, together with those of `after`, which are persisted already; EXECUTES."""
+
+    def drop_rows(self, rows: DataFrame) -> None:
+        """Kept rows that nobody needs any more."""
+
+
+class ExecutorRoundStore:
+    """They lie where they were computed: what an executor held is lost with it."""
+
+    layout: PartitionLayout | None = None
+    parallel_tasks = 1
+
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        kept = rows.localCheckpoint()
+        return kept if after is None else after.unionByName(kept)
+
+    def drop_rows(self, rows: DataFrame) -> None:
+        """Release rows. They are freed with their frame, as garbage."""
+
+
+@dataclass(frozen=True)
+class PartitionLayout:
+    """Who holds what. rows: a, b, owner, cap, and bits of the parts that hold the edge (`kernels/parts.holders`), in
+    words `w0`, `w1` and so on; parts: about how many there are."""
+
+    rows: DataFrame
+    parts: int
+
+
+@dataclass
+class PartitionedGraph:
+    """name: told apart from all others; rows: what the parts hold, partitioned by part; places: one small row of each
+    part, where these are; parts: their numbers; edges: how many are held, in all and by the part that holds most;
+    moves: epoch → the parts that hold an edge that comes or goes there."""
+
+    name: str
+    rows: DataFrame
+    places: DataFrame
+    parts: set[int]
+    edges: int
+    most: int
+    moves: dict[int, set[int]]
+
+
+@contextmanager
+def partitioned_graph(
+    rows: DataFrame, size: int, rounds: RoundStore, layout: PartitionLayout | None = None
+) -> Iterator[PartitionedGraph]:
+    """The parts of a graph. rows: a, b, level, epoch, diff: one of diff 0, with the level, for each edge that is there
+    at first, and one for each event. size: as many edges as a task has memory for. layout: of parts of all these edges,
+    and perhaps others; else it is made, and left in `rounds`. Within, plans are as written."""
+    spark, cached = rows.sparkSession, list[DataFrame]()
+
+    def persist_frame(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
+        cached.append(frame.persist(level))
+        return cached[-1]
+
+    with configured(spark, FIXED):
+        try:
+            if layout is None:
+                rounds.layout = layout = _partition_layout(rows, size, rounds, persist_frame)
+                while cached:  # the executors need the room
+                    cached.pop().unpersist()
+            known = layout.rows.join(rows, EDGE)
+            dealt = known.mapInArrow(_deal_to_holders, "part int, n bigint, rows binary").repartition(
+                layout.parts, "part"
+            )
+            packed = dealt.groupBy("part").applyInArrow(_pack_task, PACKED).repartition(layout.parts, "part")
+            # A part is one block: a heap of some gigabyte has no room in one piece for what has tens of megabytes.
+            parted = persist_frame(packed.sortWithinPartitions("part", "place"), StorageLevel.DISK_ONLY)
+            epochs = F.array_distinct(F.flatten(F.collect_list("moves"))).alias("moves")
+            places = persist_frame(parted.groupBy("part").agg(F.sum("n").alias("n"), epochs))
+            sizes = places.collect()
+            moves: dict[int, set[int]] = {}
+            for row in sizes:
+                for epoch in row.moves:
+                    moves.setdefault(epoch, set()).add(row.part)
+            edges = [row.n for row in sizes]
+            name = uuid4().hex
+            yield PartitionedGraph(
+                name, parted, places, {row.part for row in sizes}, sum(edges), max(edges, default=0), moves
+            )
+            places.select("part").mapInArrow(
+                partial(executor_local_store.delete_graph_batches, partition_cache.KIND, name), "part int"
+            ).count()
+        finally:
+            for frame in cached:
+                frame.unpersist()
+
+
+@dataclass
+class ExchangeResult:
+    """said: in all rounds; which parts were at work, how many rounds there were, how often parts looked, and how many
+    messages passed."""
+
+    said: DataFrame
+    active: set[int]
+    rounds: int
+    looked: int
+    messages: int
+
+
+def exchange_rounds(
+    held: PartitionedGraph,
+    rounds: RoundStore,
+    tasks: tuple[Task, Again],
+    active: set[int] | None,
+    known: DataFrame | None,
+    say: Callable[[str], None],
+) -> ExchangeResult:
+    """Rounds until nobody is told anything. tasks: one hears all that was said before its round; the other what was
+    said in the round before, and goes on from what its part left. active: the parts that begin, None: all; known: what
+    they have been told before (`SAID`)."""
+    so_far: DataFrame | None = None  # what was said
+    ever, since = set[int](), dict[int, int]()  # which parts have worked; when each did last
+    round_ = looked = messages = 0
+    active = held.parts if active is None else active
+    while so_far is None or active:
+        before, counted, waiting = so_far, list[Row](), set(active)
+        while before is not None and (ready := {part: since[part] for part in waiting & since.keys()}):
+            newest = before.where(F.col("round") == round_ - 1)
+            so_far = rounds.persist_rows(
+                cogroup_step(held.places, [newest], ready, partial(tasks[1], round_, ready)), so_far
+            )
+            counted = _count_messages(so_far, round_)
+            worked = {row.part for row in counted if row.worked}
+            waiting -= worked
+            if not ready.keys() & worked:
+                break  # else it was an idle executor that took some: they are soon done where their files are
+        if waiting or so_far is None:
+            # a kept frame may show what has been kept after it since
+            earlier = None if before is None else before.where(F.col("round") < round_)
+            heard = [frame for frame in (known, earlier) if frame is not None]
+            so_far = rounds.persist_rows(cogroup_step(held.rows, heard, waiting, partial(tasks[0], round_)), so_far)
+            counted = _count_messages(so_far, round_)
+        ever |= active
+        since |= dict.fromkeys(active, round_)
+        active = {row.part for row in counted if row.n}
+        seen, passed = sum(row.looked for row in counted), sum(row.n for row in counted)
+        round_, looked, messages = round_ + 1, looked + seen, messages + passed
+        say(f"round {round_}: looked at {seen:,} edges, told {len(active):,} parts of {passed:,}")
+    return ExchangeResult(so_far, ever, round_, looked, messages)
+
+
+def _count_messages(said: DataFrame, round_: int) -> list[Row]:
+    """What was said in a round, by part: n, how many messages of others; looked; and whether it worked itself."""
+    others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0)).alias("n")
+    worked = F.coalesce(F.bool_or(F.expr("sender = part")), F.lit(False)).alias("worked")
+    now = said.where(F.col("round") == round_)
+    return now.groupBy("part").agg(others, F.sum("looked").alias("looked"), worked).collect()
+
+
+def cogroup_step(
+    here: DataFrame, told: list[DataFrame], active: Collection[int] | None, task: Work, schema: str = SAID
+) -> DataFrame:
+    """What a task makes of each part's rows `here`, partitioned by part, and of what it has been told; active: of these
+    parts alone."""
+    nothing = here.sparkSession.createDataFrame([], SAID)
+    heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
+    if active is not None:
+        some = F.col("part").isin(sorted(active))
+        here, heard = here.where(some), heard.where(some)
+    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
+
+
+def initial_messages(rows: DataFrame) -> DataFrame:
+    """What parts know from before (part, a, b, value), as if each had told itself in a round `BEFORE`: `SAID`."""
+    return rows.select("part", *EDGE, "value").mapInArrow(_remember_task, SAID)
+
+
+def own_values(said: DataFrame) -> DataFrame:
+    """a, b, value: what parts have said of their own edges."""
+    themselves = said.where("part = sender AND n > 0")
+    return themselves.select("rows").mapInArrow(_message_batches, "a bigint, b bigint, value bigint")
+
+
+def round_messages(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
+    """What a part says in a round (`SAID`): to whom, and `MESSAGE`; looked: how often it did."""
+    found = arrow_packing.pack_by_number(to, pa.RecordBatch.from_pydict(rows))
+    return _message_table(
+        [(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_
+    )
+
+
+def absent_answer(part: int, round_: int) -> pa.Table:
+    """The answer where nothing is that a part has left (`SAID`)."""
+    return _message_table([(part, None, 0, 0, None)], round_)
+
+
+def no_messages() -> pa.Table:
+    """What a part has been told before anything was said."""
+    return _message_table([], 0)
+
+
+def _message_table(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
+    """`SAID` of (part, sender, n, looked, rows)."""
+    part, sender, n, looked, rows = zip(*found, strict=True) if found else ((),) * 5
+    return pa.table(
+        {
+            "part": pa.array(part, pa.int32()),
+            "sender": pa.array(sender, pa.int32()),
+            "round": pa.array([round_] * len(found), pa.int32()),
+            "n": pa.array(n, pa.int64()),
+            "looked": pa.array(looked, pa.int64()),
+            "rows": pa.array(rows, pa.binary()),
+        }
+    )
+
+
+def pack_partition(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
+    """What a part holds (`PACKED`), of rows in any order (`HELD`)."""
+    order = np.lexsort((rows["b"], rows["a"]))
+    some = [order[place : place + arrow_packing.MOST] for place in range(0, order.size, arrow_packing.MOST)]
+    moves = [np.unique(rows["epoch"][each][rows["diff"][each] != 0]) for each in some]
+    batches = (pa.RecordBatch.from_pydict({name: rows[name][each] for name in HELD}) for each in some)
+    return pa.table(
+        {
+            "part": np.full(len(some), part, np.int32),
+            "place": np.arange(len(some), dtype=np.int32),
+            "n": pa.array([each.size for each in some], pa.int64()),
+            "moves": pa.array(moves, pa.list_(pa.int64())),
+            "rows": pa.array(map(arrow_packing.pack_rows, batches), pa.binary()),
+        }
+    )
+
+
+def count_colours(count: int, size: int, each: int = CELL_BYTES) -> int:
+    """Return the number of colors for a count over the edges of a graph with `count` edges; size: edges that fit in a
+    task's memory for; each: bytes that it takes for an edge."""
+    return colours_for(count, size * EDGE_BYTES // each)
+
+
+def count_support(pairs: DataFrame, count: int, size: int) -> DataFrame:
+    """a, b → a, b, n: how many triangles each edge is in, of those that are in one, counted in cells. count: how many
+    edges there are, about."""
+    return fold_over_cells(pairs, ENDS, count_colours(count, size), _support_task, ["n"], np.add, count, size)
+
+
+# -- who owns what ---------------------------------------------------------------------------------------------------
+
+
+def _partition_layout(
+    rows: DataFrame, size: int, rounds: RoundStore, persist: Callable[[DataFrame], DataFrame]
+) -> PartitionLayout:
+    pairs = persist(rows.select(*EDGE).distinct())
+    count = pairs.count()
+    number, owned = _assign_owners(pairs, count, size, rounds.parallel_tasks, persist)
+    owned = rounds.persist_rows(owned)
+    words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
+    in_cell = count_colours(count, size, CELL_BYTES + 2 * 8 * len(words))
+    types, work = ENDS | {"owner": np.int32}, partial(_holders_task, len(words))
+    each = fold_over_cells(owned, types, in_cell, work, words, np.bitwise_or, count, size)
+    kept = rounds.persist_rows(owned.join(each, EDGE, "left").fillna(0, words))
+    rounds.drop_rows(owned)
+    return PartitionLayout(kept, number)
+
+
+def _assign_owners(
+    pairs: DataFrame, count: int, size: int, tasks: int, persist: Callable[[DataFrame], DataFrame]
+) -> tuple[int, DataFrame]:
+    """How many parts there are; a, b, owner, cap."""
+    supported = count_support(pairs, count, size)
+    order = _core_order(pairs, persist)
+    ends = pairs.join(supported, EDGE, "left").fillna(0, ["n"])
+    for end in EDGE:
+        at = F.struct("c", "degree", "vertex").alias(f"at_{end}")
+        ends = ends.join(order.select(F.col("vertex").alias(end), at), end)
+    low, high = F.least("at_a", "at_b"), F.greatest("at_a", "at_b")
+    cap = F.least(F.col("n"), F.greatest(F.least(low["c"], high["c"]) - 1, F.lit(0))).cast("int").alias("cap")
+    weighed = persist(ends.select(*EDGE, cap, "n", low["c"].alias("c"), low["vertex"].alias("low")))
+    weights = weighed.groupBy("c").agg((F.sum("n") + OWN * F.count("*")).alias("weight")).collect()
+    wanted = count_partitions(count, sum(row.weight for row in weights), size, tasks)
+    number, cuts = cut_ranges([(row.c, row.weight) for row in weights], wanted)
+    ranges = F.broadcast(pairs.sparkSession.createDataFrame(cuts, "c bigint, first int, buckets int"))
+    owner = (F.col("first") + F.pmod(F.hash("low"), F.col("buckets"))).cast("int").alias("owner")
+    return number, weighed.join(ranges, "c").select(*EDGE, owner, "cap")
+
+
+def _core_order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """vertex, c (a bound of its core number), degree."""
+    ways = F.inline(F.array(*(F.struct(F.col(x).alias("vertex"), F.col(w).alias("w")) for x, w in ("ab", "ba"))))
+    near = pairs.select(ways)
+    order = persist(near.groupBy("vertex").agg(F.count("*").alias("c")).withColumn("degree", F.col("c")))
+    for _ in range(SHARPER):
+        seen = near.join(order.select(F.col("vertex").alias("w"), F.col("c").alias("of")), "w")
+        rank = F.row_number().over(Window.partitionBy("vertex").orderBy(F.desc("of")))
+        h = seen.select("vertex", F.least("of", rank).alias("h")).groupBy("vertex").agg(F.max("h").alias("c"))
+        order = persist(order.drop("c").join(h, "vertex").select("vertex", F.col("c").cast("bigint"), "degree"))
+    return order
+
+
+def count_partitions(count: int, weight: int, size: int, tasks: int) -> int:
+    """How many parts a graph of so many edges takes, of so much `weight` (triangles on all edges, and `OWN` an edge):
+    one for each of the tasks that work at once, and more until the largest fits a task's memory; at most `MOST_PARTS`.
+
+    With n parts the largest of an R-MAT graph with t triangles an edge holds some 0.8 * t**0.2 / n**0.45 of the edges
+    (tests/benchmarks/RESULTS.md). More parts are more copies and messages.
+
+    >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
+    (2, 16)
+    """
+    memory = size * EDGE_BYTES
+    most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # of a handful of edges no part holds few
+    triangles = (weight - OWN * count) / 3
+    whole = 0.8 * (triangles / count) ** 0.2 if count else 1.0
+    for n in range(max(1, tasks), min(most, MOST_PARTS)):
+        if count * min(1.0, whole * n**-0.45) * HELD_BYTES + weight * SIDE_BYTES / n <= memory:
+            return n
+    return min(most, MOST_PARTS)
+
+
+def cut_ranges(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int, int, int]]]:
+    """Ranges of c of about equal weight: about so many.
+
+    Returns how many parts there are, and for each c the first of its parts and over how many its vertices are dealt.
+
+    >>> cut([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3)
+    (5, [(1, 0, 1), (2, 1, 1), (3, 2, 2), (4, 4, 1), (5, 4, 1)])
+    """
+    whole = sum(weight for _, weight in weights)
+    target = max(1.0, whole / parts)
+    number, filled, found = 0, 0.0, []
+    for c, weight in sorted(weights):
+        if filled and filled + weight > target:
+            number, filled = number + 1, 0.0
+        buckets = ceil(weight / target)
+        found.append((c, number, buckets))
+        number, filled = number + buckets - 1, filled + weight if buckets == 1 else target
+    return number + 1, found
+
+
+def _support_task(rows: Columns, colours: Colours | None) -> Columns:
+    a, b = rows
+    return [a, b, kernel.count_cell_support(kernel.build_cell(a, b, colours))]
+
+
+def _holders_task(words: int, rows: Columns, colours: Colours | None) -> Columns:
+    a, b, owner = rows
+    return [a, b, *kernel.edge_holders(kernel.build_cell(a, b, colours), owner, words).T]
+
+
+def _deal_to_holders(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What each part gets of some edges: who owns one holds it."""
+    for batch in arrow_packing.gather_batches(rows, arrow_packing.MOST):
+        owner, *bits = to_longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
+        words = np.stack(bits, axis=1)
+        words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
+        edge, part = kernel.set_bits(words)
+        yield arrow_packing.packs_by_number("part", part, batch.select([*HELD]).take(pa.array(edge)))
+
+
+def _pack_task(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
+    return pack_partition(
+        key[0].as_py(), dict(zip(HELD, arrow_packing.unpack_columns(dealt.to_batches(), HELD), strict=True))
+    )
+
+
+def _remember_task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        (part,) = to_longs(batch, ["part"])
+        found = [
+            (number, number, n, 0, pack)
+            for number, n, pack in arrow_packing.pack_by_number(part, batch.select([*MESSAGE]))
+        ]
+        yield from _message_table(found, BEFORE).to_batches()
+
+
+def _message_batches(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        yield from arrow_packing.unpack_rows(batch, [*MESSAGE]).to_batches()

@@ -1,0 +1,360 @@
+"""Trussness in parts: what one part of a graph does in a round, between two exchanges with the others.
+
+A part owns some edges and holds besides them all that lie in a triangle with one of them. Of its own edges it has all
+triangles; of the others it knows a bound, as they were last told.
+Law     With kappa = trussness - 2 and U of an edge the h-index, over its triangles, of the lesser of the two other
+        edges: from any bounds of kappa from above, bound <- min(bound, U bound), in any fair order and with bounds of
+        others that are late and therefore too high, ends at kappa.
+        Given kappa, an edge finds its place when at most kappa of its triangles are left: those whose two other edges
+        have a higher kappa, or its own and no place yet, as far as the part knows. In that order, and by level, every
+        edge has at most kappa triangles whose others come after it: no kappa is too low (`proof`). Edges that find no
+        place have kappa + 1 triangles among themselves and higher ones, and could all rise: there kappa is too low.
+Shapes  a, b: int64[m], a < b, no edge twice; owner: int32[m], the part of each edge. Triangles of own edges alone, as
+        positions in these arrays. bound: int32[m], -1 of an edge that is not there. label: int64[m].
+Cost    A round looks at the triangles of the edges that may have changed; to build the lists costs one enumeration of
+        the triangles with an own edge.
+        Memory: 8 bytes for each triangle on each own edge, and about 100 bytes an edge.
+Source  Lu, Zhou, Zhang, Stanley, "The h-index of a network node" (2016); Sariyuce, Seshadhri, Pinar, "Local algorithms
+        for hierarchical dense subgraph discovery" (VLDB 2018); reference/truss/region of the design.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient_edges
+
+NOWHERE = -1  # the label of an edge that has no place yet
+TURN = 32  # bits of a label that say the turn within the round
+
+
+class Partition(NamedTuple):
+    """number: of this part; own: bool[m]; the triangles of own edge e: left, right at ptr[e] .. ptr[e + 1]."""
+
+    number: int
+    owner: Shorts
+    own: NDArray[np.bool_]
+    ptr: Ints
+    left: Shorts
+    right: Shorts
+
+
+def build_partition(number: int, a: Ints, b: Ints, owner: Shorts) -> Partition:
+    """The part of that number, from the edges that it holds.
+
+    >>> made = part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
+    >>> made.ptr.tolist(), made.left.tolist(), made.right.tolist()
+    ([0, 1, 1, 1], [2], [1])
+    """
+    own = owner == number
+    graph = orient_edges(a, b)
+    own_end = _own_edges_first(graph.indptr, graph.head, graph.origin, own)
+    ptr, left, right = _own_triangles(graph.indptr, graph.head, graph.origin, own, own_end)
+    return Partition(number, owner, own, ptr, left, right)
+
+
+def settle_bounds(held: Partition, bound: Shorts, queued: NDArray[np.bool_]) -> int:
+    """Lower the bounds of own edges, in place, until the part is quiet; how many looks that took.
+
+    queued: the edges to look at first; emptied.
+    """
+    return int(_settle_kernel(held.ptr, held.left, held.right, held.own, bound, queued))
+
+
+def shaken_edges(held: Partition, bound: Shorts, fell: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The own edges that may have to fall because of those that fell."""
+    return np.asarray(_shaken_kernel(held.ptr, held.left, held.right, held.own, bound, fell), np.bool_)
+
+
+def partitions_to_notify(held: Partition, bound: Shorts, moved: Ints) -> tuple[Shorts, Ints]:
+    """(part, edge) for each part that has to be told of a moved own edge: it owns an edge of a higher bound in a
+    triangle with it. One of a bound that is not higher will never ask."""
+    number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, bound, bound, moved)
+    return number, edge
+
+
+def place_edges(held: Partition, kappa: Shorts, label: Ints, round_: int) -> Ints:
+    """Give own edges without a place theirs, in place, until the part is quiet; the edges that found one, in order."""
+    return np.asarray(_place_kernel(held.ptr, held.left, held.right, held.own, kappa, label, np.int64(round_) << TURN))
+
+
+def partitions_to_notify_of_place(held: Partition, kappa: Shorts, label: Ints, moved: Ints) -> tuple[Shorts, Ints]:
+    """(part, edge) for each part to be told that an own edge has its place: it owns one of its level in a triangle."""
+    level = np.where(label == NOWHERE, kappa, -2).astype(np.int32)  # others that are known to have a place do not ask
+    number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, kappa, level, moved, True)
+    return number, edge
+
+
+class CellGraph(NamedTuple):
+    """A cell's graph, and the colours of its vertices by rank: -1 but in cells of two different colours, where
+    triangles of one colour are left to that colour's own cell (`history`)."""
+
+    graph: Oriented
+    colour: Shorts
+
+
+def build_cell(a: Ints, b: Ints, colours: Colours | None) -> CellGraph:
+    """colours: of the vertices, in a cell of just two different ones."""
+    graph = orient_edges(a, b)
+    if colours is None:
+        return CellGraph(graph, np.full(graph.vertices.size, -1, np.int32))
+    return CellGraph(graph, colours(graph.vertices)[graph.by_rank].astype(np.int32))
+
+
+def count_cell_support(cell: CellGraph) -> Shorts:
+    """Triangles on each edge that belong to the cell, int32[m] in the caller's order.
+
+    >>> support(in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
+    [1, 1, 1, 0]
+    """
+    found = np.empty(cell.graph.origin.size, np.int32)
+    found[cell.graph.origin] = _support_kernel(cell.graph.indptr, cell.graph.head, cell.colour)
+    return found
+
+
+def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
+    """Return which partitions must hold each edge because of a triangle of the cell, bit p % 64 of word p // 64 for p.
+    Words of bits, int64[m, words], in the caller's order.
+
+    >>> cell = in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)
+    >>> found = holders(cell, np.array([0, 0, 1, 2], np.int32), 1)
+    >>> [each.tolist() for each in members(found)]
+    [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
+    """
+    bits = np.zeros((owner.size, words), np.uint64)
+    _holders_kernel(cell.graph.indptr, cell.graph.head, cell.graph.origin, cell.colour, owner, bits)
+    return bits.view(np.int64)
+
+
+def set_bits(words: Ints) -> tuple[Ints, Ints]:
+    """(row, number) for every bit that is set, by row and number."""
+    octets = np.ascontiguousarray(words, "<i8").view(np.uint8)
+    row, number = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+    return row, number
+
+
+@njit(cache=True, nogil=True)
+def _own_edges_first(indptr, head, origin, own):
+    """Put own edges at the front of each vertex's list, in place; where they end, int64[n]."""
+    ends = indptr[:-1].copy()
+    for u in range(ends.size):
+        for i in range(indptr[u], indptr[u + 1]):
+            if own[origin[i]]:
+                j = ends[u]
+                head[i], head[j] = head[j], head[i]
+                origin[i], origin[j] = origin[j], origin[i]
+                ends[u] += 1
+    return ends
+
+
+@njit(cache=True, nogil=True)
+def _own_triangles(indptr, head, origin, own, own_end):
+    """ptr, left, right of `Partition`. Triangles of three edges of others, which are most, are not looked for."""
+    mark, ptr = np.full(indptr.size - 1, -1, np.int32), np.zeros(own.size + 1, np.int64)
+    left, right = np.empty(0, np.int32), np.empty(0, np.int32)
+    for filling in range(2):
+        for u in range(indptr.size - 1):
+            start, end = indptr[u], indptr[u + 1]
+            if end - start < 2:
+                continue
+            for i in range(start, end):
+                mark[head[i]] = i
+            for i in range(start, end):
+                v = head[i]
+                # when neither this edge nor another of u is own, the third must be
+                last = indptr[v + 1] if own_end[u] > start else own_end[v]
+                for j in range(indptr[v], last):
+                    k = mark[head[j]]
+                    if k < 0:
+                        continue
+                    x, y, z = origin[i], origin[j], origin[k]
+                    for e, f, g in ((x, y, z), (y, x, z), (z, x, y)):
+                        if own[e]:
+                            if filling == 1:
+                                left[ptr[e]], right[ptr[e]] = f, g
+                                ptr[e] += 1
+                            else:
+                                ptr[e + 1] += 1
+            for i in range(start, end):
+                mark[head[i]] = -1
+        if filling == 0:
+            for e in range(own.size):
+                ptr[e + 1] += ptr[e]
+            left, right = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    # each place has moved on to the next one
+    for e in range(own.size - 1, -1, -1):
+        ptr[e + 1] = ptr[e]
+    ptr[0] = 0
+    return ptr, left, right
+
+
+@njit(cache=True, nogil=True)
+def _settle_kernel(ptr, left, right, own, bound, queued):
+    m = bound.size
+    queue = np.empty(m, np.int64)  # a ring: an edge is in it once at the most
+    waiting, first, widest = 0, 0, np.int64(0)
+    for e in range(m):
+        if queued[e]:
+            queue[waiting] = e
+            waiting += 1
+        widest = max(widest, ptr[e + 1] - ptr[e])
+    count, looks = np.zeros(widest + 1, np.int64), 0
+    while waiting > 0:
+        e = queue[first]
+        first, waiting = (first + 1) % m, waiting - 1
+        queued[e] = False
+        most = np.int64(bound[e])
+        if most <= 0:
+            continue
+        looks += 1
+        h = min(most, ptr[e + 1] - ptr[e])
+        count[: h + 1] = 0
+        for t in range(ptr[e], ptr[e + 1]):
+            low = min(h, min(bound[left[t]], bound[right[t]]))
+            if low > 0:
+                count[low] += 1
+        above = 0
+        while h > 0:
+            above += count[h]
+            if above >= h:
+                break
+            h -= 1
+        if h == most:
+            continue
+        bound[e] = h
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            for _ in range(2):
+                # only who has counted the triangle at more than what is left of this edge
+                if own[f] and not queued[f] and h < bound[f] and bound[f] <= most and bound[f] <= bound[g]:
+                    queued[f] = True
+                    queue[(first + waiting) % m] = f
+                    waiting += 1
+                f, g = g, f
+    return looks
+
+
+@njit(cache=True, nogil=True)
+def _shaken_kernel(ptr, left, right, own, bound, fell):
+    out = np.zeros(bound.size, np.bool_)
+    for e in range(bound.size):
+        if own[e] and bound[e] > 0:
+            for t in range(ptr[e], ptr[e + 1]):
+                f, g = left[t], right[t]
+                if (fell[f] and bound[f] < bound[e]) or (fell[g] and bound[g] < bound[e]):
+                    out[e] = True
+                    break
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False):
+    """Parts of others' edges with other > bound of the moved one, or with `same` other == bound."""
+    most = np.int64(0)
+    for e in range(owner.size):
+        most = max(most, np.int64(owner[e]))
+    number, edge = np.empty(0, np.int32), np.empty(0, np.int64)
+    for filling in range(2):
+        told = np.full(most + 1, -1, np.int64)
+        found = 0
+        for x in range(moved.size):
+            e = moved[x]
+            for t in range(ptr[e], ptr[e + 1]):
+                for f in (left[t], right[t]):
+                    asks = other[f] == bound[e] if same else other[f] > bound[e]
+                    if asks and not own[f] and told[owner[f]] != x:
+                        told[owner[f]] = x
+                        if filling == 1:
+                            number[found], edge[found] = owner[f], e
+                        found += 1
+        if filling == 0:
+            number, edge = np.empty(found, np.int32), np.empty(found, np.int64)
+    return number, edge
+
+
+@njit(cache=True, nogil=True)
+def _place_kernel(ptr, left, right, own, kappa, label, first):
+    m = kappa.size
+    rest = np.zeros(m, np.int64)  # triangles that are left
+    queue, queued, found = np.empty(m, np.int64), np.zeros(m, np.bool_), 0
+    for e in range(m):
+        k = kappa[e]
+        if not own[e] or k < 0 or label[e] >= 0:
+            continue
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            rest[e] += _is_placed(f, k, kappa, label) and _is_placed(g, k, kappa, label)
+        if rest[e] <= k:
+            queue[found], queued[e] = e, True
+            found += 1
+    at = 0
+    while at < found:
+        e = queue[at]
+        k = kappa[e]
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            for _ in range(2):
+                if own[f] and kappa[f] == k and label[f] < 0 and not queued[f] and _is_placed(g, k, kappa, label):
+                    rest[f] -= 1
+                    if rest[f] <= k:
+                        queue[found], queued[f] = f, True
+                        found += 1
+                f, g = g, f
+        label[e] = first + at
+        at += 1
+    return queue[:found].copy()
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _is_placed(f, k, kappa, label):
+    return kappa[f] > k or (kappa[f] == k and label[f] < 0)
+
+
+@njit(cache=True, nogil=True)
+def _support_kernel(indptr, head, colour):
+    found = np.zeros(head.size, np.int32)
+    mark = np.full(indptr.size - 1, -1, np.int32)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            v = head[i]
+            for j in range(indptr[v], indptr[v + 1]):
+                w = head[j]
+                k = mark[w]
+                if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
+                    found[i] += 1
+                    found[j] += 1
+                    found[k] += 1
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _holders_kernel(indptr, head, origin, colour, owner, bits):
+    """Set in `bits` of each edge those of the owners of the edges that it has a triangle with, and its own."""
+    mark = np.full(indptr.size - 1, -1, np.int32)
+    one = np.uint64(1)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            v = head[i]
+            for j in range(indptr[v], indptr[v + 1]):
+                w = head[j]
+                k = mark[w]
+                if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
+                    corners = (origin[i], origin[j], origin[k])
+                    for e in corners:
+                        for f in corners:
+                            bits[e, owner[f] >> 6] |= one << np.uint64(owner[f] & 63)
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1

@@ -1,0 +1,592 @@
+"""Trussness under change: descent after deletions, lift after insertions. Kernels on `level_sorted_graph.Levels`.
+
+Write r(e) for the level of e, and U r(e) for the largest h such that at least h triangles on e have both other
+edges at r >= h. kappa is the greatest r with r <= U r.
+
+Descent. The old kappa bounds the new one from above. Setting r(e) to min(r(e), U r(e)) for edges that lost a
+triangle that counted, in any order, never passes below kappa and ends at r <= U r: at kappa.
+Lift. The old kappa bounds the new one from below, with r <= U r. Level by level, upwards: the largest set S of edges
+of level k that can rise by one together, r + 1_S <= U(r + 1_S), joins level k + 1. What stays is final, for no edge
+of a higher level will ever be below it. S is found by growing candidates from the change and pruning them.
+
+Certificate. Level and then `label` put all edges in one order. Each triangle is owned by its first edge; own(e) is
+the number that e owns. Invariant between operations: own(e) <= r(e). It proves that none is too low: taken away in
+this order, no edge of level k has more than k triangles left. So only an edge with own(e) > r(e) has to be looked at.
+- The order of the batch peel is such an order.
+- An edge that falls to h goes to the back of level h, and owns the triangles that are wholly above: at most h.
+- A new edge, and one that rises, goes to the front of its level, where no other edge owns more for it.
+- A candidate hands each triangle that it owns to the next edge in it; whoever then owns too many is looked at in turn.
+- An edge that owns too many, but cannot rise since too few of those triangles can, goes just as far back as it must.
+  A candidate that loses its hope goes behind the edge that took it away, and takes back what it handed on.
+Without labels (`certified` false: the levels came from outside) candidates grow through all edges of like level.
+
+Cost: the triangles on the edges that are looked at; nothing depends on the size of the graph.
+Source: Zhang, Yu, "Unboundedness and efficiency of truss maintenance" (SIGMOD 2019); Zhang et al., "A fast
+order-based approach for core maintenance" (ICDE 2017) for the order; Sariyuce et al. (2017) for the descent.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numba import njit
+
+from algorithms.kernels.level_sorted_graph import (
+    BACK,
+    FRONT,
+    LABEL_GAP,
+    PROBE,
+    STEPS,
+    UNKNOWN,
+    closing_edges,
+    count_at_level,
+    is_unknown_below,
+    set_level,
+)
+
+FAR = 2**30  # a backing that is not known to be too small
+UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING, AWAITED = range(6)
+
+
+@njit(cache=True, nogil=True)
+def remove_edges(g, edges, queue, certified, left, right):
+    """Take the edges out; the edges that lose a counted triangle join the queue (a typed list, in place)."""
+    level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
+    for e in edges:
+        r = level[e]
+        found = closing_edges(g, e, 1, left, right)
+        for t in range(found):
+            f, other = left[t], right[t]
+            _lose_triangle(level, state, backing, f, other, r, -1, queue)
+            if certified:
+                first = f if _precedes(level, label, f, other) else other
+                if _precedes(level, label, first, e):
+                    own[first] -= 1
+        set_level(g, e, -1)
+        backing[e] = UNKNOWN
+
+
+@njit(cache=True, nogil=True)
+def lower_levels(g, queue, certified, changed, limit, left, right):
+    """Lower the levels to kappa; False when the clock passed `limit` steps on the way (the levels are then unusable).
+
+    changed  gets (edge, level before) of every lowered edge, maybe several times, oldest first
+    """
+    level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
+    taken = 0
+    while taken < len(queue):
+        if g.clock[STEPS] > limit:
+            return False
+        e = queue[taken]
+        taken += 1
+        state[e] = UNSEEN
+        r = level[e]
+        if r <= 0:
+            continue
+        if backing[e] == UNKNOWN:
+            backing[e] = closing_edges(g, e, r, left, right)
+        if backing[e] >= r:
+            continue
+        h, found = _level_bound(g, e, r, left, right)
+        if h < 0:  # in a part of a graph: it falls by one, for that much is sure
+            h, backing[e] = np.int64(r - 1), FAR
+            found = closing_edges(g, e, max(r - 1, 1), left, right)
+        changed.append((np.int64(e), np.int64(r)))
+        above = 0
+        for t in range(found):
+            f, other = left[t], right[t]
+            if level[f] > h and level[other] > h:
+                above += 1
+                _lose_triangle(level, state, backing, f, other, r, h, queue)
+                if certified:
+                    first = f if _precedes(level, label, f, other) else other
+                    if _precedes(level, label, first, e):
+                        own[first] -= 1
+        if certified:
+            own[e] = above
+            label[e] = g.clock[BACK]
+            g.clock[BACK] += LABEL_GAP
+        set_level(g, e, h)
+    if not certified:
+        for e in queue:
+            backing[e] = UNKNOWN
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _precedes(level, label, e, f):
+    """Does e come before f in the order?"""
+    if level[e] != level[f]:
+        return level[e] < level[f]
+    return label[e] < label[f] or (label[e] == label[f] and e < f)
+
+
+@njit(cache=True, nogil=True)
+def _lose_triangle(level, state, backing, f, other, was, now, queue):
+    """The third edge beside f and other fell from level `was` to `now`: who counted the triangle and no longer may?"""
+    for _ in range(2):
+        k = level[f]
+        if now < k and k <= was and k <= level[other]:
+            if backing[f] != UNKNOWN:
+                backing[f] -= 1
+            if state[f] == UNSEEN and (backing[f] == UNKNOWN or backing[f] < k):
+                state[f] = QUEUED
+                queue.append(np.int64(f))
+        f, other = other, f
+
+
+@njit(cache=True, nogil=True)
+def _level_bound(g, e, r, left, right):
+    """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others). -1 where
+    a part of a graph lacks triangles.
+
+    Leaves the number of triangles that count there in backing[e]. Most edges fall by one, so the search opens the
+    lists level by level at first, and then by halves.
+    """
+    least, step = r - 1, 1
+    while True:
+        least = max(least, 1)
+        if is_unknown_below(g, e, least):
+            return np.int64(-1), np.int64(0)
+        found = closing_edges(g, e, least, left, right)
+        h = _h_index(g.level, found, r - 1, least, left, right)
+        if h >= least or least == 1:
+            g.backing[e] = _count_at_least(g.level, found, h, left, right)
+            return h, found
+        least -= step
+        step += step
+
+
+@njit(cache=True, nogil=True)
+def _count_at_least(level, found, h, left, right):
+    """How many of the pairs lie at level >= h."""
+    count = 0
+    for t in range(found):
+        count += min(level[left[t]], level[right[t]]) >= h
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _h_index(level, found, most, least, left, right):
+    """The largest h <= most such that h of the pairs lie at level >= h; exact when it is >= least, else 0."""
+    most = min(most, found)
+    if most < least:
+        return np.int64(0)
+    count = np.zeros(most - least + 1, np.int32)
+    for t in range(found):
+        low = min(level[left[t]], level[right[t]])
+        if low >= least:
+            count[min(low, most) - least] += 1
+    above = 0
+    for h in range(most, least - 1, -1):
+        above += count[h - least]
+        if above >= h:
+            return np.int64(h)
+    return np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def add_edges(g, edges, heap, certified, left, right):
+    """Bring the edges in, one after the other, each at U of the levels there; the seeds of the lift join the heap."""
+    level, label, own, backing = g.level, g.label, g.own, g.backing
+    for e in edges:
+        found = closing_edges(g, e, 0, left, right)
+        k = _h_index(level, found, found, 1, left, right)
+        set_level(g, e, k)
+        label[e] = g.clock[FRONT]
+        g.clock[FRONT] -= LABEL_GAP
+        at_least = 0
+        for t in range(found):
+            f, other = left[t], right[t]
+            low = min(level[f], level[other])
+            at_least += low >= k
+            if not certified:
+                for x in (f, other):
+                    if level[x] == low and low < k:
+                        _push_candidate(heap, low, 0, x)
+                continue
+            for x in (f, other):
+                if level[x] == low and low <= k:
+                    backing[x] += 1
+            if low < k:
+                first = f if _precedes(level, label, f, other) else other
+                _gain_triangle(level, label, own, first, heap)
+        if certified:
+            own[e] = backing[e] = at_least
+        if at_least > k:
+            _push_candidate(heap, k, label[e] if certified else 0, e)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _gain_triangle(level, label, own, e, heap):
+    """One more triangle is e's own; when it passes the level, e has to be looked at."""
+    own[e] += 1
+    if own[e] == level[e] + 1:
+        _push_candidate(heap, level[e], label[e], e)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _push_candidate(heap, k, at, e):
+    heapq.heappush(heap, (np.int64(k), np.int64(at), np.int64(e)))
+
+
+@njit(cache=True, nogil=True)
+def raise_levels(g, heap, certified, changed, limit, left, right):
+    """Raise the levels to kappa; False when the clock passed `limit` steps (the levels are then unusable).
+
+    heap  (level, label, edge) of the edges to look at, a typed list; changed: as in `lower_levels`
+    """
+    state = g.state
+    while len(heap) > 0:
+        k = heap[0][0]
+        candidates = [np.int64(0) for _ in range(0)]
+        rejected = [np.int64(0) for _ in range(0)]
+        if certified:
+            finished = _sweep_level(g, k, heap, candidates, rejected, limit, left, right)
+        else:
+            finished = _grow_candidates(g, k, heap, candidates, rejected, limit, left, right)
+        if not finished:
+            return False
+        risen = np.array([e for e in candidates if state[e] == CANDIDATE])
+        for e in rejected:
+            state[e] = UNSEEN
+        for e in risen:
+            changed.append((e, k))
+            set_level(g, e, k + 1)
+        if certified:
+            _place_risen(g, risen, k + 1, heap, left, right)
+        else:
+            for e in risen:
+                state[e] = UNSEEN
+                _push_candidate(heap, k + 1, 0, e)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _place_risen(g, risen, k, heap, left, right):
+    """Place the edges that rose to level k at its front, those with the fewest triangles first, and count again."""
+    label, level, own, backing, state = g.label, g.level, g.own, g.backing, g.state
+    backing_now = g.need[risen]
+    g.clock[FRONT] -= risen.size * LABEL_GAP
+    for place, i in enumerate(np.argsort(backing_now, kind="mergesort")):
+        e = risen[i]
+        backing[e] = backing_now[i]
+        label[e] = g.clock[FRONT] + (place + 1) * LABEL_GAP
+    for e in risen:
+        own[e] = 0
+        found = closing_edges(g, e, k, left, right)
+        for t in range(found):
+            f, other = left[t], right[t]
+            if _precedes(level, label, f, e) or _precedes(level, label, other, e):
+                continue
+            # The first of those that rose tells the edges that were here that the triangle backs them now.
+            own[e] += 1
+            for x in (f, other):
+                backing[x] += level[x] == k and state[x] == UNSEEN
+        if own[e] > k:
+            _push_candidate(heap, k, label[e], e)
+    for e in risen:
+        state[e] = UNSEEN
+
+
+@njit(cache=True, nogil=True)
+def _sweep_level(g, k, heap, candidates, rejected, limit, left, right):
+    """Go through level k in its order; at the end the edges in state CANDIDATE are those that rise.
+
+    An edge that the sweep passes while it owns no more than k triangles stays at k, for nothing can be handed to it any
+    more. So a candidate hopes for those of its triangles whose other edges are higher, candidates, or still to come; it
+    is rejected as soon as k of them are left.
+    need: of a candidate, the triangles it hopes for; of a rejected edge, its turn; of an edge to come that candidates
+    await, the last of its rows in `waits`.
+    """
+    state, own, label = g.state, g.own, g.label
+    leaving = [np.int64(0) for _ in range(0)]
+    waits = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]  # (row before, candidate, third edge)
+    last = np.iinfo(np.int64).min
+    while len(heap) > 0 and heap[0][0] == k:
+        if g.clock[STEPS] > limit:
+            return False
+        _, at, x = heapq.heappop(heap)
+        if label[x] != at or state[x] == CANDIDATE:
+            continue
+        if own[x] > k:
+            _consider_edge(g, x, k, heap, candidates, rejected, leaving, waits, left, right)
+        elif state[x] == AWAITED:
+            _pass_edge(g, x, k, leaving, waits)
+        taken = 0
+        while taken < len(leaving):
+            last = max(last, at) + 1
+            e = leaving[taken]
+            taken += 1
+            _reject_candidate(g, e, at, x, k, last, rejected, leaving, left, right)
+            if own[e] > k:
+                _push_candidate(heap, k, last, e)
+        leaving.clear()
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
+    """Edge e of level k owns more than k triangles: it becomes a candidate, or moves back when it cannot rise.
+
+    The edges before it that are no candidates stay at k, so only the triangles of its own can lift it.
+    """
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    found = closing_edges(g, e, k, left, right)
+    turn = need[e] if state[e] == REJECTED else len(rejected)
+    blockers = np.empty(found, np.int64)
+    kept, blocked = 0, 0
+    for t in range(found):
+        f, other = left[t], right[t]
+        f_waits = not _is_supporting(level, state, f, k)
+        other_waits = not _is_supporting(level, state, other, k)
+        if (f_waits and _precedes(level, label, f, e)) or (other_waits and _precedes(level, label, other, e)):
+            continue
+        # Keep the triangles of its own only, the first edge of the level (if any) on the left.
+        if other_waits and (not f_waits or _precedes(level, label, other, f)):
+            f, other, f_waits, other_waits = other, f, other_waits, f_waits
+        left[kept], right[kept] = f, other
+        kept += 1
+        if f_waits and _cannot_rise(backing, state, need, f, k, turn):
+            blockers[blocked] = label[f]
+            blocked += 1
+        elif other_waits and _cannot_rise(backing, state, need, other, k, turn):
+            blockers[blocked] = label[other]
+            blocked += 1
+    known = kept
+    if is_unknown_below(g, e, k):  # those of its own that are not known may be good ones
+        kept = max(kept, own[e])
+    if kept - blocked <= k:
+        if state[e] != REJECTED:
+            for t in range(known):
+                f, other = left[t], right[t]
+                if not _is_supporting(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
+                    continue
+                for x in (f, other):
+                    if level[x] == k and state[x] == CANDIDATE:
+                        _drop_hope(k, need, state, x, leaving)
+            state[e] = REJECTED
+            need[e] = turn
+            rejected.append(e)
+        # Behind as few of those that block it as will do. They were rejected before it, so this comes to an end.
+        label[e] = np.partition(blockers[:blocked], kept - k - 1)[kept - k - 1] + 1
+        own[e] = kept
+        for t in range(known):
+            f = left[t]
+            if not _is_supporting(level, state, f, k) and _precedes(level, label, f, e):
+                own[e] -= 1
+                _gain_triangle(level, label, own, f, heap)
+        return
+    state[e] = CANDIDATE
+    need[e] = kept - blocked
+    for t in range(known):
+        f, other = left[t], right[t]
+        if _is_supporting(level, state, f, k):
+            continue
+        _gain_triangle(level, label, own, f, heap)
+        other_waits = not _is_supporting(level, state, other, k)
+        if _cannot_rise(backing, state, need, f, k, turn):
+            continue
+        if other_waits and _cannot_rise(backing, state, need, other, k, turn):
+            continue
+        _await_edge(label, need, state, e, f, other, k, heap, waits)
+        if other_waits:
+            _await_edge(label, need, state, e, other, f, k, heap, waits)
+    candidates.append(e)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _await_edge(label, need, state, e, f, other, k, heap, waits):
+    """Candidate e hopes that f, to come, will not just be passed."""
+    if state[f] == UNSEEN:
+        state[f], need[f] = AWAITED, -1
+        _push_candidate(heap, k, label[f], f)
+    waits.append((np.int64(need[f]), np.int64(e), np.int64(other)))
+    need[f] = len(waits) - 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cannot_rise(backing, state, need, f, k, turn):
+    """Is it known that f stays at k, from its backing or because it was rejected before that turn?"""
+    return backing[f] <= k or (state[f] == REJECTED and need[f] < turn)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _drop_hope(k, need, state, e, leaving):
+    """One triangle less that e, if a candidate, may count on."""
+    if state[e] == CANDIDATE:
+        need[e] -= 1
+        if need[e] <= k:
+            state[e] = LEAVING
+            leaving.append(np.int64(e))
+
+
+@njit(cache=True, nogil=True)
+def _pass_edge(g, x, k, leaving, waits):
+    """Edge x stays at k: tell the candidates that awaited it, of triangles that are not without hope already."""
+    level, label, need, state = g.level, g.label, g.need, g.state
+    row = need[x]
+    state[x] = UNSEEN
+    while row >= 0:
+        row, e, other = waits[row]
+        if state[other] != REJECTED and (_is_supporting(level, state, other, k) or _precedes(level, label, x, other)):
+            _drop_hope(k, need, state, e, leaving)
+
+
+@njit(cache=True, nogil=True)
+def _reject_candidate(g, e, at, x, k, place, rejected, leaving, left, right):
+    """Reject candidate e, the sweep being at (at, x): it goes behind that edge and takes back what it handed on."""
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    label[e], own[e] = place, 0
+    state[e], need[e] = REJECTED, len(rejected)
+    rejected.append(e)
+    found = closing_edges(g, e, k, left, right)
+    for t in range(found):
+        f, other = left[t], right[t]
+        f_stands, other_stands = _is_supporting(level, state, f, k), _is_supporting(level, state, other, k)
+        if f_stands and other_stands:
+            for c in (f, other):
+                if level[c] == k:
+                    _drop_hope(k, need, state, c, leaving)
+            own[e] += 1
+            continue
+        if f_stands or (not other_stands and _precedes(level, label, other, f)):
+            f, other, f_stands, other_stands = other, f, other_stands, f_stands
+        if _precedes(level, label, e, f):
+            own[f] -= 1
+            own[e] += 1
+        passed = label[f] < at or (label[f] == at and f <= x)
+        if other_stands and level[other] == k and not passed and not _cannot_rise(backing, state, need, f, k, need[e]):
+            _drop_hope(k, need, state, other, leaving)
+
+
+@njit(cache=True, nogil=True)
+def _grow_candidates(g, k, heap, candidates, rejected, limit, left, right):
+    """Without labels: candidates grow through all of level k that the change can reach; then they are pruned."""
+    while len(heap) > 0 and heap[0][0] == k:
+        if g.clock[STEPS] > limit:
+            return False
+        e = heapq.heappop(heap)[2]
+        if g.state[e] == UNSEEN or g.state[e] == QUEUED:
+            _visit_edge(g, e, k, heap, candidates, rejected, left, right)
+    _prune_candidates(g, k, candidates, rejected, left, right)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _visit_edge(g, e, k, heap, candidates, rejected, left, right):
+    """Edge e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
+    level, need, state = g.level, g.need, g.state
+    found = closing_edges(g, e, k, left, right)
+    enough, count = 0, 0
+    for t in range(found):
+        f, other = left[t], right[t]
+        enough += state[f] != REJECTED and state[other] != REJECTED
+    if enough <= k:
+        state[e] = REJECTED
+        rejected.append(e)
+        return
+    state[e] = CANDIDATE
+    candidates.append(e)
+    for t in range(found):
+        f, other = left[t], right[t]
+        if state[f] == REJECTED or state[other] == REJECTED:
+            continue
+        f_stands, other_stands = _is_supporting(level, state, f, k), _is_supporting(level, state, other, k)
+        if f_stands and other_stands:
+            count += 1
+            for x in (f, other):
+                if level[x] == k:
+                    need[x] += 1
+        for x in (f, other):
+            if level[x] == k and state[x] == UNSEEN:
+                state[x] = QUEUED
+                _push_candidate(heap, k, 0, x)
+    need[e] = count
+
+
+@njit(cache=True, nogil=True)
+def _prune_candidates(g, k, candidates, rejected, left, right):
+    """Reject candidates without k + 1 triangles among candidates and higher edges, until all have them."""
+    level, need, state = g.level, g.need, g.state
+    leaving = [np.int64(0) for _ in range(0)]
+    for e in candidates:
+        if need[e] <= k:
+            state[e] = LEAVING
+            leaving.append(e)
+    taken = 0
+    while taken < len(leaving):
+        e = leaving[taken]
+        taken += 1
+        state[e] = REJECTED
+        rejected.append(e)
+        found = closing_edges(g, e, k, left, right)
+        for t in range(found):
+            f, other = left[t], right[t]
+            if _is_supporting(level, state, f, k) and _is_supporting(level, state, other, k):
+                for x in (f, other):
+                    if level[x] == k:
+                        _drop_hope(k, need, state, x, leaving)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _is_supporting(level, state, f, k):
+    """Is edge f above level k, or at it and not rejected (one that is leaving counts until its turn)?"""
+    return level[f] > k or (level[f] == k and (state[f] == CANDIDATE or state[f] == LEAVING))
+
+
+@njit(cache=True, nogil=True)
+def delete_edges(g, edges, certified, limit, left, right):
+    """remove and descend: (finished, edge int32[c], level before int32[c]), the log of the lowered edges."""
+    changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
+    queue = [np.int64(0) for _ in range(0)]
+    remove_edges(g, edges, queue, certified, left, right)
+    finished = lower_levels(g, queue, certified, changed, limit, left, right)
+    log_edges, log_levels = _log_columns(changed)
+    return finished, log_edges, log_levels
+
+
+@njit(cache=True, nogil=True)
+def insert_edges(g, edges, certified, limit, left, right):
+    """insert and lift: (finished, edge int32[c], level before int32[c]), the log of the raised edges."""
+    changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
+    heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
+    add_edges(g, edges, heap, certified, left, right)
+    finished = raise_levels(g, heap, certified, changed, limit, left, right)
+    log_edges, log_levels = _log_columns(changed)
+    return finished, log_edges, log_levels
+
+
+@njit(cache=True, nogil=True)
+def _log_columns(log):
+    edges, levels = np.empty(len(log), np.int32), np.empty(len(log), np.int32)
+    for i, (e, k) in enumerate(log):
+        edges[i] = e
+        levels[i] = k
+    return edges, levels
+
+
+@njit(cache=True, nogil=True)
+def probe_steps(g, edges, left, right):
+    """The steps to look at these edges, present or not, and once at each neighbour in a triangle above level 0."""
+    total = 0.0
+    for e in edges:
+        before = g.clock[STEPS]
+        found = closing_edges(g, e, 1, left, right)
+        total += (g.clock[STEPS] - before) * (1.0 + found)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def peel_steps(g, edges):
+    """The steps along the lists when each of these edges is looked at once, at its own level."""
+    total = 0
+    for e in edges:
+        du = count_at_level(g, np.int64(g.tail[e]), g.level[e])
+        dv = count_at_level(g, np.int64(g.head[e]), g.level[e])
+        total += min(du + dv, PROBE * min(du, dv))
+    return total

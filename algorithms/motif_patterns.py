@@ -1,0 +1,201 @@
+"""Motifs as text: small patterns of edges to be counted wherever they occur. No Spark: `altneu.toml` is checked by it.
+
+Text     `"a-b, b-c, a-c"`: vertices by name, edges between them. `a-b` is an edge of the graph, `a->b` an upsert in
+         force from a to b; `where` behind it is a condition on its values: `"a->b where w > 0, b->c where w < 0"`.
+         `a-b where …` asks that of at least one direction. Up to `MOST` vertices, connected.
+Law      An occurrence maps the pattern's vertices to different vertices, each of its edges to one that is there; more
+         edges may be there (not induced). Occurrences that differ by a symmetry of the pattern alone are one:
+         `less_than` admits one of each such class.
+Source   Seed 4 (conjunctive queries); Grochow, Kellis 2007 (symmetry breaking).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from algorithms.sql_predicates import collapse_blanks, normalize, spark_sql, split_at_commas
+
+MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
+PLAIN = "-"  # the relation of the graph's own edges
+
+_EDGE = r"\s*(\w+)\s*(->|-)\s*(\w+)\s*"
+_ONE = re.compile(rf"{_EDGE}(?:where\s+(.+))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class PatternEdge:
+    """One edge of a pattern: two different vertices and the relation that it is of, by name.
+
+    Names of relations: `-` edges, `->` upserts in force with their direction, either with ` where CONDITION` behind it.
+    """
+
+    relation: str
+    a: str
+    b: str
+
+    @property
+    def is_directed(self) -> bool:
+        return self.relation.startswith("->")
+
+    def edge_key(self) -> tuple[str, str, str]:
+        """Equal for edges that ask the same."""
+        a, b = (self.a, self.b) if self.is_directed else sorted((self.a, self.b))
+        kind, _, asked = self.relation.partition(" where ")
+        return f"{kind} {normalize(asked)}", a, b
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A connected pattern: its edges, and pairs (x, y) of vertices that an occurrence has in the order x < y."""
+
+    edges: tuple[PatternEdge, ...]
+    less_than: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def from_text(cls, text: str) -> Pattern:
+        """Raises ValueError in words, with the column of the text, counted from 1.
+
+        >>> Pattern.parse("a-b, b-c, a-c").less_than
+        (('a', 'b'), ('a', 'c'), ('b', 'c'))
+        >>> Pattern.parse("a->b, b->c, c->a").less_than, Pattern.parse("a->b, a->c").less_than
+        ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
+        """
+        edges: list[PatternEdge] = []
+        columns: dict[str, int] = {}  # of each vertex, where its first edge begins
+        start = 0
+        for piece in split_at_commas(text):
+            found = _ONE.fullmatch(piece)
+            if not found:
+                raise ValueError(_syntax_message(start, piece))
+            a, kind, b, where = found.groups()
+            column = start + found.start(1) + 1
+            if a == b:
+                raise ValueError(f"at column {column}: {piece.strip()!r} joins a vertex to itself")
+            edge = PatternEdge(kind + (f" where {collapse_blanks(where)}" if where else ""), a, b)
+            if edge.edge_key() in {other.edge_key() for other in edges}:
+                raise ValueError(f"at column {column}: an edge is there twice")
+            columns = {a: column, b: column} | columns
+            edges.append(edge)
+            start += len(piece) + 1
+        vertices = _list_vertices(edges)
+        if len(vertices) > MOST:
+            raise ValueError(f"it has {len(vertices)} vertices; up to {MOST} can be counted")
+        reached = {edges[0].a}
+        for _ in vertices:
+            reached |= {v for edge in edges if {edge.a, edge.b} & reached for v in (edge.a, edge.b)}
+        if len(reached) < len(vertices):
+            apart = sorted(set(vertices) - reached)
+            column = min(columns[v] for v in apart)
+            raise ValueError(f"at column {column}: {', '.join(apart)} not connected to {edges[0].a}")
+        return cls(tuple(edges), _symmetry_breaking_pairs(edges, vertices))
+
+    @property
+    def vertices(self) -> list[str]:
+        """The names of its vertices, in order of appearance."""
+        return _list_vertices(self.edges)
+
+    def symmetries(self) -> list[dict[str, str]]:
+        """Every permutation of the vertices that leaves the pattern as it is."""
+        return _find_symmetries(self.edges, self.vertices)
+
+    def canonical(self) -> tuple[tuple[str, str, str], ...]:
+        """Equal for patterns that are the same but for the names of their vertices: directions and conditions too.
+
+        >>> Pattern.parse("a-b, b-c").canonical() == Pattern.parse("y-x, z-x").canonical()
+        True
+        >>> Pattern.parse("a->b, b->c").canonical() == Pattern.parse("a->b, a->c").canonical()
+        False
+        """
+        names = [str(place) for place in range(len(self.vertices))]
+        renamed = (dict(zip(self.vertices, order, strict=True)) for order in permutations(names))
+        return min(
+            tuple(sorted(PatternEdge(edge.relation, to[edge.a], to[edge.b]).edge_key() for edge in self.edges))
+            for to in renamed
+        )
+
+
+def parse_motif(text: str | list[str]) -> list[Pattern]:
+    """One pattern, or several that count as one motif (each occurrence of any of them). ValueError in words."""
+    texts = [text] if isinstance(text, str) else text
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+        raise ValueError("expected a pattern, or a list of patterns")
+    patterns = [Pattern.from_text(each) for each in texts]
+    if len({len(pattern.vertices) for pattern in patterns}) > 1:
+        raise ValueError("its patterns have different numbers of vertices: make them motifs of their own")
+    first: dict[tuple[tuple[str, str, str], ...], str] = {}
+    for pattern, each in zip(patterns, texts, strict=True):
+        same = first.setdefault(pattern.canonical(), each)
+        if same is not each:
+            raise ValueError(f"{each!r} and {same!r} are one pattern: they differ in the names of vertices alone")
+    return patterns
+
+
+def list_conditions(patterns: Sequence[Pattern]) -> list[str]:
+    """What the edges of some patterns ask of the values, in the words of the setting."""
+    relations = dict.fromkeys(edge.relation for pattern in patterns for edge in pattern.edges)
+    return [asked for asked in (name.partition(" where ")[2] for name in relations) if asked]
+
+
+def list_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+    """The relations that some motifs are made of, in order of appearance."""
+    names = (edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges)
+    return list(dict.fromkeys(names))
+
+
+def extra_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+    """Return the relations that are not the edges of the graph, and so are stored in addition to them."""
+    return [name for name in list_relations(motifs) if name != PLAIN]
+
+
+def count_rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
+    """The most delta rules that one of the patterns has: one for each of its edges."""
+    return max(len(pattern.edges) for patterns in motifs.values() for pattern in patterns)
+
+
+def relation_condition(relation: str) -> str | None:
+    """What a relation asks of the values, as Spark takes it.
+
+    >>> condition("-> where rating > 0"), condition("->")
+    ('rating > 0', None)
+    """
+    return spark_sql(relation.partition(" where ")[2]) or None
+
+
+def _syntax_message(start: int, piece: str) -> str:
+    """Where a piece stops to be an edge, and what was expected there."""
+    edge = re.match(_EDGE, piece)
+    if edge is None:
+        good, what = len(piece) - len(piece.lstrip()), "an edge: a-b, or a->b"
+    elif re.match(r"where\s*$", piece[edge.end() :]):
+        good, what = len(piece), "a condition behind `where`"
+    else:
+        good, what = edge.end(), "a comma, or `where CONDITION`"
+    return f"at column {start + good + 1}: {piece.strip()!r} is no edge, expected {what}"
+
+
+def _list_vertices(edges: list[PatternEdge] | tuple[PatternEdge, ...]) -> list[str]:
+    return list(dict.fromkeys(v for edge in edges for v in (edge.a, edge.b)))
+
+
+def _find_symmetries(edges: list[PatternEdge] | tuple[PatternEdge, ...], vertices: list[str]) -> list[dict[str, str]]:
+    asked = {edge.edge_key() for edge in edges}
+    found = []
+    for image in permutations(vertices):
+        to = dict(zip(vertices, image, strict=True))
+        if {PatternEdge(edge.relation, to[edge.a], to[edge.b]).edge_key() for edge in edges} == asked:
+            found.append(to)
+    return found
+
+
+def _symmetry_breaking_pairs(edges: list[PatternEdge], vertices: list[str]) -> tuple[tuple[str, str], ...]:
+    """Vertex by vertex: it is the least of those that it can be exchanged with while the ones before stay."""
+    left = _find_symmetries(edges, vertices)
+    pairs = []
+    for vertex in vertices:
+        others = {to[vertex] for to in left} - {vertex}
+        pairs += [(vertex, other) for other in vertices if other in others]
+        left = [to for to in left if to[vertex] == vertex]
+    return tuple(pairs)

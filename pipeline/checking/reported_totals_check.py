@@ -1,0 +1,116 @@
+"""What a reader is shown out of SQL, audited from where it is read: the totals of epochs, and the rows of batches.
+
+`ReportedTotals` is that of a published revision (`reported_totals`), or of a run before it is (`reported_totals_from`).
+It is compared with what was counted afresh (`differing_totals`) and with the rows that are stored (`differing_rows`);
+both give rows as `check_differences` judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ..state.ledger import Ledger
+from ..state.records import Revision
+from ..state.totals import TotalDiff, sum_totals, totals_at
+
+Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0
+Difference = dict[str, Any]
+SINGLE = ("vertices", "edges", "triangles", "wedges", "max_trussness")
+MANY = ("trusses", "motifs")
+ROWS = {"upserts": "rows_of_batch", "quarantine": "quarantined_of_batch"}
+
+
+@dataclass(frozen=True)
+class ReportedTotals:
+    """By epoch: the totals, without zeros, and the rows and quarantined rows of its batch.
+
+    `kinds`: what of it can be compared; wedges are not counted in homes whose last revision is of before they were.
+    """
+
+    totals: dict[int, dict[Measure, int]]
+    batches: dict[int, tuple[int, int]]
+    kinds: frozenset[str]
+
+
+def reported_totals(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> ReportedTotals:
+    batches = ledger.published_batches(revision.revision)
+    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
+    return reported_totals_from(ledger.total_diffs(revision.revision), rows, epochs)
+
+
+def reported_totals_from(
+    diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]
+) -> ReportedTotals:
+    """Out of total diffs, and of the rows and quarantined rows of each batch."""
+    wanted = sorted(set(epochs))
+    points = totals_at(sum_totals(diffs, max(wanted, default=None)), wanted)
+    counted = {measure for measure, *_ in diffs}
+    uncounted = {"wedges"} if "edges" in counted and "wedges" not in counted else set()
+    kinds = frozenset({*SINGLE, *MANY, *ROWS.values()} - uncounted)
+    totals = {epoch: _nonzero_measures(point) for epoch, point in points.items()}
+    return ReportedTotals(totals, {epoch: rows.get(epoch, (0, 0)) for epoch in wanted}, kinds)
+
+
+def make_difference(
+    epoch: int, what: str, a: int | str | None, maintained: Any, recomputed: Any, count: int = 1
+) -> Difference:
+    """Build a row for `check_differences`. `a`, `maintained` and `recomputed` are shown to a reader; `count` is of the
+    kind."""
+    values = {"maintained": maintained, "recomputed": recomputed, "count": count}
+    return {"epoch": epoch, "what": what, "a": a, "b": None, **values}
+
+
+def _nonzero_measures(point: Mapping[str, Any]) -> dict[Measure, int]:
+    found = {(name, 0): point[name] for name in SINGLE}
+    found |= {(name, k): n for name in MANY for k, n in point[name].items()}
+    return {measure: value for measure, value in found.items() if value}
+
+
+def differing_totals(shown: ReportedTotals, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
+    """Where the totals are not those counted afresh (by epoch, without zeros); at every epoch of `shown`."""
+    found: list[Difference] = []
+    for epoch, totals in shown.totals.items():
+        fresh = counted.get(epoch, {})
+        wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
+        for what, k in wrong:
+            a, count = k if what in MANY else None, sum(name == what for name, _ in wrong)
+            found.append(make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
+    return found
+
+
+def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -> DataFrame:
+    """How many rows of each batch are stored: epoch, table, n."""
+    epochs = list(shown.batches)
+    parts = [
+        read(table).where(F.col("epoch").isin(epochs)).select("epoch", F.lit(table).alias("table"), "diff")
+        for table in ROWS
+    ]
+    return parts[0].unionByName(parts[1]).groupBy("epoch", "table").agg(F.sum("diff").alias("n"))
+
+
+def differing_rows(shown: ReportedTotals, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
+    """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
+    found = []
+    for epoch, said in shown.batches.items():
+        for (table, what), stated in zip(ROWS.items(), said, strict=True):
+            there = stored.get((epoch, table), 0)
+            if stated != there:
+                found.append(make_difference(epoch, what, None, stated, there))
+    return found
+
+
+def find_unnamed_vertices(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:
+    """Vertices of some landed rows that have no name or several, and names of several vertices: the first of them, as
+    differences at `epoch`. (Homes with string ids.)"""
+    used = upserts.select(F.explode(F.array("src", "dst")).alias("id")).distinct()
+    by_id = used.join(names.groupBy("id").agg(F.count("*").alias("n")), "id", "left").fillna(0, ["n"])
+    by_name = names.groupBy("name").agg(F.count("*").alias("n")).where("n <> 1")
+    wrong = by_id.where("n <> 1").select(F.col("id").cast("string").alias("key"), "n")
+    wrong = wrong.unionByName(by_name.select(F.col("name").alias("key"), "n"))
+    rows = wrong.orderBy("key").limit(most + 1).collect()
+    return [make_difference(epoch, "names", row["key"], row["n"], 1, len(rows)) for row in rows[:most]]

@@ -1,0 +1,204 @@
+"""The app, the options that every command takes (before its name or after it), and the home that they name."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from .. import events
+from ..errors import UsageError
+from .printing import err
+
+if TYPE_CHECKING:
+    from ..home.home import Home
+    from ..state.ledger import Ledger
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Incremental graph analytics: edge upserts in, triangles and trussness out, epoch by epoch.
+
+Start with `altneu demo`. With data of your own: `altneu land`, then `altneu backfill --all`, then `altneu show totals`.
+
+Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration, 130 interrupted.""",
+)
+
+
+class LogFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+@dataclass
+class CallOptions:
+    """What the options of this call say."""
+
+    home: Path = Path(".altneu")
+    log: LogFormat = LogFormat.text
+    quiet: bool = False
+    verbose: bool = False
+    command: str | None = None
+    outcome: Callable[[], str] = lambda: "nothing was changed; the same command goes on"  # of a command that is ended
+    wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
+
+
+setting = CallOptions()
+
+_EVERYWHERE = "Everywhere"
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", help="Settings, landing, tables, reports (.altneu; ALTNEU_HOME).", rich_help_panel=_EVERYWHERE
+    ),
+]
+LogOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format", help="Standard error as text or JSON (text; ALTNEU_LOG_FORMAT).", rich_help_panel=_EVERYWHERE
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress: results and errors only.", rich_help_panel=_EVERYWHERE)
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Every event, and an error's whole trace.", rich_help_panel=_EVERYWHERE),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        print(f"altneu {metadata.version('altneu')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    home: HomeOption = None,
+    log_format: LogOption = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
+    setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, CallOptions.outcome, None
+    form = os.environ.get("ALTNEU_LOG_FORMAT") or LogFormat.text
+    if form not in set(LogFormat):
+        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(LogFormat)}.")
+    setting.log = LogFormat(form)
+    _apply_options(home, log_format, quiet, verbose)
+
+
+def _apply_options(home: Path | None, log_format: LogFormat | None, quiet: bool, verbose: bool) -> None:
+    setting.home = (home or setting.home).expanduser()
+    setting.log = log_format or setting.log
+    setting.quiet |= quiet
+    setting.verbose |= verbose
+    err.quiet = setting.quiet or setting.log is LogFormat.json
+    if setting.log is LogFormat.json:
+        events.log_json_lines(sys.stderr)
+    elif setting.verbose:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(events.TextLine("%(asctime)s %(message)s"))
+        logging.basicConfig(handlers=[handler], force=True)
+        events.log.setLevel(logging.INFO)
+    else:
+        events.log_text_lines(sys.stderr)
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class SignedCommand(TyperCommand):
+    """A command to which -5 is an argument, such as a vertex or an epoch, and no option."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        read_option = getattr(parser, "_process_opts", None)  # without it, -- has to stand before such arguments
+
+        def read_option_or_number(text: str, state: Any) -> None:
+            if re.match(r"-\d", text):
+                state.largs.append(text)
+            else:
+                assert read_option is not None
+                read_option(text, state)
+
+        if read_option is not None:
+            parser._process_opts = read_option_or_number  # type: ignore[assignment]
+        return parser
+
+
+def register_command(function: Command) -> Command:
+    """Make a function a command; it takes the common options as well."""
+    app.command(cls=SignedCommand)(with_common_options(function))
+    return function
+
+
+def with_common_options(function: Command) -> Command:
+    """A function that takes the common options as well."""
+    own = inspect.signature(function, eval_str=True).parameters
+    also = {
+        name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(_common_options, eval_str=True).parameters.items()
+    }
+
+    @wraps(function)
+    def call_with_options(**given: Any) -> None:
+        _apply_options(*(given.pop(name) for name in also))
+        function(**given)
+
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    call_with_options.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
+    call_with_options.__annotations__ = {name: each.annotation for name, each in {**own, **also}.items()}
+    return call_with_options  # type: ignore[return-value]
+
+
+def _common_options(
+    home: HomeOption = None, log_format: LogOption = None, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """What every command takes."""
+
+
+def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
+    """The home of this call and its ledger; `writes`: the command may write to it."""
+    from ..home.home import Home
+    from ..state import home_identity
+
+    home = Home.open_home(setting.home, create)
+    ledger = home_identity.open_ledger(home, writes)
+    if writes:
+        setting.wrote = home, ledger
+    if setting.outcome is CallOptions.outcome:
+        before = ledger.get_revision().revision
+        setting.outcome = lambda: _published_since(ledger, before)
+    return home, ledger
+
+
+_ANEW = ("rebuild", "repair", "rollback")  # typed again, they publish again
+
+
+def _published_since(ledger: Ledger, before: int) -> str:
+    newest = ledger.get_revision().revision
+    if newest == before:
+        return "nothing was published; the same command goes on"
+    again = "see altneu status" if setting.command in _ANEW else "the same command goes on"
+    return f"revision {newest} is published; {again}"

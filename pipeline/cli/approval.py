@@ -1,0 +1,244 @@
+"""What a person decides of a held run: diff, publish, discard."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from .app import open_home, register_command
+from .printing import (
+    Format,
+    Progress,
+    abbreviate_labels,
+    err,
+    out,
+    output_format,
+    print_rows,
+    print_totals,
+    tell_written,
+    write_rows,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from ..home.home import Home
+    from ..reading.revision_diff import RevisionDiff
+    from ..state.ledger import Ledger
+
+
+HeldRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The held run (default: the only one).")]
+By = Annotated[str | None, typer.Option(help="Who decides (default: the user of this machine).")]
+Because = Annotated[str | None, typer.Option(help="Why: it is shown on the pages.")]
+
+
+SHOWN = 40  # rows of a table
+
+
+class View(StrEnum):
+    vertices = "vertices"
+    edges = "edges"
+
+
+@register_command
+def diff(
+    states: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN | REVISION REVISION]", help="A run, or two revisions.")
+    ] = None,
+    other: Annotated[Path | None, typer.Option(help="Compare with what is published in another home.")] = None,
+    rows: Annotated[View | None, typer.Option(help="All rows of vertices, or of edges.")] = None,
+    format: Annotated[Format | None, typer.Option(help="Output format (table, or as the file is called).")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the rows to a file.")] = None,
+    page: Annotated[bool, typer.Option("--page", help="Write a page with pictures; print where it is.")] = False,
+) -> None:
+    """What readers would see change: totals, trusses, motifs, checks, and rows of vertices and edges.
+
+    Of a held run (default: the only one) against the revision that it builds on; of a published one, the same; of two
+    revisions, from the first to the second; with `--other DIR`, from this home to that one.
+
+    Rows are spans of epochs in which a vertex or an edge has other values, before and after (0: it is not there). After
+    a state's frontier its last values stand: a new epoch is compared with the newest published one.
+    """
+    from ..reading.revision_diff import COLUMNS
+    from ..run import diff_report
+    from ..storage.session import session_for
+
+    if rows is None and (output or format in (Format.csv, Format.parquet)):
+        raise UsageError("a file of rows needs --rows vertices or --rows edges.", "altneu diff --rows edges …")
+    if page and rows:
+        raise UsageError("--page shows the first rows of both: it does not go with --rows.", "altneu diff --help")
+    if page and format:
+        raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
+    form = output_format(format, output)
+    home, ledger = open_home()
+    found = _find_diff(home, ledger, states or [], other)
+    progress = Progress()
+    try:
+        progress("diff", "comparing")
+        spark = session_for(home, ledger)
+        if rows is not None:
+            frame = diff_report.label_epochs(home, found.select_rows(spark, rows), rows)
+            schema = _arrow_schema(frame) if form is Format.parquet else None
+            whole = form is not Format.table or output
+            shown = frame if whole else frame.persist().limit(SHOWN)
+            number = write_rows((row.asDict() for row in shown.toLocalIterator()), COLUMNS[rows], form, output, schema)
+            if not whole and number == SHOWN and (every := frame.count()) > SHOWN:
+                err.print(f"(the first {SHOWN} of {every:,} rows; all with --format csv or json)")
+            if output:
+                tell_written(number, output)
+            return
+        document = diff_report.diff_document(home, found, spark)
+    finally:
+        progress.close_display()
+    if page:
+        from ..report import refresh_pages, write_difference
+
+        run = found.after.run
+        name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
+        written = write_difference(home, f"{name}-other" if other else name, document)
+        refresh_pages(home, ledger)  # the index links it
+        out.print(written, markup=False)
+    elif form is Format.json:
+        print(json.dumps(document, indent=1, default=str))
+    else:
+        _print_diff(document)
+
+
+def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
+    """What the arguments name. Raises `UsageError`."""
+    from ..home.home import Home
+    from ..reading.revision_diff import DiffSide, RevisionDiff
+    from ..run import approval, diff_report
+    from ..state import home_identity
+
+    if other is not None:
+        if states:
+            raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
+        theirs = Home.open_home(other)
+        ledgers = ledger, home_identity.open_ledger(theirs, False)
+        return RevisionDiff(
+            *(DiffSide(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
+        )
+    if len(states) == 2:
+        if not all(each.isdecimal() for each in states):
+            raise UsageError(f"{' '.join(states)}: two revisions are two numbers.", "altneu diff 1 2")
+        return RevisionDiff(*(DiffSide(home, ledger, ledger.get_revision(int(each))) for each in states))
+    if len(states) > 2 or (states and states[0].isdecimal()):
+        raise UsageError(f"{' '.join(states)}: one run, or two revisions.", "altneu diff --help")
+    after = ledger.published_by(states[0]) if states else None
+    if after is not None:
+        return RevisionDiff(DiffSide(home, ledger, ledger.get_revision(after.parent)), DiffSide(home, ledger, after))
+    return diff_report.diff_held_run(home, ledger, approval.require_held_run(ledger, states[0] if states else None))
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema)
+
+
+def _print_diff(found: dict[str, Any]) -> None:
+    from ..run.diff_report import FIRST, VIEWS
+    from ..state.totals import MEASURES
+
+    before, after = found["before"], found["after"]
+    out.print(f"from {before['name']} (up to {before['frontier']}) to {after['name']} (up to {after['frontier']})")
+    if before["home"] != after["home"]:
+        out.print(f"{before['home']} → {after['home']}", markup=False)
+    if not found["totals"] and not any(found[view]["count"] for view in VIEWS):
+        out.print("nothing that a reader sees is other")
+    for each in found["totals"][:FIRST]:
+        span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
+        named = {name: each[name] for name in MEASURES} | each["motifs"]
+        moved = (f"{name} {_format_step(both)}" for name, both in named.items() if both["before"] != both["after"])
+        out.print(f"{span}: {', '.join(moved) or 'the trussness of edges'}", markup=False)
+    if len(found["totals"]) > FIRST:
+        out.print(f"({len(found['totals']) - FIRST:,} more spans of epochs: --format json)")
+    for each in found["trusses"]:
+        if each["before"] != each["after"] or each["entered"] or each["left"]:
+            edges = f"{each['entered']:,} entered, {each['left']:,} left"
+            out.print(f"{each['k']}-truss at {found['last']}: {_format_step(each)} edges, {edges}")
+    for each in found["checks"][:FIRST]:
+        words = {None: "not made", True: "passed", False: "failed"}
+        out.print(
+            f"{each['epoch']}: {each['name']} ({each['severity']}): {words[each['before']]} → {words[each['after']]}: "
+            f"{each['observed']}",
+            markup=False,
+        )
+    for view in VIEWS:
+        number = found[view]["count"]
+        if number:
+            out.print(f"{number:,} span(s) of {view} with other values{', the largest' if number > FIRST else ''}:")
+            print_rows(found[view]["rows"], list(found[view]["rows"][0]))
+            if number > FIRST:
+                out.print(f"  all of them: --rows {view} --format csv")
+    if found["next"]:
+        out.print(f"  next: {found['next']}", markup=False)
+
+
+def _format_step(both: dict[str, int]) -> str:
+    return f"{both['before']:,} → {both['after']:,}"
+
+
+@register_command
+def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None:
+    """Publish a held run: what it has computed and checked, on the revision that it was made from.
+
+    Refused when another run has published meanwhile: then its epochs have to be computed again.
+    """
+    from ..run import approval, runner
+
+    home, ledger = open_home(writes=True)
+    wanted = approval.require_held_run(ledger, run)
+    approval.require_publishable(home, ledger, wanted)
+    changed = approval.relanded_labels(home, ledger, wanted)
+    approval.approve_run(home, ledger, wanted, by or _user_name(), because)
+    progress = Progress()
+    try:
+        revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
+    finally:
+        progress.close_display()
+    mark = f", with a {revision.mark}" if revision.mark else ""
+    epochs = len(wanted.epochs) or len(ledger.published_batches())
+    out.print(
+        f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} has held them"
+    )
+    if changed:
+        err.print(
+            f"[yellow]landed again since they were computed[/], and not published so: {abbreviate_labels(changed)}",
+            markup=True,
+        )
+        err.print(f"  next: altneu run {' '.join(changed[:8])}", markup=False)
+    print_totals(home, ledger)
+
+
+@register_command
+def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None:
+    """Give a held run up: nothing of it is published, and its epochs may be run again. Takes no time and no Spark.
+
+    Its branches of the tables go with the next run or compaction.
+    """
+    from ..run import approval
+    from ..state.stage_results import AuditFacts
+
+    home, ledger = open_home(writes=True)
+    wanted = approval.require_held_run(ledger, run)
+    warned = ledger.get_facts(wanted.run_id, AuditFacts).failed
+    approval.reject_run(home, ledger, wanted, by or _user_name(), because)
+    mark = f" ({warned} check(s) had warned)" if warned else ""
+    out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")
+    out.print(f"  next: {approval.rerun_command(home, wanted).removesuffix(' --hold')}", markup=False)
+
+
+def _user_name() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return None

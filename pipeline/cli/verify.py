@@ -1,0 +1,272 @@
+"""Is it right: audit, repair, report."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import AltneuError, CheckFailed, UsageError
+from .app import open_home, register_command
+from .printing import Progress, err, out, print_rows
+from .runs import Hold, execute_plan
+
+if TYPE_CHECKING:
+    from ..home.home import Home
+    from ..state.ledger import Ledger
+    from ..state.records import Revision
+
+
+@register_command
+def audit(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
+    sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
+    third_party: Annotated[
+        bool,
+        typer.Option("--third-party", help="Triangles also by GraphFrames or GraphX: seconds to minutes an epoch."),
+    ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show what each costs.")
+    ] = False,
+    fingerprints: Annotated[
+        bool,
+        typer.Option("--fingerprints", help="Instead: is what is stored what was published? Reads every table once."),
+    ] = False,
+) -> None:
+    """Compare the published result with a full recomputation; exit 1 on any difference.
+
+    `altneu audit --sample 5 --third-party`
+
+    `altneu audit --fingerprints`   finds rows that were damaged after they were published, in any table.
+
+    `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
+    """
+    from algorithms.graphframes_oracle import reference_name
+
+    from ..checking import audit
+    from ..home import schedule
+    from ..report import refresh_pages
+    from ..run import openlineage
+    from ..run.cost_comparison import compare_costs
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    if shadow and third_party:
+        raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
+    home, ledger = open_home(writes=True)
+    row = ledger.require_published()
+    assert row.frontier is not None
+    if fingerprints:
+        if epochs or sample or third_party or shadow:
+            raise UsageError("--fingerprints looks at everything, and at nothing else.", "altneu audit --fingerprints")
+        _compare_fingerprints(home, ledger, row)
+        return
+    if epochs:
+        wanted = sorted({home.schedule.parse_epoch(text) for text in epochs})
+        late = [epoch for epoch in wanted if epoch > row.frontier]
+        if late:
+            raise UsageError(
+                f"epoch {home.schedule.format_label(late[0])} is after the frontier: its state is not final."
+            )
+    else:
+        wanted = audit.auditable_epochs(ledger, row)
+    if sample:
+        wanted = schedule.sample_epochs(wanted, sample, str(time.time_ns()))
+    spark = session_for(home, ledger)
+    warehouse = Warehouse(spark, home)
+    started = time.time()
+    progress = Progress()
+    progress("audit", "")
+
+    def report_progress(text: str) -> None:
+        progress("audit", text)
+
+    try:
+        if shadow:
+            found = compare_costs(home, wanted, spark, report_progress)
+            progress.close_display()
+            print_rows(found)
+            if any(entry["differences"] for entry in found):
+                raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
+            return
+        results = audit.audit_published(warehouse, row, wanted, report_progress, third_party)
+    finally:
+        progress.close_display()
+    ledger.put_checks(None, row.revision, results)
+    openlineage.emit_audit(home, ledger, results)
+    failed = [result for result in results if not result["passed"]]
+    refresh_pages(home, ledger, {result["epoch"] for result in failed})
+    if failed:
+        for result in failed[:20]:
+            err.print(
+                f"[red]✗[/] {home.schedule.format_label(result['epoch'])}: {result['name']}: {result['observed']}",
+                markup=True,
+            )
+            for line in result["rows"][0].get("why", ()) if result["rows"] else ():
+                err.print(f"    {result['rows'][0]['key']}: {line}", markup=False)
+        bad = {result["epoch"] for result in failed}
+        raise CheckFailed(
+            f"{len(bad)} of {len(wanted)} epochs differ from the recomputation.",
+            f"altneu report {home.schedule.format_label(min(bad))}",
+        )
+    out.print(
+        f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
+        f"{f' and to {reference_name(spark)}' if third_party else ''} "
+        f"({len(results)} checks, {time.time() - started:.1f} s)"
+    )
+
+
+def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
+    """Do the tables hold what was published? Raises `CheckFailed`; `AltneuError` where nothing can be said."""
+    from ..checking import fingerprint_check
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    recorded = ledger.fingerprints_of(row.revision)
+    if not recorded:
+        raise AltneuError(
+            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
+            "altneu rebuild   (records them, as the next run does)",
+        )
+    started, progress = time.time(), Progress()
+    try:
+        progress("audit", "reading all tables")
+        found = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
+    finally:
+        progress.close_display()
+    for each in found.wrong:
+        err.print(f"[red]✗[/] {each.describe(home.schedule.format_label(each.epoch))}", markup=True)
+    if found.wrong:
+        raise found.to_error()
+    out.print(
+        f"{len(found.compared)} tables hold what was published as revision {row.revision}, at every epoch "
+        f"({time.time() - started:.1f} s)"
+    )
+    if found.unknown:
+        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}", markup=True)
+
+
+@register_command
+def repair(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
+    hold: Hold = False,
+) -> None:
+    """Audit epochs and, when what is shown differs, publish a revision that replaces what differs.
+
+    The differing rows stay on record with the revision that had them. Where rows of batches or names of vertices are
+    themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
+    """
+    from ..checking.audit import needs_landing
+    from ..run import planning
+
+    home, ledger = open_home(writes=True)
+    known = {row.id for row in ledger.list_checks()}
+    try:
+        audit(epochs)
+        return
+    except CheckFailed as failed:
+        what = failed.what
+    found = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
+    reload = needs_landing(found)
+    source = "read again from the landing" if reload else "computed again from the landed rows"
+    err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
+    before = ledger.get_revision().revision
+    execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
+    if ledger.get_revision().revision != before:
+        audit(epochs)
+
+
+@register_command
+def report(
+    epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="The pages of all epochs.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
+    data_docs: Annotated[
+        bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
+    ] = False,
+    revision: Annotated[
+        int | None, typer.Option(help="As published at this revision, on a page of its own that stays as it is.")
+    ] = None,
+    vertex: Annotated[
+        str | None, typer.Option(help="Instead: the page of one vertex, with its numbers over epochs and its edges.")
+    ] = None,
+) -> None:
+    """Write the report page of an epoch, that of its rows and trusses, and the index; print where they are. No Spark.
+
+    With `--revision` what that revision said of the epoch, also when later ones have changed it.
+
+    `altneu report 2004-05-15 --vertex 41`   a vertex: its numbers over epochs, its neighbourhood, its edges.
+    """
+    from ..report import epoch_document, write_former, write_pages, write_vertex
+
+    home, ledger = open_home()
+    if vertex is not None:
+        if all_ or json_ or data_docs:
+            other = "--all" if all_ else "--json" if json_ else "--data-docs"
+            raise UsageError(f"--vertex is a page of its own: it does not go with {other}.", "altneu report --help")
+        row = ledger.require_published(revision)
+        assert row.frontier is not None
+        at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        with Progress() as progress:
+            progress("report", "")
+            page = write_vertex(home, ledger, at, vertex, row)
+        out.print(str(page), markup=False)
+        return
+    if revision is not None and (all_ or data_docs):
+        other = "--all" if all_ else "--data-docs"
+        raise UsageError(f"--revision is of one epoch's page: it does not go with {other}.", "altneu report --help")
+    if revision is not None:
+        former = ledger.require_published(revision)
+        assert former.frontier is not None
+        wanted_epoch = former.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        if wanted_epoch not in ledger.published_batches(revision):
+            from ..reading.query_executor import unpublished_error
+
+            raise unpublished_error(
+                home, wanted_epoch, ledger.published_batches(revision), f"published at revision {revision}"
+            )
+        if json_:
+            print(json.dumps(epoch_document(home, ledger, wanted_epoch, revision), indent=1, default=str))
+        else:
+            out.print(write_former(home, ledger, wanted_epoch, revision), markup=False)
+        return
+    if epoch is not None and all_:
+        raise UsageError("say either an epoch or --all.", "altneu report --help")
+    if json_ and data_docs:
+        raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
+    wanted = _epochs_to_report(home, ledger, epoch, all_)
+    if json_:
+        if not wanted:
+            ledger.require_published()
+        found = [epoch_document(home, ledger, each) for each in wanted]
+        print(json.dumps(found if all_ else found[0], indent=1, default=str))
+        return
+    with Progress() as progress:
+        progress("report", "")
+        pages = (
+            write_pages(home, ledger, wanted, data_docs, None) if all_ else write_pages(home, ledger, wanted, data_docs)
+        )
+    for page in pages[:1] if all_ else pages:
+        out.print(page, markup=False)
+    if all_:
+        out.print(f"and {len(pages) - 1:,} more page(s)")
+
+
+def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
+    """The epochs whose pages are wanted: those of which something is known."""
+    from ..reading.query_executor import unpublished_error
+    from ..state.records import RunKind
+
+    row = ledger.get_revision()
+    tried = [run.epochs for run in ledger.list_runs() if run.kind is not RunKind.COMPACT]
+    known = {*ledger.published_batches(), *(each for epochs in tried for each in epochs)}
+    if all_:
+        return sorted(known)
+    if epoch is None:
+        return [] if row.frontier is None else [row.frontier]
+    wanted = home.schedule.parse_epoch(epoch)
+    if wanted not in known:
+        raise unpublished_error(home, wanted, known, "landed and run")
+    return [wanted]

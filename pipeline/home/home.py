@@ -1,0 +1,118 @@
+"""The home directory and its `altneu.toml`: read once, checked whole (`file`), then frozen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import UsageError
+from ..file_names import format_name, is_text
+from .schedule import Schedule
+from .settings import Config
+from .settings_file import NAME, Entries, extend_settings, parse_settings, read_text, settings_template, write_text
+from .uris import resolve_database_uri
+
+__all__ = ["Config", "Home", "parse_settings"]
+
+
+def _require_folder(path: Path | str) -> Path:
+    """Where a home is or can be. Raises `UsageError` when a file is in its place."""
+    path = Path(path).expanduser().resolve()
+    if not is_text(str(path)):  # no database would take it
+        raise UsageError(f"{format_name(path)}: the path of a home has to be UTF-8 text.", "altneu --home DIR init")
+    for place in (path, *path.parents):
+        if place.is_file():
+            raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")
+    return path
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home directory: `altneu.toml`, landing, warehouse, database, reports."""
+
+    path: Path
+    config: Config
+
+    @classmethod
+    def open_home(cls, path: Path | str, create: bool = False) -> Home:
+        """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
+        path = _require_folder(path)
+        file = path / NAME
+        if not file.exists():
+            if not create:
+                raise UsageError(
+                    f"{path} is no altneu home (it has no altneu.toml).",
+                    "altneu init, or altneu land FILE --columns src,dst --epoch 1   (make one), or: altneu demo",
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            write_text(file, settings_template())
+        return cls(path, parse_settings(file.read_bytes(), str(file)))
+
+    @property
+    def landing(self) -> Path:
+        """The landing's folder; of a landing in an object store the one in which `altneu land` prepares batches."""
+        return self.path / "landing" if self.landed_remotely else Path(self.landed_at)
+
+    @property
+    def landed_at(self) -> str:
+        """Where batches are landed: a folder, relative to the home, or the URI of one."""
+        return self._resolve_location(self.config.landing.uri or "landing")
+
+    @property
+    def landed_remotely(self) -> bool:
+        """Is the landing in an object store, not in a folder?"""
+        return re.match(r"\w+:", self.landed_at) is not None
+
+    @property
+    def reports(self) -> Path:
+        """The folder of the pages, where they are on this machine."""
+        return Path(self.reports_at)
+
+    @property
+    def reports_at(self) -> str:
+        """Where the pages are: a folder, relative to the home, or the URI of one."""
+        return self._resolve_location(self.config.reports.uri or "reports")
+
+    @property
+    def reports_remotely(self) -> bool:
+        """Are the pages in an object store, not in a folder?"""
+        return re.match(r"\w+:", self.reports_at) is not None
+
+    def _resolve_location(self, text: str) -> str:
+        place = re.sub(r"^file:(//)?(?=/)", "", text).rstrip("/")
+        return place if re.match(r"\w+:", place) else str(self.path / place)
+
+    @property
+    def database(self) -> str:
+        """An SQLAlchemy URI; a SQLite file of a relative path is in the home."""
+        uri = self.config.storage.database or "sqlite:///altneu.db"
+        return resolve_database_uri(self.path, uri)
+
+    @property
+    def warehouse(self) -> str:
+        """A folder, relative to the home, or the URI of one."""
+        place = self.config.storage.warehouse or "warehouse"
+        return place if re.match(r"\w+:", place) else str(self.path / place)
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule.from_text(self.config.epochs.every)
+
+    @classmethod
+    def draft_home(cls, path: Path | str) -> Home:
+        """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
+        path = _require_folder(path)
+        return cls.open_home(path) if (path / NAME).exists() else cls(path, Config())
+
+    def with_settings(self, **sections: Entries) -> tuple[Home, str]:
+        """The home with settings that `altneu.toml` does not have yet, and that file's new text. Writes nothing."""
+        file = self.path / NAME
+        text = extend_settings(read_text(file) if file.exists() else settings_template(), sections)
+        return replace(self, config=parse_settings(text.removeprefix("\ufeff"), str(file))), text
+
+    def declare_settings(self, **sections: Entries) -> Home:
+        """Write settings that are not there yet into `altneu.toml`, and return the new home."""
+        home, text = self.with_settings(**sections)
+        write_text(self.path / NAME, text)
+        return home

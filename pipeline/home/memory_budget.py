@@ -1,0 +1,192 @@
+"""How many edges a task has memory for, from the machine or from what a cluster's executors are given.
+
+Python workers are no part of the JVM's memory. On this machine they have what Spark's driver leaves of it. An executor
+of a cluster has `spark.executor.pyspark.memory` for them; else on YARN and Kubernetes, which end a container that takes
+more than it was given, what `spark.executor.memoryOverhead` leaves beside the JVM; else we take it to leave them as
+much as it has itself. A Spark Connect server on another machine is not asked: the same settings may say here what its
+executors have; without them: `UNKNOWN` edges.
+
+A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share. But where
+`spark.executor.pyspark.memory` is set, Spark divides it by the cores, and gives no Python worker more address space
+than that: then a task alone has no more than its share, and libraries take `LIBRARIES` of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from algorithms.cost_model import BROADCAST_ROWS
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .settings import Config
+
+# Measured (tests/benchmarks/RESULTS.md), of an edge: while one task maintains the trussness of a graph; while an audit
+# recomputes one beside what is stored; and in tasks of all other kinds. And of a row that is sent to every task.
+REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
+UNKNOWN = 20_000_000
+GIB = 2**30
+LIBRARIES = 768 * 2**20  # address space of a Python worker that has loaded ours, and Arrow on the system's allocator
+HEAP, PYTHON_MEMORY, OVERHEAD = (f"spark.executor.{name}" for name in ("memory", "pyspark.memory", "memoryOverhead"))
+# Measured, too: of a container, what the JVM takes outside of its heap, and the libraries of a Python worker.
+OUTSIDE, LOADED = GIB, 300 * 2**20
+LEAST = 64 * 2**20  # of arrays: less is no task worth its start
+_UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """bytes: for the Python workers of one executor, None: not known; heap: of its JVM; cores: tasks that work in it at
+    once; limit: bytes that no worker may exceed, its libraries aside."""
+
+    bytes: int | None
+    heap: int
+    cores: int
+    whose: str  # for a person
+    limit: int | None = None
+
+    @property
+    def max_edges_exclusive(self) -> int:
+        """Edges of the graph whose trussness a task maintains, which works alone."""
+        return self.max_edges(REPLAY_BYTES)
+
+    @property
+    def max_edges_shared(self) -> int:
+        """Edges that each of the tasks may hold which work at once."""
+        return self.max_edges(EDGE_BYTES, self.cores)
+
+    def max_edges(self, each: int, tasks: int = 1) -> int:
+        """How many a task may hold, of so many bytes each, when so many tasks work at once, or all cores."""
+        if self.bytes is None:
+            return UNKNOWN
+        share = self.bytes // max(1, min(tasks, self.cores))
+        return max(1, (share if self.limit is None else min(share, self.limit)) // each)
+
+    def describe(self) -> str:
+        if self.bytes is None:
+            return f"{self.whose}: not known; up to {UNKNOWN:,} edges in a task"
+        each = f", {self.max_edges_shared:,} in each of {self.cores}" if self.cores > 1 else ""
+        has = f"{self.bytes / GIB:.1f} GiB for Python"
+        if self.limit is not None:
+            has += f", {(self.limit + LIBRARIES) / GIB:.1f} for a worker with its libraries"
+        return f"{self.whose}: {has}; up to {self.max_edges_exclusive:,} edges in one task{each}"
+
+
+def memory_budget(config: Config) -> MemoryBudget:
+    """Return the memory budget of the tasks of a home."""
+    master, conf = os.environ.get("ALTNEU_MASTER") or config.spark.master or "local[*]", config.spark.conf
+    if master.startswith("local["):
+        return _local_budget(conf, master[len("local[") : -1].split(",")[0])
+    if master.startswith("sc://"):
+        if re.match(r"sc://(localhost|127\.|\[::1\])", master):
+            return _local_budget(conf, "*")
+        if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
+            return MemoryBudget(None, GIB, 1, "the executors of a Spark Connect server")
+    heap = _parse_bytes(conf.get(HEAP) or "1g")
+    given, limit = _python_memory(conf)
+    tasks = max(1, _task_cores(conf) // int(conf.get("spark.task.cpus") or 1))
+    remote = master.startswith("sc://")
+    whose = "an executor of the server, by [spark] conf" if remote else "an executor"
+    if given is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
+        given, whose = _container_memory_left(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
+    return MemoryBudget(heap if given is None else given, heap, tasks, whose, limit)
+
+
+def _container_memory_left(conf: dict[str, str], heap: int) -> int:
+    """Bytes for arrays; by itself Spark adds a tenth of the heap to a container, which is nearly nothing for Python."""
+    text = conf.get(OVERHEAD)
+    factor = float(conf.get(f"{OVERHEAD}Factor") or 0.1)
+    overhead = _parse_bytes(text) if text else max(384 * 2**20, int(factor * heap))
+    return max(LEAST, overhead - OUTSIDE - _task_cores(conf) * LOADED)
+
+
+def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
+    """What the workers of an executor are given, and what one of them has beside its libraries; bytes, None: not set.
+    Raises `UsageError` where that is next to nothing."""
+    if not (text := conf.get(PYTHON_MEMORY)):
+        return None, None
+    given, cores = _parse_bytes(text), _task_cores(conf)
+    limit = given // cores - LIBRARIES
+    if limit < LEAST:
+        least = -(-(LIBRARIES + LEAST) * cores // 2**20)
+        raise UsageError(
+            f'"{PYTHON_MEMORY}" = "{text}" in [spark] conf: Spark divides it by the cores of an executor ({cores}), '
+            f"and a Python worker needs {LIBRARIES >> 20} MiB of address space for its libraries alone.",
+            f'give it at least "{least}m", or remove it: without it a worker has no limit but the memory that is there',
+        )
+    return given, limit
+
+
+def _task_cores(conf: dict[str, str]) -> int:
+    return int(conf.get("spark.executor.cores") or 1)
+
+
+def max_task_edges(config: Config) -> int:
+    """The most edges of which one task may maintain the trussness: `[truss] limit_edges`, where it is less."""
+    return min(memory_budget(config).max_edges_exclusive, _limit_or_unbounded(config.truss.limit_edges))
+
+
+def max_region_edges(config: Config) -> int:
+    """Return how many edges the region of a change may have so that one task can update it."""
+    return min(memory_budget(config).max_edges(EDGE_BYTES), _limit_or_unbounded(config.truss.limit_edges))
+
+
+def max_audit_edges(config: Config, epochs: int) -> int:
+    """Return how many edges a graph may have so that each of `epochs` audit tasks can recompute it."""
+    return min(memory_budget(config).max_edges(AUDIT_BYTES, epochs), _limit_or_unbounded(config.truss.limit_edges))
+
+
+def max_partition_edges(config: Config) -> int:
+    """Return how many edges each of many tasks that run at once may hold."""
+    return min(memory_budget(config).max_edges_shared, _limit_or_unbounded(config.truss.limit_edges))
+
+
+def max_cell_edges(config: Config) -> int:
+    """The most edges that one of many tasks may count triangles in: `[triangles] limit_edges`, where it is less."""
+    return min(memory_budget(config).max_edges_shared, _limit_or_unbounded(config.triangles.limit_edges))
+
+
+def max_broadcast_rows(config: Config) -> int:
+    """The most rows of a join that are sent to every task: a twentieth of an executor's memory, `ROW_BYTES` each."""
+    return min(BROADCAST_ROWS, memory_budget(config).heap // (20 * ROW_BYTES))
+
+
+def driver_memory_mb() -> int:
+    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
+    # from 32 GiB on pointers take twice the space, and the archive does not fit
+    return max(1024, min(_total_memory() // 2 // 2**20, 31 * 1024))
+
+
+def _limit_or_unbounded(limit: int | None) -> int:
+    return 2**63 if limit is None else limit
+
+
+def _local_budget(conf: dict[str, str], cores: str) -> MemoryBudget:
+    driver = _parse_bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
+    number = (os.cpu_count() or 1) if cores == "*" else int(cores)
+    bytes_, (_, limit) = max(_total_memory() - driver, GIB // 2), _python_memory(conf)
+    return MemoryBudget(bytes_, driver, number, "this machine, less Spark's driver", limit)
+
+
+def _parse_bytes(text: str) -> int:
+    """Return the number of bytes of a size in Spark's notation.
+
+    >>> _bytes("2g"), _bytes("512M"), _bytes("1500mb"), _bytes("1024")
+    (2147483648, 536870912, 1572864000, 1073741824)
+    """
+    found = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
+    return int(found[1]) * _UNITS[found[2]] if found else 2**30
+
+
+def _total_memory() -> int:
+    """Memory of this machine or container, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    return total

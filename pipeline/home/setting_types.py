@@ -1,0 +1,209 @@
+"""What values in `altneu.toml` have to be, as types for the models of `settings`, and what a condition has to be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Literal
+
+import sqlalchemy as sa
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from ..errors import UsageError
+from ..secret import is_secret
+from .columns import reserved
+from .schedule import Schedule
+
+_MASTER = re.compile(
+    r"local(\[([1-9]\d*|\*)(, ?[1-9]\d*)?\])?|local-cluster\[[1-9]\d*, ?[1-9]\d*, ?[1-9]\d*\]|yarn"
+    r"|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|k8s://\S+|sc://\S+"
+)
+MASTERS = '"local[*]", "local[N]", "spark://host:port", "yarn", "k8s://…", "sc://host:port" (Spark Connect)'
+
+_PASSWORD = (
+    "it holds a password, and this file holds none: leave it out, and set PGPASSWORD, or write the line "
+    "host:port:database:user:password into ~/.pgpass or the file that PGPASSFILE names"
+)
+_TOKEN = "it holds a token, and this file holds none: set SPARK_CONNECT_AUTHENTICATE_TOKEN, or …_TOKEN_FILE"
+
+_COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
+_COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
+_ASKED = ("src", "dst", "a", "b", "epoch")  # what a condition may ask besides the values
+
+
+def is_length(text: str) -> bool:
+    try:
+        Schedule.from_text(text)
+    except UsageError:
+        return False
+    return True
+
+
+def is_database(text: str) -> bool:
+    """A file of SQLite, or PostgreSQL by a driver that is here. Without psycopg, who connects says what to install."""
+    try:
+        url = sa.make_url(text)
+        if url.get_driver_name() != "psycopg":
+            url.get_dialect().import_dbapi()
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError):
+        return False
+    backend = url.get_backend_name()
+    return bool(url.database) and (backend == "postgresql" or (backend == "sqlite" and url.database != ":memory:"))
+
+
+def without_password(text: str) -> str:
+    """Return the URI of a database unchanged. Raises `ValueError` where it contains a password."""
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):  # none at all, which is told next
+        return text
+    if url.password is not None or any(is_secret(name) for name in url.query):
+        raise ValueError(_PASSWORD)
+    return text
+
+
+def without_token(text: str) -> str:
+    """Return the address of a Spark Connect server unchanged. Raises `ValueError` where it contains a token."""
+    if ";token=" in text:
+        raise ValueError(_TOKEN)
+    return text
+
+
+def is_master(text: str) -> bool:
+    return _MASTER.fullmatch(text) is not None
+
+
+def is_place(text: str) -> bool:
+    """A folder, or the URI of one that holds neither keys nor options: those are the environment's.
+
+    >>> [is_place(each) for each in ("tables", "s3://bucket/a", "s3://key:secret@bucket/a", "s3://b?region=x", "s3:/b")]
+    [True, True, False, False, False]
+    """
+    if not re.match(r"\w+:", text) or text.startswith("file:"):
+        return bool(text)
+    found = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
+    # a container of Azure stands before the host's name
+    return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
+
+
+def is_endpoint(text: str) -> bool:
+    """The address of a service, without anything secret in it.
+
+    >>> [is_endpoint(each) for each in ("https://host:8181/api", "host:8181", "https://me:pw@host", "http://h?token=x")]
+    [True, False, False, False]
+    """
+    return re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", text) is not None
+
+
+def is_landing(text: str) -> bool:
+    """Tell whether a text names a folder for the landing, on this machine or in a store that Arrow reads.
+
+    >>> [is_landing(each) for each in ("/data/landing", "gs://bucket/landing", "ftp://host/landing")]
+    [True, True, False]
+    """
+    return is_place(text) and re.match(r"(file|s3a?|gs|gcs|abfss?|hdfs):|(?!\w+:)", text) is not None
+
+
+def is_memory(text: str) -> bool:
+    """What a JVM starts with; Spark needs 450 MiB at the least."""
+    found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
+    return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
+
+
+def _text_that(fits: Callable[[str], bool]) -> AfterValidator:
+    """Text that fits; what is allowed instead says the setting."""
+
+    def check_text(value: str) -> str:
+        if not fits(value):
+            raise PydanticCustomError("not_allowed", "not allowed")
+        return value
+
+    return AfterValidator(check_text)
+
+
+def _check_column(name: str) -> str:
+    if why := reserved(name):
+        raise ValueError(why)
+    return name
+
+
+def _check_motif_name(name: str) -> str:
+    if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
+        raise ValueError("a name is of letters, digits, _ and -, and no column of `show`")
+    return name
+
+
+def _check_motif(text: str | list[str]) -> str | list[str]:
+    from algorithms import motif_patterns
+
+    motif_patterns.parse_motif(text)  # ValueError in words
+    return text
+
+
+def _spark_value(value: object) -> str:
+    """A value as Spark has it."""
+    if isinstance(value, dict):
+        raise ValueError('a name with dots stands in quotes: "spark.driver.memory" = "8g"')
+    if not isinstance(value, (str, int, float)):
+        raise ValueError("expected text")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+TYPES = ("long", "double", "string", "boolean")
+PlainTable = Literal["vertex_history", "edge_now", "epoch_totals"]
+EDGE_NOW = ("trussness", "both_ways")  # its columns besides the ends and the values
+
+Length = Annotated[str, _text_that(is_length)]
+AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
+AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
+Database = Annotated[str, AfterValidator(without_password), _text_that(is_database)]
+Place = Annotated[str, _text_that(is_place)]
+Endpoint = Annotated[str, _text_that(is_endpoint)]
+Namespace = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+LandingPlace = Annotated[str, _text_that(is_landing)]
+Master = Annotated[str, _text_that(is_master), AfterValidator(without_token)]
+SparkValue = Annotated[str, BeforeValidator(_spark_value)]
+Column = Annotated[str, AfterValidator(_check_column)]
+Type = Annotated[str, _text_that(TYPES.__contains__)]
+MotifName = Annotated[str, AfterValidator(_check_motif_name)]
+Motif = Annotated[str | list[str], BeforeValidator(_check_motif)]
+
+
+def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
+    """Why a text is no condition on these value columns, in words."""
+    from algorithms.sql_predicates import Condition
+
+    try:
+        read = Condition.from_text(condition)
+    except ValueError as error:
+        return str(error)
+    types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}
+    for column in read.columns:
+        if column.name.casefold() not in types:
+            similar = suggest_name(column.name, [*values, "src", "dst"])
+            there = ", ".join(["src", "dst", *values])
+            own = reserved(column.name)
+            similar = similar or (
+                f", and no value column can have this name: {own}"
+                if own
+                else f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
+            )
+            return f"there is no column {column.name!r} (position {column.position}){similar}; there are: {there}"
+    if read.alone and types[read.columns[0].name.casefold()] != "boolean":
+        return f"{read.columns[0].name} is a value and no condition: compare it with something"
+    return None
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Did you mean …? Nothing where no known name is like it."""
+    by_lower = {other.lower(): other for other in reversed(list(known))}
+    found = get_close_matches(name.lower(), by_lower, 1, 0.6)
+    return f". Did you mean {by_lower[found[0]]}?" if found else ""
+
+
+def toml_key(name: str) -> str:
+    """A key as it stands in TOML: bare where that is allowed, else in quotes."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

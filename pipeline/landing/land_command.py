@@ -1,0 +1,256 @@
+"""`land`: everything is read and validated in a private folder first, then settings and batches change at once."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import AltneuError, UsageError
+from ..file_names import make_stem
+from ..home.home import Config, Home
+from ..home.settings_file import Entries
+from . import epoch_splitter, object_store_landing
+from .atomic_placement import Draft, discard_unused, landing_lock, recover_landing, report_undone
+from .format_inference import RawFormat, infer_format
+from .local_landing import COMPLETE, EMPTY, count_batch_rows, list_batches, seal_folder
+from .options import HELP, LandOptions
+from .sources import prepare_sources, require_files
+
+Say = Callable[[str], None]
+Confirm = Callable[[RawFormat], bool]
+
+
+@dataclass
+class LandReport:
+    """What `land` did, or with `dry_run` would do."""
+
+    home: Home
+    epochs: list[int] = field(default_factory=list)
+    rows: int = 0
+    replaced_epochs: int = 0
+    replaced_rows: int = 0
+    declared: dict[str, Entries] = field(default_factory=dict)
+    form: RawFormat | None = None
+    comments: int = 0  # lines before the rows of the files
+    rejected: epoch_splitter.Rejected = field(default_factory=list)
+    rejected_file: Path | None = None
+
+
+def land(
+    home: Home,
+    files: list[Path],
+    options: LandOptions,
+    say: Say = lambda text: None,
+    confirm: Confirm = lambda form: True,
+) -> LandReport:
+    """Split raw event files into epoch folders, or take them as one epoch; see `altneu land --help`.
+
+    `home` may be one that is not there yet (`Home.draft_home`): it is made when everything is validated. The time
+    column decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins. Other
+    columns are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an error.
+    """
+    options.require_text()
+    epoch = _resolve_epoch_option(home, options)
+    if not options.empty:
+        require_files(files)
+    draft = Draft(home.landing, say, home.path / "altneu.toml")
+    try:
+        form = None
+        if not options.empty:
+            form = infer_format(home, prepare_sources(files, draft.folder / "inputs"), options)
+            if not confirm(form):
+                raise UsageError("nothing was landed.", HELP)
+        if home.landed_remotely:
+            with landing_lock(home.landing, say):
+                report_undone(object_store_landing.recover_landing(home), say)
+        if form is None:
+            assert epoch is not None
+            found = epoch_splitter.SplitResult()
+            (draft.new / home.schedule.format_label(epoch)).mkdir()
+            found.rows[epoch] = 0
+        else:
+            form, found = _split_files(form, epoch, draft, say)
+            _require_rows(form, found)
+        report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
+        report.comments = found.comments
+        report.rejected, report.declared = found.rejected, form.declared if form else {}
+        _seal_and_place_batches(report, draft, found, options, files, say)
+    finally:
+        draft.close()
+        if not (home.path / "altneu.toml").exists():
+            discard_unused(home.landing)
+    return report
+
+
+def _resolve_epoch_option(home: Home, options: LandOptions) -> int | None:
+    if options.empty and options.epoch is None:
+        raise UsageError("--empty takes --epoch E, and no file.", HELP)
+    if options.epoch is None:
+        return None
+    epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.parse_epoch(options.epoch)
+    if not home.schedule.has_date(epoch):
+        date = home.schedule.date_in(str(options.epoch))
+        raise UsageError(
+            f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.",
+            f"--epoch {date}" if date else HELP,
+        )
+    return epoch
+
+
+def _require_near_epochs(report: LandReport, landed: Iterable[int], options: LandOptions) -> None:
+    """Raises `UsageError` for an epoch that lies 100 years or more from all that are landed and from today."""
+    schedule, known = report.home.schedule, list(landed)
+    far = next((epoch for epoch in report.epochs if schedule.is_far(epoch, known)), None)
+    if far is None:
+        return
+    date = schedule.date_in(str(options.epoch))
+    raise UsageError(
+        f"epoch {far} is {schedule.format_label(far)}: 100 years or more from today and from all that is landed. "
+        "Nothing was landed.",
+        f"--epoch {date}   (if it is right after all: --yes)"
+        if date
+        else "--yes   (if that is right; else correct it)",
+    )
+
+
+def _split_files(
+    form: RawFormat, epoch: int | None, draft: Draft, say: Say
+) -> tuple[RawFormat, epoch_splitter.SplitResult]:
+    """Split the files; again, when all of their rows speak for another unit or type than the first ones."""
+    for _ in range(3):
+        found = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
+        clock, wider = form.clock, epoch_splitter.widen_types(form, found.rejected)
+        other = clock.likely_unit() if clock and not clock.text and not clock.given else None
+        if not wider and (clock is None or other in (None, clock.unit)):
+            break
+        if clock is not None:
+            clock = clock.with_unit(other or clock.unit)
+        form = form.with_types(wider, clock)
+        shutil.rmtree(draft.new)
+        draft.new.mkdir()
+    if form.clock is not None:
+        form.clock.require_no_dates()
+    return form, found
+
+
+def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
+    good, serious = sum(found.rows.values()), found.serious_rejections()
+    names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
+    advice = "check --columns, --sep and --header"
+    if names * 2 > len(serious):
+        advice = 'for names instead of integers: [vertices] ids = "string" in altneu.toml (a new home: --ids string)'
+    elif form.clock is not None:
+        about_times = (form.clock.next_command_for(reason, text) for _, _, reason, text in serious)
+        advice = next(filter(None, about_times), advice)
+    if not good:
+        first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
+        raise AltneuError(
+            f"{', '.join(source.name for source in form.layouts)}: no row could be read "
+            f"({len(found.rejected)} rejected{first}). "
+            "Nothing was landed.",
+            advice if serious else HELP,
+        )
+    share = form.home.config.ingest.max_bad_share
+    if len(serious) > share * (good + len(serious)):
+        name, line, reason, text = serious[0]
+        raise AltneuError(
+            f"{name}: {len(serious)} of {good + len(serious)} rows cannot be read, more than [ingest] max_bad_share = "
+            f"{share:g} allows; the first: line {line}: {reason}: {text[:80]!r}. Nothing was landed.",
+            advice,
+        )
+
+
+def _seal_and_place_batches(
+    report: LandReport,
+    draft: Draft,
+    found: epoch_splitter.SplitResult,
+    options: LandOptions,
+    files: list[Path],
+    say: Say,
+) -> None:
+    """Seal the new batches and put them into the landing, with the settings they need."""
+    home = report.home
+    label = home.schedule.format_label
+    moves = []
+    if found.rejected and not options.dry_run:
+        epoch_splitter.write_rejected(draft.folder / "rejected.jsonl", found.rejected)
+        name = f"{make_stem(files[0].name)}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
+        report.rejected_file = home.landing / "_rejected" / name
+        moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
+    with landing_lock(home.landing, say):
+        report_undone(recover_landing(home.landing), say)
+        settings = _merge_settings(report)
+        there = list_batches(report.home)
+        if not options.far:
+            _require_near_epochs(report, there, options)
+        old = [there[epoch] for epoch in report.epochs if epoch in there]
+        for landed in old:
+            if landed.incomplete and landed.files and options.append:
+                raise UsageError(f"epoch {landed.label} cannot be added to: {landed.incomplete}", "wait, then again")
+            if landed.label != label(landed.epoch):
+                raise UsageError(
+                    f"epoch {label(landed.epoch)} is landed as epoch={landed.label}.",
+                    f"rename {home.landed_at}/epoch={landed.label} to epoch={label(landed.epoch)}",
+                )
+        counts = {landed.epoch: count_batch_rows(landed) for landed in old}
+        report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
+        if options.dry_run:
+            return
+        total = {epoch: found.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
+        if moves:
+            (home.landing / "_rejected").mkdir(exist_ok=True)
+        if home.landed_remotely:
+            labels = {label(epoch): rows for epoch, rows in total.items()}
+            object_store_landing.place_batches(home, draft.new, labels, settings, options.append)
+            draft.place_batches([], None, moves)
+            return
+        for epoch in report.epochs:
+            if options.append:
+                _add_former_files(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch))
+            seal_folder(draft.new / label(epoch), total[epoch])
+        home.landing.mkdir(parents=True, exist_ok=True)
+        draft.place_batches([label(epoch) for epoch in report.epochs], settings, moves)
+
+
+def _merge_settings(report: LandReport) -> str | None:
+    """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
+    fresh = Home.draft_home(report.home.path)
+    now, default = fresh.config.model_dump(), Config().model_dump()
+    missing: dict[str, Entries] = {}
+    for section, entries in report.declared.items():
+        if left := {key: value for key, value in entries.items() if now[section].get(key) != value}:
+            missing[section] = left
+    if not missing and (report.home.path / "altneu.toml").exists():
+        report.home = fresh
+        return None
+    if any(now[section].get(key) != default[section].get(key) for section in missing for key in missing[section]):
+        raise AltneuError("another land has declared other settings meanwhile. Nothing was landed.", "the same again")
+    report.home, text = fresh.with_settings(**missing)
+    return text
+
+
+def _add_former_files(old: Path, new: Path) -> None:
+    """Put the files of a batch next to the new ones, which take free names."""
+    if not old.is_dir():
+        return
+    kept = [file for file in old.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
+    taken = {file.name for file in kept}
+    for file in sorted(new.iterdir()):
+        name, rest = file.name, file.name.split("-", 1)[1]
+        number = 0
+        while name in taken:
+            number += 1
+            name = f"{number:03d}-{rest}"
+        taken.add(name)
+        if name != file.name:
+            file.rename(new / f"_{name}")
+    for file in sorted(new.glob("_*")):
+        file.rename(new / file.name[1:])
+    for file in kept:
+        try:
+            (new / file.name).hardlink_to(file)
+        except OSError:  # a file system without links
+            shutil.copy2(file, new / file.name)

@@ -1,0 +1,205 @@
+"""The conditions of the settings, `[edges] where` and those of motifs, before any of them decides about a row.
+
+`require_conditions` lets Spark read them before a run reads anything: `settings` has read their grammar and columns
+without Spark, so what is left are functions by name, types, and constants. No condition is tried on a made-up value.
+An upsert on which a condition cannot be evaluated (`tag > 5` on a tag that is no number, a division by zero) is
+malformed: it does not land, and its row in quarantine names the setting. Deletions have no value that is asked. So the
+conditions hold or do not hold for every upsert that is stored, wherever they are evaluated on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import motif_patterns
+from algorithms.sql_predicates import Condition, can_fail, fails_on, only_where
+from algorithms.upserts import DELETE
+
+from ..errors import RunFailed, UsageError
+from ..home.home import Home
+from ..storage.table_schemas import quote_identifier, value_columns
+
+_ENDS = ("src", "dst", "a", "b")
+_FAILS = " cannot be evaluated on "  # in the reason of a quarantined row, after the setting
+_OF_VALUES = {"ArithmeticException", "ArrayIndexOutOfBoundsException", "DateTimeException", "NumberFormatException"}
+_OF_VALUES |= {"SparkRuntimeException", "IllegalArgumentException"}
+_SHOWN = 500  # characters of a row in quarantine, as of any other malformed row
+_FROM_ID = {"bigint": "id", "double": "double(id)", "string": "string(id)", "boolean": "id > 0"}
+
+
+@dataclass(frozen=True)
+class RowCondition:
+    """One condition: the setting as messages name it, the condition as Spark takes it, whether it can fail on a row.
+
+    `precondition`: another condition; of rows for which that does not hold, this one is not asked.
+    """
+
+    setting: str
+    sql: str
+    can_fail: bool = True
+    precondition: str | None = None
+
+    @property
+    def expression(self) -> str:
+        """What is evaluated on a row."""
+        return self.sql if self.precondition is None else only_where(self.precondition, self.sql)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it asks for, once each."""
+        return _list_columns(self.sql)
+
+
+def read_conditions(home: Home) -> list[RowCondition]:
+    """List the conditions of the settings in the order in which they are asked."""
+    config = home.config
+    types = {**config.values, **dict.fromkeys((*_ENDS, "epoch"), "long")}
+    edges, listed = config.edge_condition, list[RowCondition]()
+    if edges is not None:
+        listed.append(RowCondition(f"[edges] where = {config.edges.where!r}", edges, can_fail(edges, types)))
+    for name, motif in config.motif_patterns().items():
+        for edge in dict.fromkeys(edge for pattern in motif for edge in pattern.edges):
+            sql = motif_patterns.relation_condition(edge.relation)
+            if sql:
+                text = f"[motifs] {name}: {edge.a}{edge.relation[:2].strip()}{edge.b} where {sql}"
+                listed.append(RowCondition(text, sql, can_fail(sql, types), edges))
+    return listed
+
+
+def fallible_conditions(home: Home) -> list[RowCondition]:
+    """List those that can fail on a landed row.
+
+    Not among them are conditions on the numbers that altneu gives to string ids: a landed row does not have these yet.
+    """
+    numbered = set() if home.config.vertices.ids == "integer" else {*_ENDS}
+    found = [condition for condition in read_conditions(home) if condition.can_fail]
+    return [each for each in found if not numbered.intersection(map(str.casefold, _list_columns(each.expression)))]
+
+
+def require_conditions(spark: SparkSession, home: Home) -> None:
+    """Raise `UsageError` that names each setting whose condition Spark does not take for one, or whose constants fail.
+
+    Spark plans them over a range without a row, so that it folds their constants, and evaluates nothing else.
+    """
+    conditions = read_conditions(home)
+    if not conditions:
+        return
+    columns = dict.fromkeys((*_ENDS, "epoch"), "bigint") | value_columns(home)
+    rows = spark.range(0).selectExpr(
+        *[f"{_FROM_ID[type_]} AS {quote_identifier(name)}" for name, type_ in columns.items()]
+    )
+    problems = []
+    for condition in conditions:
+        try:
+            rows.where(condition.sql).collect()
+        except PySparkException as error:
+            problems.append(f"{condition.setting}: {_first_line(error)}")
+    if problems:
+        file = home.path / "altneu.toml"
+        listed = "".join(f"\n  - {problem}" for problem in problems)
+        raise UsageError(f"{file} has {len(problems)} problem(s):{listed}", f"edit {file}")
+
+
+def name_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
+    """Add a, b and `_failure` to upserts: which condition, the first one, cannot be evaluated on it; null where none
+    fails."""
+    failure = F.lit(None).cast("int")
+    for place, condition in reversed(list(enumerate(conditions))):
+        fails = F.expr(fails_on(condition.expression, f"op <> '{DELETE}'"))
+        failure = F.when(fails, F.lit(place)).otherwise(failure)
+    ends = {name: end("src", "dst") for name, end in zip("ab", (F.least, F.greatest), strict=True)}
+    return rows.select("*", *[end.alias(name) for name, end in ends.items()]).withColumn("_failure", failure)
+
+
+def keep_decided(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
+    """Leave out the upserts on which a condition cannot be evaluated."""
+    return name_failures(rows, conditions).where("_failure IS NULL").select(*rows.columns)
+
+
+def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
+    """Make rows of quarantine of the upserts on which a condition cannot be evaluated: file, line, reason, text,
+    epoch."""
+    failed = name_failures(rows, conditions).where("_failure IS NOT NULL")
+    reason = F.lit(None).cast("string")
+    for place, condition in enumerate(conditions):
+        values = F.to_json(F.struct(*map(quote_identifier, condition.columns)), {"ignoreNullFields": "false"})
+        words = F.concat(F.lit(_format_reason(condition.setting)), F.substring(values, 1, _SHOWN))
+        reason = F.when(F.col("_failure") == place, words).otherwise(reason)
+    row = F.to_json(
+        F.struct(*[quote_identifier(name) for name in rows.columns if name not in ("file", "line", "epoch")])
+    )
+    text = F.substring(row, 1, _SHOWN).alias("text")
+    return failed.select("file", "line", reason.alias("reason"), text, "epoch")
+
+
+def count_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
+    """Count them for each file that has some: epoch, file, `failed`, and line, reason, text of the first."""
+    first = F.min(F.struct("line", "reason", "text")).alias("first")
+    counted = quarantine_failures(rows, conditions).groupBy("epoch", "file").agg(F.count("*").alias("failed"), first)
+    return counted.select("epoch", "file", "failed", "first.*")
+
+
+def require_decided(home: Home, upserts: DataFrame, quarantine: DataFrame, *, same_filter: bool) -> None:
+    """Raise `RunFailed` where other rows would have landed under the conditions as they are now.
+
+    That is so where a stored upsert is one on which a condition cannot be evaluated, and where a row is in quarantine
+    for a condition that nobody asks any more. `same_filter`: `[edges] where` is what it was when the rows landed.
+    """
+    conditions = fallible_conditions(home)
+    reasons = [_format_reason(condition.setting) for condition in conditions] if same_filter else []
+    former = F.col("reason").contains(_FAILS) & F.expr("reason LIKE '[edges] %' OR reason LIKE '[motifs] %'")
+    for reason in reasons:
+        former &= ~F.col("reason").startswith(reason)
+    failed = name_failures(upserts, conditions).where("_failure IS NOT NULL")
+    undecided = quarantine_failures(_sum_copies(failed.select(*upserts.columns)), conditions)
+    for rows in (undecided, _sum_copies(quarantine.where(former))):
+        first = rows.orderBy("epoch", "file", "line").first()
+        if first is not None:
+            raise RunFailed(
+                f"the conditions of the settings are others than when the rows landed: landing/{first.file} line "
+                f"{first.line}: {first.reason}. Nothing was published.",
+                "altneu rebuild --from-landing   (judges the landed rows again)",
+            )
+
+
+@contextmanager
+def name_conditions(home: Home) -> Iterator[None]:
+    """Raise `RunFailed`, which names the settings, where Spark fails inside on a condition itself.
+
+    That is left for patterns that Spark does not know, for conditions on the numbers of string ids, and for rows that
+    landed with an earlier version.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        settings = [condition.setting for condition in read_conditions(home) if condition.can_fail]
+        if not settings or type(error).__name__ not in _OF_VALUES:
+            raise
+        raise RunFailed(
+            f"{'; or '.join(settings)} cannot be evaluated: {_first_line(error)}. Nothing was published.",
+            f"write it so that it can, as with try_cast or try_divide, in {home.path / 'altneu.toml'}",
+        ) from error
+
+
+def _list_columns(sql: str) -> list[str]:
+    return list(dict.fromkeys(column.name for column in Condition.from_text(sql).columns))
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).splitlines()[0].split(" SQLSTATE")[0][:300].rstrip(". ")
+
+
+def _sum_copies(rows: DataFrame) -> DataFrame:
+    """The rows that are there once their diffs are added up."""
+    data = [name for name in rows.columns if name not in ("revision", "diff")]
+    return rows.groupBy(*data).agg(F.sum("diff").alias("_copies")).where("_copies > 0").select(*data)
+
+
+def _format_reason(setting: str) -> str:
+    return setting + _FAILS

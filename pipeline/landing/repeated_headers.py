@@ -1,0 +1,44 @@
+"""A header that stands once more among the rows, as in files that were joined: no row is lost in it."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow.compute as pc
+
+from .csv_reader import guess_separator
+from .record_boundaries import split_record
+from .row_schema import Block, RowSchema
+
+REPEATED_HEADER = "the header again"
+HARMLESS = ("empty line", REPEATED_HEADER)  # reasons of lines in which no row is lost
+
+
+def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
+    """Move the rows of delimited text that are its header once more to the malformed ones, and call these what they
+    are. Where the layout does not say the file's own names of its columns (`fields`), they are those of the layout."""
+    if not layout.header or (layout.names and not layout.fields):
+        return block
+    bad = [(line, REPEATED_HEADER if _is_header(text, layout) else reason, text) for line, reason, text in block.bad]
+    own = dict(zip(layout.names, layout.fields, strict=True)) if layout.names and layout.fields else {}
+    own = own or {name: name for name in layout.types}
+    good = block.good
+    if layout.types["src"] == "string" and pc.any(pc.equal(good["src"], own["src"])).as_py():
+        tests = []
+        for name, type_ in layout.types.items():
+            is_empty = pc.is_null(good[name])
+            is_named = pc.fill_null(pc.equal(good[name], own.get(name)), False) if type_ == "string" else is_empty
+            tests.append(is_named if name in ("src", "dst") else pc.or_(is_named, is_empty))
+        repeated = functools.reduce(pc.and_, tests)
+        text = (layout.separator or ",").join(layout.fields or (own["src"], own["dst"]))
+        bad += [(line, REPEATED_HEADER, text) for line in good.filter(repeated)["line"].to_pylist()]
+        good = good.filter(pc.invert(repeated))
+    return Block(good, sorted(bad), block.comments)
+
+
+def _is_header(text: str, layout: RowSchema) -> bool:
+    try:
+        cells = split_record(text, layout.separator or guess_separator(text))
+    except ValueError:
+        return False
+    return cells == list(layout.fields) if layout.fields else {"src", "dst"} <= set(cells) <= set(layout.types)

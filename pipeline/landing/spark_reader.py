@@ -1,0 +1,278 @@
+"""Ingest: landed files → diff triples of `upserts`, and of `quarantine` for malformed rows.
+
+A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
+Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file
+that cannot be read as a whole (damaged gzip, missing column) stops the run; malformed rows go to quarantine with file,
+line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines and the comments before a header are
+noted in quarantine and count as nothing lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import BatchRejected, Unavailable
+from ..home.home import Home
+from ..home.s3_config import S3
+from ..storage import local_frame
+from ..storage.session import count_cores
+from ..storage.table_schemas import ddl_schema, value_columns
+from . import OPERATIONS, BatchFiles
+from .file_reader import read_blocks
+from .repeated_headers import HARMLESS, reject_repeated_headers
+from .row_schema import BrokenFileError, RowSchema
+
+FEW_FILES = 8  # a task each, whatever the cores: of more, a core gets about four tasks, since files differ in size
+
+COMMENTS_NOTED = "comments before the header"  # the reason in quarantine of what is no row
+
+_ID = {"integer": "bigint", "string": "string"}
+
+
+def read_good_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
+    """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
+    id_type = _ID[home.config.vertices.ids]
+    own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
+    return _read_files(
+        spark, home, landed, _iterate_good, ddl_schema({"src": id_type, "dst": id_type} | value_columns(home) | own)
+    )
+
+
+def read_bad_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
+    """The other rows of the landed files, and why: file, line, reason, text, epoch. Read at every use."""
+    return _read_files(
+        spark, home, landed, _iterate_bad, "file string, line bigint, reason string, text string, epoch bigint"
+    )
+
+
+def count_rows(
+    spark: SparkSession,
+    home: Home,
+    landed: Sequence[BatchFiles],
+    apart: bool = False,
+    count_failures: Callable[[Sequence[BatchFiles]], Iterable[Row]] | None = None,
+) -> tuple[dict[int, tuple[int, int]], dict[int, BatchRejected]]:
+    """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
+    share. `apart`: each epoch by itself; else all are one. `count_failures`: of batches without a broken file, how many
+    rows the settings make malformed (`predicate_validation.count_failures`). Raises `Unavailable` when a file cannot be
+    reached.
+
+    A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
+    """
+    schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
+    files = _read_files(spark, home, landed, _count_file, f"{schema}line bigint, reason string, text string").collect()
+    files.sort(key=lambda row: (row.epoch, row.file))
+    away = next((row for row in files if row.fatal and row.again), None)
+    if away:
+        raise Unavailable(
+            f"landing/{away.file}: {away.reason}. Nothing was published.", "altneu doctor; then the same command again"
+        )
+    broken = {row.epoch for row in files if row.fatal}
+    if count_failures is not None and (apart or not broken):
+        failed = {row.file: row for row in count_failures([batch for batch in landed if batch.epoch not in broken])}
+        files = [_add_failures(row, failed[row.file]) if row.file in failed else row for row in files]
+    counts: dict[int, tuple[int, int]] = {}
+    for row in files:
+        before = counts.get(row.epoch, (0, 0))
+        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
+    wrong: dict[int, BatchRejected] = {}
+    for epochs in [[epoch] for epoch in counts] if apart else [list(counts)]:
+        error = _describe_wrong_batch(home, [row for row in files if row.epoch in epochs])
+        wrong |= dict.fromkeys(epochs, error) if error else {}
+    return counts, wrong
+
+
+def _add_failures(counted: Row, failed: Row) -> Row:
+    """What `count_rows` has counted of a file, with the rows that the settings make malformed."""
+    n = failed.failed
+    found = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
+    if counted.line is None or failed.line < counted.line:
+        found |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
+    return Row(**found)
+
+
+def _describe_wrong_batch(home: Home, files: Sequence[Row]) -> BatchRejected | None:
+    """Why the batches of some files must not be published, if so: the files as `count_rows` has counted them."""
+    broken = [row for row in files if row.fatal]
+    if broken:
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        return BatchRejected(
+            f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
+            "fix or remove the file, then run the same command again",
+        )
+    serious = sum(row.serious for row in files)
+    total = serious + sum(row.good for row in files)
+    if serious > home.config.ingest.max_bad_share * total:
+        first = next(row for row in files if row.serious)
+        return BatchRejected(
+            f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
+            f"{home.config.ingest.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: "
+            f"{first.reason}: {first.text[:80]!r}. Nothing was published.",
+            "fix the files, or raise max_bad_share in altneu.toml",
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _File:
+    """One landed file, and how to read it."""
+
+    epoch: int
+    location: str
+    name: str
+    form: RowSchema
+    s3: S3
+
+
+_Rows = Callable[[_File], Iterator[pa.Table]]
+
+
+def _read_files(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], rows: _Rows, schema: str) -> DataFrame:
+    """What `rows` makes of each of the files, a file a task as far as there are cores."""
+    form = _row_schema_of(home)
+    files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+    s3 = S3.from_environment()  # executors have keys of their own, and perhaps not these
+    if not files:
+        return spark.createDataFrame([], schema)
+
+    def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
+                for table in rows(_File(epoch, path, name, form, s3)):
+                    yield from table.to_batches(1 << 17)
+
+    slices = len(files) if len(files) <= FEW_FILES else min(len(files), 4 * count_cores(spark))
+    listed = local_frame.local_frame(spark, {"epoch": "bigint", "path": "string", "name": "string"}, files)
+    spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
+    return spread.mapInArrow(read_all, schema)
+
+
+_Bad = list[tuple[int, str, str]]  # line, reason, text
+
+
+def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+    """The rows of a file with their operations, and the malformed ones. Raises `BrokenFileError`."""
+    for block in read_blocks(file.location, file.form, file.s3):
+        if ".csv" in Path(file.name).suffixes:
+            block = reject_repeated_headers(block, file.form)
+        rows = block.good.combine_chunks()
+        operation = rows["op"].fill_null("upsert")
+        fine = pc.is_in(operation, pa.array(OPERATIONS))
+        malformed = list(block.bad)
+        if block.comments:
+            malformed.append((1, COMMENTS_NOTED, f"{block.comments} lines"))
+        if not pc.all(fine).as_py():
+            for row in rows.filter(pc.invert(fine)).to_pylist():
+                line = row.pop("line")
+                reason = f"op is {row['op']!r}, not one of {', '.join(OPERATIONS)}"
+                malformed.append((line, reason, json.dumps(row)[:500]))
+        rows = rows.set_column(rows.column_names.index("op"), "op", operation)
+        rows = rows.set_column(rows.column_names.index("seq"), "seq", rows["seq"].fill_null(0))
+        yield rows.filter(fine), malformed
+
+
+def _iterate_good(file: _File) -> Iterator[pa.Table]:
+    for rows, _ in _iterate_blocks(file):
+        n, lines = rows.num_rows, rows["line"]
+        rows = rows.drop_columns(["line"]).append_column("file", pa.repeat(pa.scalar(file.name), n))
+        yield rows.append_column("line", lines).append_column("epoch", pa.repeat(pa.scalar(file.epoch, pa.int64()), n))
+
+
+def _iterate_bad(file: _File) -> Iterator[pa.Table]:
+    for _, rows in _iterate_blocks(file):
+        line, reason, text = zip(*rows, strict=True) if rows else ((), (), ())
+        yield pa.table(
+            {
+                "file": pa.repeat(pa.scalar(file.name), len(rows)),
+                "line": pa.array(line, pa.int64()),
+                "reason": pa.array(reason, pa.string()),
+                "text": pa.array(text, pa.string()),
+                "epoch": pa.repeat(pa.scalar(file.epoch, pa.int64()), len(rows)),
+            }
+        )
+
+
+def _count_file(file: _File) -> Iterator[pa.Table]:
+    """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
+    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0}
+    found |= {"fatal": False, "again": False}
+    first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
+    try:
+        for rows, malformed in _iterate_blocks(file):
+            serious = [row for row in malformed if row[1] not in (*HARMLESS, COMMENTS_NOTED)]
+            found["good"] += rows.num_rows
+            found["bad"] += len(malformed)
+            found["serious"] += len(serious)
+            first = min(serious) if serious and first[0] is None else first
+    except BrokenFileError as error:
+        found["fatal"], found["again"], first = True, error.again, (0, str(error), "")
+    row = found | dict(zip(("line", "reason", "text"), first, strict=True))
+    yield pa.Table.from_pylist([row], _COUNTED)
+
+
+_COUNTED = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("file", pa.string()),
+        ("good", pa.int64()),
+        ("bad", pa.int64()),
+        ("serious", pa.int64()),
+        ("fatal", pa.bool_()),
+        ("again", pa.bool_()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
+    """The diff triples that turn the published rows `old` (with `diff`) into `new` (one each)."""
+    plus = new.withColumn("diff", F.lit(1).cast("bigint"))
+    if old is None:
+        return plus
+    data = new.columns
+    minus = old.select(*data, (-F.col("diff")).alias("diff"))
+    return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The entries (id, name) that the dictionary `names` (id, name) lacks for the string ids src, dst of some rows.
+
+    New names are numbered in their order, after the greatest id; the ids mean nothing outside the store.
+    """
+    from pyspark.sql import Window
+
+    seen = rows.select(F.explode(F.array("src", "dst")).alias("name")).distinct()
+    fresh = seen.join(names, "name", "left_anti")
+    last = names.agg(F.coalesce(F.max("id"), F.lit(-1)).alias("last"))
+    order = F.row_number().over(Window.orderBy("name"))
+    return fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
+
+
+def replace_names_by_ids(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The rows with integers for their string ids src, dst, by the dictionary `names` (id, name), which has them all.
+
+    Cost: two joins, at ingest alone; the graph's joins see integers.
+    """
+    out = rows
+    for end in ("src", "dst"):
+        entry = names.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
+        out = out.join(entry, end).drop(end).withColumnRenamed(f"_{end}", end)
+    return out.select(*rows.columns)
+
+
+def _row_schema_of(home: Home) -> RowSchema:
+    """What a landed file holds."""
+    id_type = "long" if home.config.vertices.ids == "integer" else "string"
+    types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
+    return RowSchema(types, optional=frozenset(types) - {"src", "dst"})

@@ -1,0 +1,217 @@
+"""Compile the numba kernels before the first run needs them: their first use takes a minute or two, and says nothing.
+
+`compile_all` runs the task functions of the stages on a small graph, in a few processes at once. numba keeps
+the compiled code in files next to the kernels (or in the user's cache where that folder cannot be written), by source,
+version and CPU. The task functions get Arrow tables as Spark hands them over, because a kernel is compiled again for
+each combination of argument types.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+
+from algorithms.time_lattice import FOREVER
+
+
+def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
+    """Compile all groups, as many at once as there are cores. Raises `CalledProcessError`."""
+    waiting, running = list(GROUPS), dict[str, tuple[subprocess.Popen[str], float]]()
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            name = waiting.pop(0)
+            command = [sys.executable, "-m", __name__, name]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            running[name] = process, time.monotonic()
+        for name, (process, started) in list(running.items()):
+            try:
+                output, _ = process.communicate(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                continue
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, process.args, output)
+            del running[name]
+            say(f"{name} ({time.monotonic() - started:.0f} s)")
+
+
+def _sample_edges(begin: int = 1, end: int = 2) -> pa.Table:
+    """Signed intervals of a small graph with cores of several sizes. Some edges begin at epoch `begin`, others end at
+    `end`; 0: none does."""
+    random = np.random.default_rng(7)
+    ends = np.sort(random.integers(0, 40, (400, 2)), axis=1)
+    pairs = np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0)
+    epoch, until = np.zeros(len(pairs), np.int64), np.full(len(pairs), FOREVER)
+    if begin:
+        epoch[::9] = begin
+    if end:
+        until[4::9] = end
+    columns = [pairs[:, 0].copy(), pairs[:, 1].copy(), epoch, until, np.ones(len(pairs), np.int64)]
+    return pa.table(columns, ["a", "b", "epoch", "until", "diff"])
+
+
+def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    from algorithms.kernels.truss import peel
+
+    edges = _sample_edges()
+    a, b = np.array(edges["a"]), np.array(edges["b"])
+    return a, b, peel(a, b)
+
+
+def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
+    """Return a table in read-only buffers, as a Spark task receives it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return list(pa.ipc.open_stream(sink.getvalue()))
+
+
+def _compile_peel() -> None:
+    from algorithms.truss import _replay_task
+
+    edges = _sample_edges()
+    list(_replay_task(0, 0)(_as_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
+
+
+def _compile_deletions() -> None:
+    _compile_maintenance(_sample_edges(begin=0))
+
+
+def _compile_insertions() -> None:
+    _compile_maintenance(_sample_edges(end=0))
+
+
+def _compile_maintenance(edges: pa.Table) -> None:
+    from algorithms.kernels.replay import replay_window
+
+    a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
+    nothing = np.empty(0, np.int64)
+    first = replay_window(a, b, start, until, nothing, nothing, nothing.astype(np.int32), 0, 0, "peel").changes
+    replay_window(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
+
+
+def _compile_persistent_graph() -> None:
+    """A graph that is opened from files, and grows."""
+    from algorithms.kernels.persistent_graph import PersistentGraph
+
+    a, b, _ = _sample_trussness()
+    with TemporaryDirectory() as folder:
+        ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
+        tail, head = ends[: a.size].astype(np.int32), ends[a.size :].astype(np.int32)
+        PersistentGraph.from_edges(ids, tail, head, np.full(a.size, -1, np.int32)).save_graph(Path(folder), "key")
+        graph = PersistentGraph.open_graph(Path(folder), "key")
+        assert graph is not None
+        graph.levels.label[0] += 1
+        graph.save_graph(Path(folder), "changed")
+    graph.make_room(graph.number_edges(np.arange(40, 80), np.arange(1000, 1040)))
+
+
+def _compile_proof() -> None:
+    """Compile the kernels of a proof: by all triangles of a graph, then by the triangles of the changes alone."""
+    from algorithms.kernels import incremental_prover
+    from algorithms.proof_records import ProofScope
+    from algorithms.truss import _replay_task
+
+    edges = _sample_edges()
+    rows = edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64)))
+    list(_replay_task(0, 0, ask=ProofScope(2))(_as_received(rows)))
+    incremental_prover.WHOLE = 1
+    list(_replay_task(0, 4, ask=ProofScope(2))(_as_received(rows)))
+
+
+def _compile_triangles() -> None:
+    from algorithms.triangles import _count_all
+
+    list(_count_all(_as_received(_sample_edges())))
+
+
+def _compile_partitions() -> None:
+    """One cell, two rounds of the part that owns every edge, and what regions have besides insertions and deletions."""
+    from algorithms import bsp, truss_bsp
+    from algorithms.kernels import partial_graph_solver
+    from algorithms.kernels.level_sorted_graph import UNASKED
+
+    a, b, k = _sample_trussness()
+    part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
+    columns = {"a": a, "b": b, "owner": part, "level": level, "cap": level, "epoch": nothing, "diff": nothing}
+    held, nobody = bsp.pack_partition(0, columns), bsp.no_messages()
+    bsp._support_task([a, b], None)
+    bsp._holders_task(1, [a, b, part], None)
+    for number in (0, 1):
+        truss_bsp._settle_task("", 0, 1, number, (pa.scalar(0),), held, nobody)
+        truss_bsp._place_task("", number, (pa.scalar(0),), held, nobody)
+    known = partial_graph_solver.KnownEdges(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
+    partial_graph_solver._edges_beside(
+        partial_graph_solver._build_partial_graph(known, (0, 0)).levels, np.flatnonzero(part == 0), 1
+    )
+
+
+def _compile_motifs() -> None:
+    from algorithms.kernels import motif_recount
+    from algorithms.motif_patterns import PLAIN, parse_motif
+    from algorithms.motifs import _motif_task
+
+    wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
+    rows = _sample_edges()
+    rows = rows.append_column("relation", pa.repeat(pa.scalar(PLAIN), rows.num_rows))
+    for neu in (pa.nulls(rows.num_rows, pa.bool_()), pa.array(np.arange(rows.num_rows) % 3 == 0)):
+        list(_motif_task(wanted)(_as_received(rows.append_column("neu", neu))))
+    pairs = np.array(rows["a"]), np.array(rows["b"])
+    for patterns in wanted.values():
+        motif_recount.count_motifs(patterns, {PLAIN: pairs})
+
+
+def _compile_audit() -> None:
+    from algorithms.kernels.certificate_counts import count_certificate
+    from algorithms.kernels.triangles import count_triangles
+    from algorithms.kernels.trussness_check import check_trussness
+
+    a, b, k = _sample_trussness()
+    count_triangles(a, b)
+    check_trussness(a, b, k.astype(np.int64))
+    count_certificate(a, b, k.astype(np.int32) - 2, k.astype(np.int64))
+
+
+def _compile_fingerprints() -> None:
+    """Compile the fingerprint kernels for writable arrays, and for the read-only ones of a Spark task."""
+    from algorithms.fingerprint import Fingerprint
+
+    (received,) = _as_received(_sample_edges())
+    for columns in (_sample_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
+        Fingerprint.from_rows(columns)
+        Fingerprint.from_rows(columns, columns[0])
+
+
+def _compile_views() -> None:
+    from algorithms.kernels.communities import truss_communities, truss_sizes
+    from algorithms.kernels.triangles import enumerate_triangles
+
+    a, b, k = _sample_trussness()
+    truss_sizes(a, b, k.astype(np.int64))
+    truss_communities(a, b, k.astype(np.int64), 4)
+    list(enumerate_triangles(a, b))
+
+
+GROUPS = {  # the longest first
+    "truss: insertions": _compile_insertions,
+    "truss: deletions": _compile_deletions,
+    "truss: peel": _compile_peel,
+    "truss: proof": _compile_proof,
+    "truss: parts": _compile_partitions,
+    "triangles": _compile_triangles,
+    "motifs": _compile_motifs,
+    "audit": _compile_audit,
+    "truss: kept graphs": _compile_persistent_graph,
+    "fingerprints": _compile_fingerprints,
+    "views": _compile_views,
+}
+
+if __name__ == "__main__":
+    GROUPS[sys.argv[1]]()

@@ -1,0 +1,112 @@
+"""Which epochs a revision has changed, and from which totals to which: for those who follow epochs. From SQL alone.
+
+An epoch has changed when the graph at it has: when a fingerprint of its edges, degrees, triangle counts, trussness or
+motif counts is another one than in the revision before. Where these are not known (a home of an earlier version) every
+epoch from the first one of the run on counts as changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from ..home.home import Home
+from ..state.fingerprint_sums import RunningFingerprint, subtract_fingerprints
+from ..state.ledger import Ledger
+from ..state.records import LANDED, Revision, RunKind
+from ..state.totals import MEASURES, sum_totals, totals_at
+
+Totals = dict[str, int]
+
+
+class EpochChangeKind(StrEnum):
+    """What has happened to an epoch."""
+
+    NEW = "new"  # it had no batch before
+    CORRECTED = "corrected"  # its batch was replaced, and the graph at it is another one
+    RESTATED = "restated"  # the batch of an earlier epoch, or the settings, have changed the graph at it
+    REMOVED = "removed"  # its batch was taken back
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True)
+class EpochChange:
+    """One epoch; its totals (`MEASURES`) before and after, None where it was not published."""
+
+    epoch: int
+    label: str
+    kind: EpochChangeKind
+    before: Totals | None
+    after: Totals | None
+
+
+def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChange]:
+    """The epochs with a batch that a revision has changed, in order. `AltneuError`: there is no such revision."""
+    row, parent = ledger.get_revision(revision), ledger.get_revision(revision - 1)
+    run = ledger.get_run(row.run_id)
+    old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
+    both = sorted({*old, *new})
+    moved = _epochs_with_changed_graph(ledger, parent, row, both, run.epochs)
+    found = {
+        epoch: kind for epoch in both if (kind := _classify_change(epoch, old, new, moved, run.epochs)) is not None
+    }
+    if run.kind is RunKind.ROLLBACK:
+        found = dict.fromkeys(found, EpochChangeKind.ROLLED_BACK)
+    before, after = _epoch_totals(ledger, parent, found, old), _epoch_totals(ledger, row, found, new)
+    return [
+        EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
+        for epoch, kind in found.items()
+    ]
+
+
+def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list[EpochChange]:
+    """The epochs that some revisions in a row have changed, those after `since` up to `revision`: each once, with its
+    totals before the first and after the last of them, and what the last has done. `AltneuError`: no such revision."""
+    found: dict[int, EpochChange] = {}
+    for each in range(since + 1, revision + 1):
+        for change in changed_epochs(home, ledger, each):
+            before = found[change.epoch].before if change.epoch in found else change.before
+            changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
+            kind = EpochChangeKind.NEW if changes and before is None else change.kind
+            found[change.epoch] = replace(change, kind=kind, before=before)
+    return [found[epoch] for epoch in sorted(found)]
+
+
+def _classify_change(
+    epoch: int, old: Collection[int], new: Collection[int], moved: Collection[int], run: Collection[int]
+) -> EpochChangeKind | None:
+    if epoch not in old:
+        return EpochChangeKind.NEW
+    if epoch not in new:
+        return EpochChangeKind.REMOVED
+    if epoch not in moved:
+        return None
+    return EpochChangeKind.CORRECTED if epoch in run else EpochChangeKind.RESTATED
+
+
+def _epochs_with_changed_graph(
+    ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]
+) -> set[int]:
+    """The epochs at which the graph of two revisions in a row differs."""
+    known = ledger.fingerprints_at([parent.revision, row.revision])
+    before, after = known[parent.revision], known[row.revision]
+    tables = {table for table in row.collections if table not in LANDED}
+    first = parent.frontier is None
+    if not tables <= {*after} or not (first or tables <= {*before}):
+        start = min(run, default=None)
+        return {epoch for epoch in epochs if start is None or epoch >= start}
+    tables = {*before, *after} - {*LANDED}
+    apart = [RunningFingerprint(subtract_fingerprints(after[table], before.get(table, {}))) for table in tables]
+    return {epoch for epoch in epochs if any(each.advance_to(epoch) for each in apart)}
+
+
+def _epoch_totals(
+    ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]
+) -> dict[int, Totals]:
+    if row.frontier is None:
+        return {}
+    wanted = sorted(epoch for epoch in epochs if epoch in published)
+    points: Any = totals_at(sum_totals(ledger.total_diffs(row.revision), row.frontier), wanted)
+    return {epoch: {name: points[epoch][name] for name in MEASURES} for epoch in wanted}

@@ -1,0 +1,26 @@
+"""The rows of the plain table `epoch_totals`, from the totals alone: what a run writes and an audit expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..home.home import Home
+from ..state.totals import EpochTotals, totals_at
+
+MOST_EPOCHS = 100_000  # that have a row each, whether something changes there or not
+
+
+def total_rows(home: Home, points: dict[int, EpochTotals], landed: set[int], frontier: int) -> list[list[Any]]:
+    """A row for every epoch from the first landed one to the frontier; of more than `MOST_EPOCHS` those that landed, or
+    at which something changes."""
+    first = min(landed, default=frontier)
+    epochs: Any = range(first, frontier + 1)
+    if frontier - first >= MOST_EPOCHS:
+        epochs = sorted(epoch for epoch in {*points, *landed, frontier} if first <= epoch <= frontier)
+    rows, drawable = [], home.schedule.has_date
+    for epoch, point in totals_at(points, epochs).items():
+        begins = [] if home.schedule.seconds is None else [home.schedule.start_of(epoch) if drawable(epoch) else None]
+        counts = [point["vertices"], point["edges"], point["triangles"], point["max_trussness"], point["wedges"]]
+        motifs = [point["motifs"].get(place, 0) for place, _ in enumerate(home.config.motifs)]
+        rows.append([epoch, home.schedule.format_label(epoch), *begins, *counts, point["transitivity"], *motifs])
+    return rows

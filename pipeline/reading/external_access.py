@@ -1,0 +1,78 @@
+"""What another program needs to read the published tables: the catalog, the tables, and the tag of a revision.
+
+Nothing is read of the tables themselves. A tag holds the rows of its revision and no others, in every table; `main` is
+the newest one's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+from ..home.home import Home
+from ..state import home_identity
+from ..state.ledger import Ledger
+from ..state.revisions import exact_revisions
+from ..storage import catalogs
+
+
+@dataclass(frozen=True)
+class ExternalAccess:
+    """catalog: its name and how Iceberg's clients reach it, without passwords; tag: None for a revision that shares its
+    tables with later ones; frontier: the greatest epoch whose state is final; tables: table → metadata file."""
+
+    catalog: dict[str, str]
+    namespace: str
+    revision: int
+    tag: str | None
+    frontier: int
+    tags: list[str]
+    tables: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> ExternalAccess:
+    """Raises `AltneuError` where nothing is published."""
+    row = ledger.require_published(revision)
+    assert row.frontier is not None
+    identity = home_identity.require_identity(home)
+    tagged = sorted(exact_revisions(ledger.list_revisions()))
+    if not row.snapshots:
+        raise AltneuError(
+            f"revision {row.revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
+        )
+    return ExternalAccess(
+        _catalog_properties(home, identity.catalog),
+        catalogs.catalog_namespace(home),
+        row.revision,
+        catalogs.tag_name(row.revision) if row.revision in tagged else None,
+        row.frontier,
+        [catalogs.tag_name(each) for each in tagged],
+        {
+            table: where
+            for table, where in sorted(catalogs.open_catalog(home, identity).metadata_locations().items())
+            if table in row.snapshots
+        },
+    )
+
+
+def _catalog_properties(home: Home, name: str) -> dict[str, str]:
+    rest = home.config.storage.catalog
+    if rest is not None:
+        return {"type": "rest", "name": name, "uri": rest.uri} | (
+            {"warehouse": rest.warehouse} if rest.warehouse else {}
+        )
+    uri = sa.make_url(home.database)
+    java = catalogs.jdbc_options(uri.set(password=None).render_as_string(), home.warehouse)["uri"]
+    return {
+        "type": "jdbc",
+        "name": name,
+        "uri": uri.render_as_string(hide_password=True),
+        "jdbc": java.partition("?busy_timeout")[0],
+        "warehouse": home.warehouse,
+    }

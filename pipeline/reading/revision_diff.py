@@ -1,0 +1,340 @@
+"""What readers would see change between two states of a graph: a revision, or a held run as it would be published.
+
+At every epoch both states are looked at as a reader sees them; after the frontier of one its last state stands, so that
+a new epoch is compared with the newest that is published. Rows are spans of epochs in which a value stays what it is:
+before and after, 0 where there is none. Totals, trusses, motifs and checks come from SQL alone.
+
+Where the one state was made from the other by adding batches, just the rows in between are read, and of what was there
+before the rows of the vertices and edges that they touch; otherwise all rows of both are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from ..errors import UsageError
+from ..home.home import Home
+from ..state.epoch_status import select_newest_checks
+from ..state.ledger import Ledger
+from ..state.records import CheckRecord, Revision, RunKind, RunRecord
+from ..state.totals import MEASURES, EpochTotals, TotalDiff, sum_totals, totals_at, truss_sizes
+from ..storage.warehouse import Warehouse
+from .vertex_names import replace_with_names as named_of
+
+Document = dict[str, Any]
+TABLES = {  # view → its keys in the tables, and the values: name, table, what a row adds to it
+    "vertices": (("vertex",), {"degree": ("degrees", "diff"), "triangles": ("triangle_counts", "diff")}),
+    "edges": (("a", "b"), {"trussness": ("trussness", "k * diff")}),
+}
+TREND = 60  # epochs of the pictures
+COLUMNS = {
+    "vertices": ("vertex", "first", "last", "degree_before", "degree", "triangles_before", "triangles"),
+    "edges": ("src", "dst", "first", "last", "trussness_before", "trussness"),
+}
+
+
+@dataclass(frozen=True)
+class DiffSide:
+    """One of the two states. `run`: it is that of a held run, as it would be published."""
+
+    home: Home
+    ledger: Ledger
+    row: Revision
+    run: RunRecord | None = None
+
+    @property
+    def name(self) -> str:
+        return f"run {self.run.run_id}" if self.run else f"revision {self.row.revision}"
+
+    def total_diffs(self) -> list[TotalDiff]:
+        if self.run is None:
+            return self.ledger.total_diffs(self.row.revision)
+        staged = self.ledger.staged_totals(self.run.run_id, self.row.revision)
+        return self.ledger.total_diffs(self.run.parent) + staged
+
+    @cached_property
+    def epoch_totals(self) -> dict[int, EpochTotals]:
+        """Epoch → the totals there, up to the frontier."""
+        return {} if self.row.frontier is None else sum_totals(self.total_diffs(), self.row.frontier)
+
+    def list_motifs(self) -> list[str]:
+        run = self.run or (self.ledger.get_run(self.row.run_id) if self.row.revision else None)
+        return list(run.config.get("motifs") or {}) if run else []
+
+    def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
+        """Epoch, suite, name → the newest result."""
+        known = self.row.revision if self.run is None else self.run.parent
+        found = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
+        found += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
+        return {(each.epoch, each.suite, each.name): each for each in found}
+
+
+@dataclass(frozen=True)
+class RevisionDiff:
+    """What is other in `after` than in `before`."""
+
+    before: DiffSide
+    after: DiffSide
+
+    def __post_init__(self) -> None:
+        one, other = self.before.home.config, self.after.home.config
+        if (one.epochs.every, one.vertices.ids) != (other.epochs.every, other.vertices.ids):
+            raise UsageError(
+                f"{self.before.home.path} and {self.after.home.path} have other epochs or other vertex ids: [epochs] "
+                "every, [vertices] ids."
+            )
+
+    @property
+    def first_epoch(self) -> int | None:
+        """The first epoch that both can answer for; None: from the beginning on."""
+        return max((side.row.since for side in (self.before, self.after) if side.row.since is not None), default=None)
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The last epoch that one of them answers for; None: neither has any."""
+        ends = [side.row.frontier for side in (self.before, self.after) if side.row.frontier is not None]
+        return max(ends, default=None)
+
+    # -- from SQL alone ---------------------------------------------------------------------------------------------
+
+    def to_document(self) -> Document:
+        """All but the rows of vertices and edges."""
+        totals = list(self._total_spans())
+        return {
+            "before": _describe_side(self.before),
+            "after": _describe_side(self.after),
+            "first": self._label_of(self.first_epoch),
+            "last": self._label_of(self.last_epoch),
+            "totals": totals,
+            "trend": self._trend_rows(),
+            "trusses": self._truss_sizes(),
+            "checks": self._changed_checks(),
+        }
+
+    def _label_of(self, epoch: int | None) -> str | None:
+        return None if epoch is None else self.after.home.schedule.format_label(epoch)
+
+    def _total_spans(self) -> Iterable[Document]:
+        """Spans of epochs in which a total differs."""
+        old, new = self.before.epoch_totals, self.after.epoch_totals
+        names = self.before.list_motifs(), self.after.list_motifs()
+        if self.last_epoch is None:
+            return
+        epochs = sorted({*old, *new})
+        was, now = totals_at(old, epochs), totals_at(new, epochs)
+        for place, epoch in enumerate(epochs):
+            pair = _shown_totals(was[epoch], names[0]), _shown_totals(now[epoch], names[1])
+            if pair[0] == pair[1]:
+                continue
+            last = epochs[place + 1] - 1 if place + 1 < len(epochs) else self.last_epoch
+            measures: Document = {
+                name: {"before": pair[0].get(name, 0), "after": pair[1].get(name, 0)} for name in {**pair[0], **pair[1]}
+            }
+            totals: Document = {name: both for name, both in measures.items() if name in MEASURES}
+            yield {
+                "first": self._label_of(epoch),
+                "last": self._label_of(last),
+                "epochs": last - epoch + 1,
+                **totals,
+                "motifs": {name[6:]: both for name, both in measures.items() if name.startswith("motif ")},
+                "trusses": {name[6:]: both for name, both in measures.items() if name.startswith("truss ")},
+            }
+
+    def _trend_rows(self) -> list[Document]:
+        """The totals of the last epochs, before and after."""
+        starts = [epoch for side in (self.before, self.after) for epoch in side.epoch_totals]
+        if self.last_epoch is None or not starts:
+            return []
+        epochs = range(max(min(starts), self.last_epoch - TREND + 1), self.last_epoch + 1)
+        was, now = (totals_at(side.epoch_totals, epochs) for side in (self.before, self.after))
+        return [
+            {
+                "label": self._label_of(epoch),
+                "before": {name: was[epoch][name] for name in MEASURES},
+                "after": {name: now[epoch][name] for name in MEASURES},
+            }
+            for epoch in epochs
+        ]
+
+    def _truss_sizes(self) -> list[Document]:
+        """The k-trusses at the end: how many edges they have, before and after."""
+        if self.last_epoch is None:
+            return []
+        ends = [
+            totals_at(side.epoch_totals, [self.last_epoch])[self.last_epoch]["trusses"]
+            for side in (self.before, self.after)
+        ]
+        greatest = max(max(end, default=0) for end in ends)
+        before, after = (truss_sizes(end, greatest) for end in ends)
+        return [{"k": k, "before": size, "after": after[k]} for k, size in before.items()]
+
+    def _changed_checks(self) -> list[Document]:
+        """Checks that pass in one of the two and fail in the other, or that fail and were not made before."""
+        before, after = self.before.newest_checks(), self.after.newest_checks()
+        turned = []
+        for key, check in sorted(after.items()):
+            former = before.get(key)
+            if check.severity != "info" and check.passed != (former.passed if former else True):
+                turned.append(
+                    {
+                        "epoch": self._label_of(check.epoch),
+                        "suite": check.suite,
+                        "name": check.name,
+                        "severity": check.severity,
+                        "before": None if former is None else former.passed,
+                        "after": check.passed,
+                        "observed": check.observed,
+                    }
+                )
+        return turned
+
+    # -- from the tables --------------------------------------------------------------------------------------------
+
+    def select_rows(self, spark: SparkSession, view: str) -> DataFrame:
+        """The spans in which a vertex's or an edge's values differ, those that differ most first; `COLUMNS`, with
+        epochs as integers."""
+        keys, values = TABLES[view]
+        parts = []
+        for name, (table, amount) in values.items():
+            old, net = self._table_sides(spark, table, keys)
+            zero = F.lit(0).cast("bigint")
+            others = [zero.alias(f"{kind}{each}") for each in values if each != name for kind in ("old_", "net_")]
+            worth = F.expr(amount)
+            parts.append(old.select(*keys, "epoch", worth.alias(f"old_{name}"), zero.alias(f"net_{name}"), *others))
+            parts.append(net.select(*keys, "epoch", zero.alias(f"old_{name}"), worth.alias(f"net_{name}"), *others))
+        sums = [f"{kind}{name}" for name in values for kind in ("old_", "net_")]
+        steps = _union_frames([part.select(*keys, "epoch", *sums) for part in parts])
+        touched = _union_frames(
+            [part.where(" OR ".join(f"net_{name} <> 0" for name in values)) for part in parts[1::2]]
+        )
+        steps = steps.join(touched.select(*keys).distinct(), list(keys), "left_semi")
+        steps = steps.groupBy(*keys, "epoch").agg(*[F.sum(each).alias(each) for each in sums])
+        steps = steps.where(" OR ".join(f"{each} <> 0" for each in sums))
+        line = Window.partitionBy(*keys).orderBy("epoch")
+        for each in sums:
+            steps = steps.withColumn(each, F.sum(each).over(line.rowsBetween(Window.unboundedPreceding, 0)))
+        end = F.coalesce(F.lead("epoch").over(line) - 1, F.lit(self.last_epoch).cast("bigint"))
+        spans = steps.withColumn("last", end).where(" OR ".join(f"net_{name} <> 0" for name in values))
+        names = COLUMNS[view][: len(keys)]
+        shown = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
+        for name in values:
+            shown += [F.col(f"old_{name}").alias(f"{name}_before"), (F.expr(f"old_{name} + net_{name}")).alias(name)]
+        size = reduce(add, (F.abs(F.col(f"net_{name}")) for name in values))
+        found = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
+        found = self._with_names(spark, found, list(names))
+        return found.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
+
+    def truss_movements(self, edges: DataFrame) -> list[Document]:
+        """Count how many edges enter and leave each k-truss at the last epoch."""
+        end = (
+            edges.where(F.col("last") == F.lit(self.last_epoch))
+            .groupBy("trussness_before", "trussness")
+            .count()
+            .collect()
+        )
+        ks = sorted({k for row in end for k in range(2, max(row[0], row[1]) + 1)})
+        found = []
+        for k in ks:
+            came = sum(row["count"] for row in end if row[0] < k <= row[1])
+            went = sum(row["count"] for row in end if row[1] < k <= row[0])
+            if came or went:
+                found.append({"k": k, "entered": came, "left": went})
+        return found
+
+    def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
+        """A table's rows before, and the difference to those after, as diff triples."""
+        before, after = (Warehouse(spark, side.home) for side in (self.before, self.after))
+        old = self._clamp_epochs(before.read_table(table, self.before.row), self.before.row)
+        if self._is_additive:
+            new = after.read_table(table, self.after.row)
+            mine, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
+            if end is None:
+                return old, self._clamp_epochs(new, self.after.row)
+            due = (F.col("epoch") > end) & ~mine  # what was known to come, and was after the frontier
+            return old, self._clamp_epochs(new.where(mine | due), self.after.row)
+        new = self._clamp_epochs(after.read_table(table, self.after.row), self.after.row)
+        if self._compares_by_name:
+            old, new = self._with_keys(before, self.before, old, keys), self._with_keys(after, self.after, new, keys)
+        minus = old.withColumn("diff", -F.col("diff"))
+        data = [*keys, *(["k"] if table == "trussness" else []), "epoch"]
+        both = new.select(*data, "diff").unionByName(minus.select(*data, "diff"))
+        return old, both.groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+    def _clamp_epochs(self, rows: DataFrame, row: Revision) -> DataFrame:
+        if row.frontier is None:
+            return rows.limit(0)
+        rows = rows.where(F.col("epoch") <= row.frontier)
+        if self.first_epoch is None:
+            return rows
+        return rows.withColumn("epoch", F.greatest("epoch", F.lit(self.first_epoch).cast("bigint")))
+
+    @cached_property
+    def _is_additive(self) -> bool:
+        """Was the state after made from the one before by adding batches to it?"""
+        old, new = self.before, self.after
+        if old.home.path != new.home.path or old.row.hidden != new.row.hidden or old.run is not None:
+            return False
+        last = new.run.parent if new.run else new.row.revision
+        ends = old.row.frontier, new.row.frontier
+        if old.row.revision > last or (ends[0] is not None and (ends[1] is None or ends[0] > ends[1])):
+            return False
+        kinds = {run.run_id: run.kind for run in new.ledger.list_runs()}
+        between = [kinds[row.run_id] for row in new.ledger.list_revisions() if old.row.revision < row.revision <= last]
+        between += [new.run.kind] if new.run else []
+        return set(between) <= {RunKind.RUN}
+
+    @cached_property
+    def _compares_by_name(self) -> bool:
+        """May the two have other numbers for the same names?"""
+        return not self._is_additive and self.after.home.config.vertices.ids == "string"
+
+    def _with_keys(self, warehouse: Warehouse, side: DiffSide, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+        if side.row.frontier is None:
+            return rows.select(*[F.col(c).cast("string").alias(c) if c in keys else F.col(c) for c in rows.columns])
+        named = named_of(warehouse, side.row, rows, list(keys))
+        if len(keys) == 1:
+            return named
+        low, high = F.least(*keys), F.greatest(*keys)  # which end comes first depends on the numbers
+        return (
+            named.withColumn("_low", low)
+            .withColumn("_high", high)
+            .drop(*keys)
+            .withColumnsRenamed({"_low": keys[0], "_high": keys[1]})
+        )
+
+    def _with_names(self, spark: SparkSession, rows: DataFrame, columns: list[str]) -> DataFrame:
+        if self._compares_by_name or self.after.row.frontier is None:
+            return rows
+        return named_of(Warehouse(spark, self.after.home), self.after.row, rows, columns)
+
+
+def _union_frames(frames: list[DataFrame]) -> DataFrame:
+    first, *others = frames
+    for each in others:
+        first = first.unionByName(each)
+    return first
+
+
+def _shown_totals(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
+    found: dict[str, int] = {name: point[name] for name in MEASURES}
+    found |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
+    return found | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
+
+
+def _describe_side(side: DiffSide) -> Document:
+    frontier = None if side.row.frontier is None else side.home.schedule.format_label(side.row.frontier)
+    run = side.run.run_id if side.run else None
+    return {
+        "name": side.name,
+        "home": str(side.home.path),
+        "revision": side.row.revision,
+        "run": run,
+        "frontier": frontier,
+    }

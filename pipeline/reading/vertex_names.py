@@ -1,0 +1,64 @@
+"""Vertices as they are stored, by number, and as the landed files call them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..errors import UsageError
+from ..state.records import Revision
+from .engine_protocol import R, Tables
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """The rows that touch one of some vertices, or with `all` every one of them."""
+
+    names: tuple[str, ...]  # as typed
+    all: bool = False
+
+    def for_ids(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
+        """`ids`: the vertices as the rows have them, as they stand in a query."""
+        touched = [f"({' OR '.join(f'{column} = {vertex}' for column in columns)})" for vertex in ids]
+        return tables.select_rows(
+            f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.all else ' OR ').join(touched)}", rows=rows
+        )
+
+
+def replace_with_names(
+    tables: Tables[R], revision: Revision, rows: R, columns: list[str], only: RowFilter | None = None
+) -> R:
+    """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
+    if only is not None:
+        rows = only.for_ids(tables, rows, columns, map(str, numbers_of_names(tables, only.names, revision)))
+    if tables.home.config.vertices.ids == "integer":
+        return rows
+    chosen = [
+        f"n_{name}.name AS {name}" if name in columns else f"r.{tables.quote_identifier(name)}"
+        for name in tables.columns_of(rows)
+    ]
+    joins = "".join(f" JOIN {{names}} n_{name} ON n_{name}.id = r.{name}" for name in columns)
+    return tables.select_rows(
+        f"SELECT {', '.join(chosen)} FROM {{rows}} r{joins}", rows=rows, names=tables.read_table("names", revision)
+    )
+
+
+def numbers_of_names(tables: Tables[R], names: Iterable[str], *revisions: Revision) -> list[int]:
+    """Vertices as typed → their numbers in the first of the revisions that knows each."""
+    wanted = list(names)
+    if tables.home.config.vertices.ids == "integer":
+        odd = [name for name in wanted if not re.fullmatch(r"[+-]?[0-9]+", name)]
+        if odd:
+            raise UsageError(f"{' '.join(odd)}: the vertices of this home are integers.", "altneu show vertices")
+        return [int(name) for name in wanted]
+    known: dict[str, int] = {}
+    query = f"SELECT id, name FROM {{book}} WHERE name IN ({', '.join(map(tables.text_literal, wanted))})"
+    for revision in revisions:
+        book = tables.collect_rows(tables.select_rows(query, book=tables.read_table("names", revision)))
+        known = {row["name"]: row["id"] for row in book} | known
+    for name in wanted:
+        if name not in known:
+            which = " or ".join(str(revision.revision) for revision in revisions)
+            raise UsageError(f"no vertex is called {name!r} at revision {which}.", "altneu show vertices")
+    return [known[name] for name in wanted]

@@ -1,0 +1,245 @@
+"""The history of a check: its results over epochs and revisions, what is usual, when it began to fail, what changed
+then. From the database alone, as JSON: the facts behind its page.
+
+What is usual of a number of rows, or of a growth, is learned for each epoch from those that are published before it
+now, with the sensitivity of now; the results are those that were found then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from expectations import volumes
+
+from ..home.home import Home
+from ..state.epoch_status import EpochStatuses, select_landings
+from ..state.incidents import Incident
+from ..state.ledger import Ledger
+from ..state.records import CheckRecord, Severity
+from ..state.schema import checks, ledger
+from .epoch_page import Document
+from .html.formatting import format_observed
+
+NEWEST = 60  # results of a check that its page shows
+POINTS = 60  # epochs, and revisions, in its pictures
+BATCHES = 8  # that a run has brought when a check began to fail
+Key = tuple[str, str]
+
+
+def page_name(key: Key) -> str:
+    """The file of a check's page.
+
+    >>> page_name(("volumes", "as many rows as usual"))
+    'check=volumes.as-many-rows-as-usual.html'
+    """
+    return f"check={key[0]}.{re.sub(r'[^a-z0-9]+', '-', key[1].lower()).strip('-')}.html"
+
+
+def known_checks(found: Ledger) -> dict[Key, str]:
+    """Every check that has a result → the name of its page; in order."""
+    rows = found.read_rows(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
+    return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
+
+
+def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
+    """Select the checks whose pages have something new to show after a run: a failure at any time, or a number
+    that has bounds. A page of another one says that it has never failed, as of the revision that it names."""
+    failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
+    once = {(suite, name) for suite, name in map(tuple, found.read_rows(failed))}
+    return {key for key in keys if key in once or _measure_of(key) != "wrong"}
+
+
+def check_history(
+    home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
+) -> Document:
+    """The facts of one check. Raises `LookupError` where it has no result."""
+    results = _newest_results(found, key)
+    if not results:
+        raise LookupError(key)
+    newest, label = results[-1][0], home.schedule.format_label
+    mine = [one for one in every if (one.first.suite, one.first.name) == key]
+    standing = {epoch for one in mine if one.is_open for epoch in one.epochs}
+    by_epoch = {record.epoch: record for record, published in results if published}
+    shown = sorted(by_epoch)[-POINTS:]
+    by_revision: dict[int, Counter[bool]] = defaultdict(Counter)
+    for record, _ in results:
+        by_revision[record.revision][record.passed] += 1
+    return {
+        "suite": newest.suite,
+        "name": newest.name,
+        "severity": newest.severity,
+        "meaning": newest.meaning,
+        "remedy": newest.remedy,
+        "of": _measure_of(key),
+        "points": _chart_points(home, stand, key, [by_epoch[epoch] for epoch in shown], standing),
+        "revisions": [
+            {"revision": revision, "passed": found[True], "failed": found[False]}
+            for revision, found in sorted(by_revision.items())[-POINTS:]
+        ],
+        "results": [
+            _result_document(record, published, label(record.epoch)) for record, published in reversed(results)
+        ],
+        "more": len(results) == NEWEST,
+        "incidents": [incident_document(home, one, at) for one in mine],
+        "began": incident_origin(home, found, mine[0], results) if mine and mine[0].is_open else None,
+        "written": {"revision": stand.newest.revision, "at": at},
+    }
+
+
+def incident_document(home: Home, one: Incident, at: str) -> Document:
+    """An incident as pages and commands show it."""
+    first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.format_label
+    epochs = [label(epoch) for epoch in one.epochs]
+    newest = one.open_failures[-1] if one.is_open else one.last
+    return {
+        "incident": one.identifier,
+        "state": "closed" if not one.is_open else "muted" if mute else "acknowledged" if note else "open",
+        "severity": one.severity,
+        "suite": first.suite,
+        "check": first.name,
+        "opened_at": first.at,
+        "revision": first.revision if first.published else None,
+        "run": first.run_id,
+        "epochs": epochs,
+        "failures": len(one.failures),
+        "observed": format_observed(newest.observed),
+        "meaning": newest.meaning,
+        "remedy": newest.remedy,
+        "acknowledged": {"by": note.by, "because": note.because, "at": note.at} if note else None,
+        "muted_until": mute.until if mute else None,
+        "closed_at": None if one.is_open else one.last.ended,
+        "closed_by": None if one.is_open else one.last.why,
+        "report": f"epoch={epochs[-1]}.html" if epochs else None,
+        "page": None if first.suite == "stages" else page_name((first.suite, first.name)),
+    }
+
+
+def incident_origin(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
+    """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
+    first, label = one.first, home.schedule.format_label
+    before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
+    run_id = first.run_id or found.get_revision(first.revision).run_id
+    run = found.get_run(run_id)
+    parent = found.get_revision(run.parent)
+    old = found.get_run(parent.run_id).config if parent.revision else {}
+    names = sorted({*old, *run.config}) if parent.revision else []
+    settings = [
+        {"setting": name, "before": _format_value(old.get(name)), "after": _format_value(run.config.get(name))}
+        for name in names
+        if old.get(name) != run.config.get(name)
+    ]
+    staged = sorted(found.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
+    every = select_landings(parent.revision).subquery()
+    wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
+    former = {row.epoch: row.rows for row in found.read_rows(sa.select(every).where(wanted))}
+    return {
+        "label": None if first.epoch is None else label(first.epoch),
+        "at": first.at,
+        "audit": first.run_id is None,
+        "revision": first.revision,
+        "published": first.published,
+        "passed": {"revision": before[-1].revision, "label": label(before[-1].epoch), "at": before[-1].at}
+        if before
+        else None,
+        "run": run_id,
+        "kind": run.kind,
+        "started_at": run.started_at,
+        "settings": settings,
+        "batches": [
+            {"label": label(batch.epoch), "rows": batch.rows, "quarantined": batch.bad_rows,
+             "before": former.get(batch.epoch)}
+            for batch in staged[:BATCHES]
+        ],
+        "others": max(len(staged) - BATCHES, 0),
+    }  # fmt: skip
+
+
+def _format_value(value: Any) -> str:
+    return "none" if value in (None, {}, []) else str(value)
+
+
+def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
+    """The newest results, oldest first, and whether each is of what was published."""
+    published = (checks.c.run_id.is_(None) | ledger.c.revision.is_not(None)).label("published")
+    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
+    statement = sa.select(*checks.c, published).select_from(joined).where(mine)
+    rows = found.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
+    return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
+
+
+def _result_document(record: CheckRecord, published: bool, label: str) -> Document:
+    return {
+        "label": label,
+        "revision": record.revision,
+        "at": record.at,
+        "passed": record.passed,
+        "severity": record.severity,
+        "observed": format_observed(record.observed),
+        "published": published,
+        "audit": record.run_id is None,
+    }
+
+
+# -- the picture over epochs --------------------------------------------------------------------------------------
+
+
+def _measure_of(key: Key) -> str:
+    """What is drawn: rows, growth, or wrong (how many rows, or differences, a result has found)."""
+    if key == (volumes.SUITE, volumes.ROWS):
+        return "rows"
+    return "growth" if key[0] == volumes.SUITE and key[1] in volumes.GROWTH.values() else "wrong"
+
+
+def count_wrong(record: CheckRecord) -> int:
+    """How many rows, or differences, a result has found: `3 of 10 rows`, `1 difference`; 1 where it does not say."""
+    told = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
+    return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
+
+
+def _chart_points(
+    home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord], standing: set[int]
+) -> list[Document]:
+    """A point an epoch: its value now, what is usual there, and what its newest result says."""
+    of = _measure_of(key)
+    landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]
+    place = {epoch: number for number, (epoch, _) in enumerate(landed)}
+    numbers = [(epoch, row.batch.rows) for epoch, row in landed if row.batch]
+    measure = next((measure for measure, name in volumes.GROWTH.items() if name == key[1]), None)
+    if of == "growth" and measure is not None:
+        numbers = [(epoch, row.sums[measure]) for epoch, row in landed]
+    learned = (volumes.season_length(home.schedule.seconds), volumes.WIDTH[home.config.checks.sensitivity])
+    points = []
+    for record in shown:
+        epoch = record.epoch
+        value: float | None = count_wrong(record)
+        low: float | None = 0
+        high: float | None = 0
+        if of != "wrong":
+            value = low = high = None
+            at = place.get(epoch)
+            if at is not None and of == "rows":
+                band = volumes.usual_rows(numbers[max(0, at - volumes.WINDOW) : at], epoch, *learned)
+                value, (low, high) = numbers[at][1], band.row_bounds if band else (None, None)
+            elif at:  # a growth has an epoch before it
+                band = volumes.usual_growth(numbers[max(0, at - volumes.WINDOW - 1) : at], epoch, *learned)
+                value = (1 + max(numbers[at][1], 0)) / (1 + max(numbers[at - 1][1], 0))
+                low, high = (math.exp(band.low), math.exp(band.high)) if band else (None, None)
+        failed = not record.passed and record.severity is not Severity.INFO
+        points.append(
+            {
+                "label": home.schedule.format_label(epoch),
+                "value": value,
+                "low": low,
+                "high": high,
+                "failed": failed,
+                "stands": epoch in standing,
+            }
+        )
+    return points

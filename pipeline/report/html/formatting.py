@@ -1,0 +1,180 @@
+"""The words of the reports: states and their symbols, numbers as people read them, plans as sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ...state.stage_results import Cost, EdgesFacts, FailedFacts, TrianglesFacts, TrussFacts, display_fields, from_json
+
+
+@dataclass(frozen=True)
+class StateWords:
+    """How a state is shown: CSS class, symbol, what it is called, what it means."""
+
+    mark: str
+    symbol: str
+    short: str
+    meaning: str
+    attention: bool = False
+
+
+STATES = {
+    "good": StateWords("g", "✓", "correct", "Published; proved, or equal to a full recomputation."),
+    "unaudited": StateWords(
+        "u", "○", "not checked", "Published; neither proved nor compared with a full recomputation as it is now."
+    ),
+    "warning": StateWords("w", "!", "with warnings", "Published; a check warned.", True),
+    "wrong": StateWords("d", "≠", "wrong", "Published, but a critical check failed: do not use it.", True),
+    "failed": StateWords("f", "✕", "failed", "The newest run failed; what was published before is untouched.", True),
+    "running": StateWords("r", "…", "not finished", "A run has started, and has not published."),
+    "empty": StateWords("e", "·", "nothing published", "Nothing is published for this epoch."),
+}
+
+
+def format_number(value: float | int | None) -> str:
+    """`12,345`; `1.5` for what is not whole; a dash for nothing."""
+    if value is None:
+        return "–"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.1f}"
+    return f"{int(value):,}"
+
+
+def format_signed(value: int | None) -> str:
+    """`+12`, `−3` (a real minus), `±0`."""
+    if value is None:
+        return "–"
+    return f"+{value:,}" if value > 0 else f"−{-value:,}" if value < 0 else "±0"
+
+
+def count_noun(count: int, one: str, many: str | None = None) -> str:
+    return one if abs(count) == 1 else many or one + "s"
+
+
+def pluralize(count: int, one: str, many: str | None = None) -> str:
+    return f"{format_number(count)} {count_noun(count, one, many)}"
+
+
+def join_words(parts: Iterable[str]) -> str:
+    """`a, b and c`."""
+    *head, last = list(parts) or [""]
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def format_duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_moment(iso: str | None) -> str:
+    """An instant of the database, to the minute."""
+    return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
+
+
+KINDS = {
+    "run": "run",
+    "rebuild": "rebuild",
+    "reload": "rebuild from the landing",
+    "rollback": "rollback",
+    "compact": "compaction",
+}
+
+
+def format_size(count: float) -> str:
+    """`512 B`, `1.5 kB`, `230 MB`: units of a thousand."""
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while count >= 999.5 and units[1:]:
+        count /= 1000
+        units.pop()
+    return f"{count:.1f} {units[-1]}" if count < 9.95 and units[-1] != "B" else f"{count:.0f} {units[-1]}"
+
+
+def format_share(value: float) -> str:
+    return "less than 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
+
+
+def format_observed(text: str) -> str:
+    """What a check has found, as it is shown. What earlier versions have stored of volumes ends in the distance from
+    the middle of the band, a number that tells a reader nothing.
+
+    >>> observed("rows 90, usual rows 1200 to 4000, rows surprise -1.34")
+    '90 rows; 1,200 to 4,000 are usual'
+    >>> observed("edges 900, edges surprise 1.7"), observed("3 of 10 rows")
+    ('900 edges: not as usual', '3 of 10 rows')
+    """
+    told = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)
+    if told is None:
+        return text
+    what, count, low, high = told.groups()
+    usual = f"; {int(low):,} to {int(high):,} are usual" if low else ": not as usual"
+    return f"{int(count):,} {what}{usual}"
+
+
+def vertex_page(vertex: Any, label: str, revision: int) -> str:
+    """The file of a vertex's page. A vertex whose name is none for a file is said by its digest.
+
+    >>> vertex_page(41, "2004-05-15", 7), vertex_page("a/b", "3", 7)
+    ('vertex=41.epoch=2004-05-15.revision=7.html', 'vertex=c14cddc033f64b9d.epoch=3.revision=7.html')
+    """
+    told = str(vertex)
+    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", told)
+    name = told if plain else hashlib.sha256(told.encode()).hexdigest()[:16]
+    return f"vertex={name}.epoch={label}.revision={revision}.html"
+
+
+def spell_out(name: str) -> str:
+    """`max_trussness` → `max trussness`."""
+    return str(name).replace("_", " ")
+
+
+_METHODS = {
+    "peel": "full peel",
+    "descend": "h-index descent (deletions)",
+    "lift": "lift rounds (insertions)",
+    "mixed": "descent, then lift rounds",
+    "none": "nothing to do",
+    "parts": "in parts that tell each other",
+    "region": "by the region that the change reaches",
+}
+
+
+def plan_sentences(stage: dict[str, Any]) -> list[str]:
+    """What a stage recorded, as short sentences: its choices first, then its numbers."""
+    facts, said = from_json(stage["stage"], stage["facts"]), []
+    match facts:
+        case FailedFacts(error=error):
+            said.append(f"failed: {error}")
+        case TrussFacts(methods=methods) if methods:
+            said += [f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()]
+        case TrianglesFacts(chosen=str(chosen)):
+            said.append(chosen)
+        case EdgesFacts(broadcast=bool(broadcast)):
+            sent = "changes sent to every task, the index stays where it is"
+            said.append(sent if broadcast else "changes shuffled to the index")
+    for field, _, value in display_fields(facts, "page"):
+        said.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
+    return said
+
+
+def cost_sentences(stage: dict[str, Any]) -> list[str]:
+    """What a stage has written and the memory that it took, as short sentences; empty where nothing was measured."""
+    found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
+    if found.rows:
+        said.append(
+            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in {pluralize(found.files or 0, 'file')}"
+        )
+    peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
+    memory = [f"{name} {format_size(peak)}" for name, peak in peaks if peak]
+    if memory:
+        said.append(f"memory at most: {', '.join(memory)}")
+    return said

@@ -1,0 +1,229 @@
+"""What the index shows: every epoch in a few fields, what needs attention, trends, the newest runs, what is landed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+from ..home.home import Home
+from ..landing.epoch_states import compare_with_ledger
+from ..state.epoch_status import (
+    FULL,
+    EpochState,
+    EpochStatuses,
+    fold_epochs,
+    is_relevant,
+    judge_epoch,
+    list_failures,
+    select_landings,
+    select_newest_checks,
+    select_total_diffs,
+)
+from ..state.failed_runs import Attempt, describe_attempt
+from ..state.incidents import Incident
+from ..state.ledger import Ledger
+from ..state.records import CheckRecord, Revision, RunKind, RunRecord
+from ..state.schema import checks, ledger, runs
+from ..state.totals import MEASURES
+from .check_page import incident_document, known_checks
+from .epoch_page import SEVERITIES, Document, epoch_start, run_summary
+from .html.formatting import STATES, format_number, format_observed, join_words, pluralize
+
+GRID = 3_000  # the newest epochs; older ones by name
+RUNS = 10
+REVISIONS = 60  # the newest, to compare two of
+CLOSED = 5  # incidents, the newest
+ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # of those that are not closed
+LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
+
+
+def index_document(
+    home: Home,
+    found: Ledger,
+    stand: EpochStatuses,
+    at: str,
+    page: Callable[[int], str | None],
+    landing: Document | None,
+    every: Sequence[Incident] = (),
+) -> Document:
+    """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
+    newest, label = stand.newest, home.schedule.format_label
+    axis = stand.shown_epochs[-GRID:]
+    failed, core = (
+        list_failures(found, newest.revision),
+        greatest_trussness_by_epoch(found, newest, axis[0] if axis else 0),
+    )
+    epochs: list[Document] = []
+    reasons: dict[int, str | None] = {}
+    for epoch in axis:
+        row, tried = stand.status_of(epoch), stand.newest_unresolved(epoch)
+        wrong = [check for check in failed.get(epoch, ()) if is_relevant(check, row.batch, stand.marks)]
+        judged = judge_epoch(row.batch, tried, row.audit, [check.severity for check in wrong])
+        reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst_check(wrong)
+        final = newest.frontier is not None and epoch <= newest.frontier
+        point: Document = {**row.sums, "max_trussness": core(epoch)} if final else {name: None for name in MEASURES}
+        epochs.append(
+            {
+                "epoch": epoch,
+                "label": label(epoch),
+                "state": judged,
+                "audit": row.audit.verdict if row.audit else "none",
+                "rows": row.batch.rows if row.batch else None,
+                "bad_rows": row.batch.bad_rows if row.batch else None,
+                "page": page(epoch),
+                **point,
+            }
+        )
+    differing = _audit_findings(found, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
+    for entry in epochs:
+        why = differing.get(entry["epoch"]) if entry["state"] == "wrong" else None
+        why = why or reasons[entry["epoch"]] or "it stopped without saying why"
+        entry["why"] = why if STATES[entry["state"]].attention else None
+    count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
+    said = Counter(entry["audit"] for entry in epochs)
+    older = len(stand.shown_epochs) - len(axis)
+    published = sum(1 for row in stand.rows.values() if row.batch)
+    return {
+        "epochs": epochs,
+        "older": older,
+        "counts": {name: n for name, n in count.items() if n},
+        "attention": [e for e in epochs if STATES[e["state"]].attention][::-1],
+        "old_pages": sum(1 for e in epochs if e["page"] == "old"),
+        "revision": newest.revision,
+        "published_at": newest.published_at or None,
+        "frontier": None if newest.frontier is None else label(newest.frontier),
+        "seconds": home.schedule.seconds,
+        "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
+        "headline": _index_headline(published, count, said, older, bool(axis or newest.revision)),
+        "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
+        "runs": [run_summary(*one) for one in _newest_runs(found)],
+        "revisions": _newest_revisions(found),
+        "held_back": _deciding_rollbacks(home, found, newest),
+        "landing": landing,
+        "incidents": sorted(
+            (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
+        ),
+        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED],
+        "checks": _check_links(found, every),
+        "written": {"revision": newest.revision, "at": at},
+    }
+
+
+def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
+    """The greatest trussness at every epoch from `low` on: read where some k comes or goes."""
+    moved = select_total_diffs(newest).subquery()
+    at = (
+        sa.select(moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
+        .where(moved.c.measure == "truss")
+        .subquery()
+    )
+    net = sa.select(at.c.k, at.c.epoch, sa.func.sum(at.c["diff"]).label("diff")).group_by(at.c.k, at.c.epoch).subquery()
+    edges = sa.func.sum(net.c["diff"]).over(partition_by=net.c.k, order_by=net.c.epoch)
+    there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
+    before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
+    steps = sa.select(there, before.label("before")).subquery()
+    rows = found.read_rows(
+        sa.select(steps.c.epoch, steps.c.k, steps.c.there)
+        .where(steps.c.there != steps.c.before)
+        .order_by(steps.c.epoch)
+    )
+    alive: set[int] = set()
+    epochs: list[int] = []
+    values: list[int] = []
+    for epoch, k, comes in map(tuple, rows):
+        (alive.add if comes else alive.discard)(k)
+        epochs.append(epoch)
+        values.append(max(alive, default=0))
+
+    def greatest_at(epoch: int) -> int:
+        place = bisect_right(epochs, epoch)
+        return values[place - 1] if place else 0
+
+    return greatest_at
+
+
+def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
+    joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
+    rows = found.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
+    return [(describe_attempt(RunRecord.from_row(row)), row.revision) for row in rows]
+
+
+def _newest_revisions(found: Ledger) -> list[Document]:
+    """The newest revisions: which run made each, over how many epochs, and when."""
+    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
+    rows = found.read_rows(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
+    return [
+        {"revision": row.revision, "published_at": row.published_at, "kind": row.kind, "epochs": len(row.epochs or ())}
+        for row in rows
+    ]
+
+
+def _check_links(found: Ledger, every: Sequence[Incident]) -> list[Document]:
+    """Every check with its page, and whether it has an open incident."""
+    failing = {(one.first.suite, one.first.name) for one in every if one.is_open}
+    pages = known_checks(found).items()
+    return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
+
+
+def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Document]:
+    """The rollbacks that decide about some epochs' batches, and how many and which."""
+    every = select_landings(newest.revision).subquery()
+    mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
+    spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
+    grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
+    label = home.schedule.format_label
+    rows = found.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
+    return [
+        {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
+        for revision, epochs, first, last in map(tuple, rows)
+    ]
+
+
+def _worst_check(failed: list[CheckRecord]) -> str | None:
+    """The worst of some failed checks, in a line."""
+    worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
+    return None if worst is None else f"{worst.name}: {format_observed(worst.observed)}"
+
+
+def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
+    """Epoch → what its newest audit found, in a line."""
+    mine = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
+    rows = [row for row in found.read_rows(mine) if not row.passed] if epochs else []
+    return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
+
+
+def _index_headline(published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, known: bool) -> str:
+    if not known:
+        return "Nothing has been run yet."
+    if not published:
+        return "Nothing is published."
+    parts = [
+        f"{format_number(counts[name])} {STATES[name].short}" for name in ("failed", "wrong", "warning") if counts[name]
+    ]
+    done = f"{pluralize(published, 'epoch')} published"
+    if older:
+        done += f", the newest {format_number(GRID)} of all shown here"
+    if parts:
+        return f"{done}; {join_words(parts)}."
+    if counts["unaudited"]:
+        return f"{done}; {format_number(counts['unaudited'])} neither proved nor recomputed as they are now."
+    these = "of these " if older else ""
+    if not audits["proved"]:
+        return f"{done}, each {these}equal to a full recomputation."
+    more = f"; {format_number(audits['equal'])} equal to a full recomputation" if audits["equal"] else ""
+    return f"{done}, each {these}proved{more}."
+
+
+def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
+    """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
+    try:
+        _, there = compare_with_ledger(home, found)
+    except (AltneuError, OSError):
+        return None
+    states = {name: [entry.label for entry in there.values() if entry.state == name] for name in LANDED}
+    return {"at": at, **states}

@@ -1,0 +1,99 @@
+"""Where the pages are: the folder `reports` of the home, or what `[reports] uri` names, in an object store as well.
+
+A page is a file with links to its neighbours by their names, so that either is read as it is. On this machine a file is
+replaced as a whole at once; into a store pages are sent together, when `settle` is called. Whatever a store says is an
+`Unavailable` that names the setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from ..errors import Unavailable
+from ..home.home import Home
+from ..home.whole_files import open_whole_file
+from ..state import filesystem
+
+
+class PageStore:
+    """The files that were there when it was made, and since; by their paths from the folder."""
+
+    def __init__(self, home: Home) -> None:
+        self.home, self._local = home, None if home.reports_remotely else home.reports
+        self._stamps = self._list_files()
+        self._due: dict[str, str] = {}
+
+    def _list_files(self) -> dict[str, int]:
+        if self._local is not None:  # Arrow is slow to import
+            every = self._local.rglob("*") if self._local.exists() else ()
+            return {
+                path.relative_to(self._local).as_posix(): path.stat().st_mtime_ns for path in every if path.is_file()
+            }
+        with self._translate_store_errors():
+            return {
+                name: round(found.changed * 1e9) for name, found in filesystem.list_files(self.home.reports_at).items()
+            }
+
+    def list_names(self) -> Iterable[str]:
+        return list(self._stamps)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._stamps
+
+    def written_at(self, name: str) -> int:
+        """When it was written, in nanoseconds since 1970; of one that has not been sent yet 0."""
+        return self._stamps[name]
+
+    def page_location(self, name: str) -> str:
+        """Its path, or its URI."""
+        return f"{self.home.reports_at}/{name}"
+
+    def read_page(self, name: str) -> str | None:
+        """Its text; None where it is not there."""
+        if name not in self._stamps:
+            return None
+        with self._translate_store_errors():
+            try:
+                return filesystem.read_file(self.page_location(name)).decode("utf-8")
+            except FileNotFoundError:
+                return None
+
+    def put_page(self, name: str, text: str) -> None:
+        """Write a whole file or nothing."""
+        if self._local is None:
+            self._due[name], self._stamps[name] = text, 0
+            return
+        path = self._local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_whole_file(path, synced=False) as stream:  # a page can be made again
+            stream.write(text.encode("utf-8"))
+        self._stamps[name] = path.stat().st_mtime_ns
+
+    def delete_page(self, name: str) -> None:
+        with self._translate_store_errors():
+            filesystem.delete_file(self.page_location(name))
+        self._stamps.pop(name, None)
+
+    def flush_pages(self) -> None:
+        """Send what was put, and look when it was written."""
+        if not self._due:
+            return
+        with self._translate_store_errors():
+            filesystem.map_parallel(
+                lambda name: filesystem.write_file(self.page_location(name), self._due[name].encode()), self._due
+            )
+        self._due.clear()
+        self._stamps = self._list_files()
+
+    @contextlib.contextmanager
+    def _translate_store_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self._local is not None:
+                raise
+            raise Unavailable(
+                f"[reports] uri = {self.home.reports_at}: {filesystem.format_store_error(error)}.",
+                "altneu doctor; when the store answers: altneu report   (writes what has changed)",
+            ) from error

@@ -1,0 +1,424 @@
+"""The pages as files in the home's `reports`, and on request.
+
+Beside the files stands what each of them shows (`.pages.json`): a *stamp* of everything that its content hangs on. A
+page whose stamp is not that of the database any more is out of date: it is rewritten, or, of more than `PAGES` of
+them, replaced by a short one that says so. So a page never goes on saying what is not true any more, and a history of
+which nothing has changed is not written again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .. import events
+from ..errors import Unavailable
+from ..home.home import Home
+from ..optional_dependencies import require_extras
+from ..state import incidents, lease
+from ..state.epoch_status import EpochStatuses, list_epoch_statuses
+from ..state.ledger import Ledger
+from ..state.records import Revision
+from . import check_page
+from . import vertex_page as vertices
+from .epoch_page import Document, describe_epoch
+from .html import (
+    render_check_page,
+    render_difference_page,
+    render_epoch_page,
+    render_index_page,
+    render_outdated_page,
+    render_rows_page,
+    render_vertex_page,
+)
+from .html.formatting import vertex_page as vertex_file
+from .index_page import index_document, inspect_landing
+from .page_queries import WINDOW, ReportState
+from .page_store import PageStore
+from .rows_page import describe_rows as rows_of
+from .rows_page import page_name as rows_name
+
+PAGES = 500  # pages that are written at once, the newest
+CHUNK = 200  # epochs that are read at once
+KEPT = 60  # pages of rows, the newest
+MANIFEST = ".pages.json"
+_ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
+
+
+def epoch_document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
+    """What is known of one epoch, or what was known of it as a former `revision` published it: the JSON behind its
+    page."""
+    newest = ledger.get_revision()
+    if revision is None or revision == newest.revision:
+        return describe_epoch(ReportState(home, ledger, [epoch], newest), epoch, lease.timestamp())
+    state = ReportState(home, ledger, [epoch], ledger.get_revision(revision), former=True)
+    return {
+        **describe_epoch(state, epoch, lease.timestamp()),
+        "former": {"revision": revision, "newest": newest.revision},
+    }
+
+
+def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
+    """The file of an epoch's page: of the newest revision, or of the one that is named, which stays what it is."""
+    of = "" if revision is None else f".revision={revision}"
+    return f"epoch={home.schedule.format_label(epoch)}{of}.html"
+
+
+def render_page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
+    """The page of an epoch as of now, or as a revision published it; it links pages that are made on request, too."""
+    found = epoch_document(home, ledger, epoch, revision)
+    rows = _existing_rows_page(home, _readable_store(home), epoch, found["written"]["revision"])
+    return render_epoch_page(found, lambda name: True, check_page.known_checks(ledger), (), rows)
+
+
+def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
+    """The page of a check as of now, by the name of its file; None: there is no such check."""
+    key = next((key for key, file in check_page.known_checks(ledger).items() if file == name), None)
+    if key is None:
+        return None
+    every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.get_revision())
+    found = check_page.check_history(home, ledger, stand, every, key, lease.timestamp())
+    return render_check_page(found, lambda name: True, home.config.checks.sensitivity)
+
+
+def render_index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
+    """The index as of now; it links pages that are made on request, too. `inside`, `base`: see `render_index_page`."""
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    every = incidents.list_incidents(ledger)
+    found = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
+    found |= _written_pages(home, _readable_store(home), stand.newest)
+    return render_index_page(found, lambda name: True, inside, base)
+
+
+def read_written_page(home: Home, name: str) -> str | None:
+    """A page that is not made on request, by its name: of rows, of a vertex, of a difference, of Data Docs; None: none.
+    Raises `Unavailable`."""
+    as_written = re.fullmatch(r"(diff-|rows=|vertex=)[^/]*\.html|data-docs/[^/]+/[^/]+\.html", name)
+    return PageStore(home).read_page(name) if as_written else None
+
+
+def _readable_store(home: Home) -> PageStore | None:
+    """The folder, for links; None where it cannot be read: a page is made without it."""
+    try:
+        return PageStore(home)
+    except Unavailable as error:
+        events.log_event("reports not listed", error=str(error))
+        return None
+
+
+def refresh_pages(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
+    """`write_pages`, after something that must not fail because of a page; returns what went wrong, or None."""
+    try:
+        write_pages(home, ledger, list(epochs))
+    except Exception as error:
+        events.log_event("pages not written", error=str(error))
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
+    """`write_pages`, after a run, and why not: a store that does not take the pages fails no run."""
+    try:
+        return write_pages(home, ledger, epochs), None
+    except Unavailable as error:
+        if not home.reports_remotely:
+            raise
+        events.log_event("pages not written", error=error.what)
+        return [], f"{error.what} Next: {error.next}"
+
+
+def write_pages(
+    home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False, limit: int | None = PAGES
+) -> list[str]:
+    """Write the pages of some epochs, of those that are out of date, and the index. Returns the paths, or URIs, of what
+    it was asked for: the index first, the newest epoch last; of more than `limit` epochs the newest.
+
+    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there. Raises
+    `Unavailable` where the store of `[reports] uri` does not take them.
+    """
+    folder = PageStore(home)
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    files = ReportIndex(home, stand, folder)
+    asked = sorted(set(epochs))[-limit if limit else 0 :]
+    files.expect_pages(asked)
+    known, every = check_page.known_checks(ledger), incidents.list_incidents(ledger)
+    there = set(known.values())
+    frontier = stand.newest.frontier
+    for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
+        if frontier is not None and epoch is not None and epoch <= frontier:
+            _write_rows(home, ledger, stand.newest, epoch, stand.shown_epochs, at, files)
+    files.remove_old_rows_pages()
+
+    def has_page(name: str) -> bool:
+        return name in there or files.has_page(name)
+
+    due = sorted({*asked, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
+    put_off = due[:-limit] if limit else []
+    for chunk in _split_epochs([epoch for epoch in due if epoch not in set(put_off)]):
+        state = ReportState(home, ledger, chunk, stand.newest)
+        for epoch in chunk:
+            if data_docs and epoch in asked:
+                _write_data_docs(state, epoch, folder)
+            links = sorted(name for name in folder.list_names() if name.startswith(f"{_docs_link(state, epoch)}/"))
+            files.put_page(
+                epoch,
+                render_epoch_page(
+                    describe_epoch(state, epoch, at), files.has_page, known, links, files.rows_page(epoch)
+                ),
+                at,
+            )
+    for epoch in put_off:
+        if not files.is_marked_outdated(epoch):
+            files.put_page(
+                epoch, render_outdated_page(home.schedule.format_label(epoch), stand.newest.revision, at), at, old=True
+            )
+    moving = check_page.checks_to_refresh(ledger, known)
+    for key, name in known.items():
+        if key not in moving and name in folder:
+            continue
+        found = check_page.check_history(home, ledger, stand, every, key, at)
+        folder.put_page(name, render_check_page(found, has_page, home.config.checks.sensitivity))
+    found = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
+    folder.put_page("index.html", render_index_page(found | _written_pages(home, folder, stand.newest), has_page))
+    files.save_stamps()
+    return [folder.page_location(name) for name in ("index.html", *map(files.page_name, asked))]
+
+
+def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
+    """Write the page of an epoch as a revision published it, under a name of its own; its path, or URI."""
+    folder = PageStore(home)
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    files, row = ReportIndex(home, stand, folder), ledger.get_revision(revision)
+    if row.frontier is not None and epoch <= row.frontier:
+        _write_rows(home, ledger, row, epoch, list_epoch_statuses(ledger, row).shown_epochs, at, files)
+    rows = _existing_rows_page(home, folder, epoch, revision)
+    text = render_epoch_page(
+        epoch_document(home, ledger, epoch, revision), files.has_page, check_page.known_checks(ledger), (), rows
+    )
+    folder.put_page(page_name(home, epoch, revision), text)
+    folder.flush_pages()
+    return folder.page_location(page_name(home, epoch, revision))
+
+
+def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revision) -> str:
+    """Write the page of a vertex at an epoch as a revision has it, and that of the epoch's rows, which then leads to
+    it; its path, or URI. Raises what `vertex_page.describe_vertex` raises."""
+    folder = PageStore(home)
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    axis = (
+        stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
+    )
+    files, label = ReportIndex(home, stand, folder), home.schedule.format_label(epoch)
+    found = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
+    name = vertex_file(vertex, label, row.revision)
+    found["rows_page"] = rows_name(label, row.revision)
+    folder.put_page(name, render_vertex_page(found, files.has_page_or_rows))
+    _write_rows(home, ledger, row, epoch, axis, at, files, again=True)
+    folder.flush_pages()
+    return folder.page_location(name)
+
+
+def _write_rows(
+    home: Home,
+    ledger: Ledger,
+    row: Revision,
+    epoch: int,
+    axis: list[int],
+    at: str,
+    files: ReportIndex,
+    again: bool = False,
+) -> None:
+    """Write the page of an epoch's rows, if it is not there or `again`; a table that cannot be read is told to the log
+    alone."""
+    name = rows_name(home.schedule.format_label(epoch), row.revision)
+    there = name in files.folder and not again
+    if not row.snapshots or (row.since is not None and epoch < row.since) or there:
+        return
+    try:
+        files.folder.put_page(
+            name, render_rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has_page_or_rows)
+        )
+    except Exception as error:
+        events.log_event("rows not written", page=name, error=str(error))
+        return
+    files.add_rows_page(name)
+
+
+def _split_epochs(epochs: list[int]) -> Iterator[list[int]]:
+    """Epochs that lie close together, in parts that are read at once."""
+    part: list[int] = []
+    for epoch in epochs:
+        if part and (epoch - part[-1] > WINDOW or len(part) == CHUNK):
+            yield part
+            part = []
+        part.append(epoch)
+    if part:
+        yield part
+
+
+class ReportIndex:
+    """The pages that are there, and what each of them shows."""
+
+    def __init__(self, home: Home, stand: EpochStatuses, folder: PageStore) -> None:
+        self.home, self.stand, self.folder = home, stand, folder
+        self.entries: dict[int, dict[str, Any]] = {}
+        self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
+        known = self._read_stamps()
+        there = {}
+        self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
+        for name in folder.list_names():
+            self.add_rows_page(name)
+            if name.startswith("epoch=") and name.endswith(".html"):
+                there[name] = folder.written_at(name)
+        labels = {self.page_name(epoch): epoch for epoch in {*known, *stand.shown_epochs, *stand.rows}}
+        for name, written in there.items():
+            if name in labels:
+                entry = known.get(labels[name], {})  # of another writer, or of an earlier version: out of date
+                self.entries[labels[name]] = entry if entry.get("mtime") == written else {}
+        self._names = {self.page_name(epoch) for epoch in self.entries}
+
+    def _read_stamps(self) -> dict[int, dict[str, Any]]:
+        try:
+            found = json.loads(self.folder.read_page(MANIFEST) or "{}")
+            return {int(epoch): dict(entry) for epoch, entry in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    @property
+    def epochs(self) -> list[int]:
+        return list(self.entries)
+
+    def page_name(self, epoch: int) -> str:
+        return page_name(self.home, epoch)
+
+    def has_page(self, name: str) -> bool:
+        """Is there a page of an epoch of that name?"""
+        return name in self._names
+
+    def has_page_or_rows(self, name: str) -> bool:
+        """Tell whether a page exists, or is one of rows or of a vertex, which are made on request."""
+        return self.has_page(name) or (name.startswith(("rows=", "vertex=")) and name in self.folder)
+
+    def add_rows_page(self, name: str) -> None:
+        """There is a page of rows of this name, if it is one."""
+        if told := _ROWS.fullmatch(name):
+            self._rows.setdefault(told[1], {})[int(told[2])] = self.folder.written_at(name)
+
+    def rows_page(self, epoch: int) -> str | None:
+        """The page of an epoch's rows as they are published now; None: there is none."""
+        label, newest = self.home.schedule.format_label(epoch), self.stand.newest.revision
+        since = max(self.stand.status_of(epoch).revision, self.stand.marks.everywhere)
+        known = [revision for revision in self._rows.get(label, ()) if since <= revision <= newest]
+        return rows_name(label, max(known)) if known else None
+
+    def remove_old_rows_pages(self) -> None:
+        """Delete old pages of rows. The newest stay, and those that a page of a former revision links."""
+        every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
+        for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
+            if f"epoch={label}.revision={revision}.html" in self.folder:
+                continue
+            self.folder.delete_page(rows_name(label, revision))
+            del self._rows[label][revision]
+
+    def expect_pages(self, epochs: Iterable[int]) -> None:
+        """These are about to be written: others may link them."""
+        for epoch in epochs:
+            self.entries.setdefault(epoch, {})
+            self._names.add(self.page_name(epoch))
+
+    def content_stamp(self, epoch: int) -> list[Any]:
+        """All that the content of a page hangs on, in short."""
+        row, tried, frontier = (
+            self.stand.status_of(epoch),
+            self.stand.newest_unresolved(epoch),
+            self.stand.newest.frontier,
+        )
+        place, axis = self._place.get(epoch), self.stand.shown_epochs
+        around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
+        return [
+            max(row.revision, self.stand.marks.everywhere),
+            row.check,
+            frontier is not None and epoch <= frontier,
+            self.home.config.checks.sensitivity,
+            self.stand.put_back,  # up to there it says what its batch did to later epochs
+            [tried.run_id, tried.state, tried.last] if tried else None,
+            len(self.stand.tried.get(epoch, ())),
+            None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
+            [[self.home.schedule.format_label(each), self.has_page(self.page_name(each))] for each in around],
+            self.rows_page(epoch),
+        ]
+
+    def is_current(self, epoch: int) -> bool:
+        """Does the page show what the database says?"""
+        return self.entries.get(epoch, {}).get("stamp") == self.content_stamp(epoch)
+
+    def is_marked_outdated(self, epoch: int) -> bool:
+        """Does the file itself say that it is out of date?"""
+        return bool(self.entries.get(epoch, {}).get("old"))
+
+    def shown_state(self, epoch: int) -> str | None:
+        """What the index says of the page: `new`, `old`, or None where there is none."""
+        if epoch not in self.entries:
+            return None
+        return "new" if self.is_current(epoch) and not self.is_marked_outdated(epoch) else "old"
+
+    def put_page(self, epoch: int, text: str, at: str, old: bool = False) -> None:
+        self.folder.put_page(self.page_name(epoch), text)
+        self.entries[epoch] = {
+            "stamp": self.content_stamp(epoch),
+            "revision": self.stand.newest.revision,
+            "at": at,
+            "old": old,
+        }
+
+    def save_stamps(self) -> None:
+        """All that was put is there; then what it shows."""
+        self.folder.flush_pages()
+        there = {epoch for epoch in self.entries if self.page_name(epoch) in self.folder}
+        entries = {
+            str(epoch): entry | {"mtime": self.folder.written_at(self.page_name(epoch))}
+            for epoch, entry in sorted(self.entries.items())
+            if entry and epoch in there
+        }
+        self.folder.put_page(MANIFEST, json.dumps(entries, separators=(",", ":")))
+        self.folder.flush_pages()
+
+
+def write_difference(home: Home, name: str, found: Document) -> str:
+    """Write the page of a difference beside the others; its path, or URI."""
+    folder = PageStore(home)
+    folder.put_page(f"diff-{name}.html", render_difference_page({**found, "at": lease.timestamp()}))
+    folder.flush_pages()
+    return folder.page_location(f"diff-{name}.html")
+
+
+def _existing_rows_page(home: Home, folder: PageStore | None, epoch: int | None, revision: int) -> str | None:
+    """The page of an epoch's rows at a revision; None: it was not written."""
+    name = rows_name("" if epoch is None else home.schedule.format_label(epoch), revision)
+    return name if folder is not None and name in folder else None
+
+
+def _written_pages(home: Home, folder: PageStore | None, newest: Revision) -> Document:
+    """What the index leads to that was written: the newest page of rows, and differences of two revisions (`1-2`)."""
+    found = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.list_names() if folder else ()))
+    rows = _existing_rows_page(home, folder, newest.frontier, newest.revision)
+    return {"rows": rows, "differences": sorted(each[1] for each in found if each)}
+
+
+def _docs_link(state: ReportState, epoch: int) -> str:
+    return f"data-docs/epoch={state.label(epoch)}"
+
+
+def _write_data_docs(state: ReportState, epoch: int, folder: PageStore) -> None:
+    require_extras("a page of Data Docs", "quality")
+    from expectations.data_docs import render_pages
+
+    rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]
+    if not rows:
+        return
+    newest = max(rows, key=lambda row: row.at)
+    checks = [{name: getattr(row, name) for name in ("suite", "name", "passed", "observed", "rows")} for row in rows]
+    for suite, text in render_pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
+        folder.put_page(f"{_docs_link(state, epoch)}/{suite}.html", text)

@@ -1,0 +1,197 @@
+"""Runs that a person decides on: which of them are held, and what may become of one.
+
+A run is held after its last check when it was begun so (`--hold`) or as `[publish] approve` says. It is bound to the
+revision that it was made from: published there, as it was computed and checked, or not at all. Whatever others publish
+meanwhile overtakes it. Until it is published, rejected or older than `[runs] hold_days` its branches stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
+from ..home.home import Home
+from ..landing.epoch_states import compare_with_ledger
+from ..landing.local_landing import EMPTY_DIGEST
+from ..state import lease
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
+from ..state.stage_results import AuditFacts
+from . import openlineage
+from .plan_choice import Scope
+
+FEW = 8  # epochs that a command names one by one
+
+
+def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
+    """Why a run whose checks are done must not be published yet; None: it may."""
+    said, approve = ledger.get_approval(run_id), home.config.publish.approve
+    if said is not None:
+        return {
+            Verdict.APPROVED: None,
+            Verdict.WANTED: "it was begun with --hold",
+            Verdict.REJECTED: f"it was {said.describe()}",
+        }[said.verdict]
+    if approve == "always":
+        return '[publish] approve = "always"'
+    failed = ledger.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
+    return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
+
+
+def hold_run(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
+    """Hold a run whose checks are done. Raises `RevisionConflict` when it is overtaken already, `LeaseLost`."""
+    conflict = ledger.supersede_if_behind(run_id)
+    if conflict is not None:
+        raise conflict
+    with lease.hold_lease(ledger, run_id):
+        ledger.hold_run(run_id)
+    run = ledger.get_run(run_id)
+    _renew_pages(home, ledger, run)
+    return run
+
+
+def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
+    """The held run of that name, or the only one. Raises `UsageError` for any other."""
+    held = ledger.list_held()
+    if run_id is None:
+        if len(held) == 1:
+            return held[0]
+        names = ", ".join(run.run_id for run in held)
+        raise UsageError(
+            f"{len(held)} runs are held: say which one ({names})." if held else "no run is held.",
+            "altneu status" if held else "altneu run EPOCH --hold, or: altneu backfill --all --hold",
+        )
+    run = next((run for run in ledger.list_runs() if run.run_id == run_id), None)
+    if run is None:
+        raise UsageError(f"there is no run {run_id!r}.", "altneu status")
+    if run.state is RunState.HELD:
+        return run
+    what = f"it is {run.state}"
+    row = ledger.published_by(run_id)
+    if row is not None:
+        what = f"it is published, as revision {row.revision}"
+    elif run.state is RunState.REJECTED:
+        what = f"it was {run.error}"
+    raise UsageError(f"run {run_id} is not held: {what}.", "altneu status")
+
+
+def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+    """Record that a held run may be published on its parent. Raises `RevisionConflict` when it is overtaken, and
+    `UsageError` when the settings that decide its meaning have changed since."""
+    require_publishable(home, ledger, run)
+    with lease.hold_lease(ledger, run.run_id):
+        ledger.approve_run(run.run_id, person, because)
+
+
+def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
+    """Raises why a held run cannot be published, if so."""
+    by = newer_revision(ledger, run)
+    if by is not None:
+        raise RevisionConflict(
+            f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
+            f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
+            f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
+        )
+    if json.dumps(run.config) != json.dumps(home.config.semantic_settings()):  # the order of motifs, too
+        raise UsageError(
+            f"{home.path / 'altneu.toml'} has other settings than held run {run.run_id} was computed with.",
+            f"put them back, or: altneu discard {run.run_id}",
+        )
+
+
+def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+    """Record that a held run is not to be published; its branches go with the next run or compaction."""
+    with lease.hold_lease(ledger, run.run_id):
+        ledger.reject_run(run.run_id, person, because)
+    openlineage.emit_run(home, ledger, run.run_id)
+    _renew_pages(home, ledger, run)
+
+
+def expire_held_runs(home: Home, ledger: Ledger) -> None:
+    """Reject the runs that were held for longer than `[runs] hold_days`, but for those that a process works on."""
+    for run in ledger.list_held():
+        if lease.read_clock() >= hold_deadline(home, run):
+            days = f"{home.config.runs.hold_days:g} day(s)"
+            with contextlib.suppress(LeaseLost):
+                reject_run(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
+
+
+def hold_deadline(home: Home, run: RunRecord) -> datetime:
+    """When a held run is not kept any longer."""
+    return datetime.fromisoformat(run.last_signal) + timedelta(days=home.config.runs.hold_days)
+
+
+def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
+    """The revision that another run has published on a held one's parent, if one has."""
+    return run.parent + 1 if ledger.get_revision().revision != run.parent else None
+
+
+def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
+    """Labels of a run's epochs whose folders in the landing are not what the run has read. What is published is what
+    was computed: they are `changed` then."""
+    _, now = compare_with_ledger(home, ledger)
+
+    def digest_of(epoch: int) -> str | None:
+        there = now.get(epoch)
+        return EMPTY_DIGEST if there is None or there.state == "gone" else there.digest
+
+    read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
+    return [
+        home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest_of(epoch) != read[epoch]
+    ]
+
+
+def rerun_command(home: Home, run: RunRecord) -> str:
+    """The command that computes a run's epochs again, to be held."""
+    if run.kind is not RunKind.RUN:
+        return f"altneu rebuild {'--from-landing ' if run.kind is RunKind.RELOAD else ''}--hold"
+    labels = [home.schedule.format_label(epoch) for epoch in sorted(run.epochs)]
+    if len(labels) <= FEW:
+        return f"altneu run {' '.join(labels)} --hold"
+    return f"altneu backfill {labels[0]} {labels[-1]} --hold"
+
+
+def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
+    """The ledger row of a held run, were it published now: with the snapshots that its audit has seen."""
+    parent = ledger.get_parent(run)
+    return replace(
+        parent,
+        revision=run.parent + 1,
+        parent=run.parent,
+        run_id=run.run_id,
+        frontier=Scope(parent, run.epochs, run.kind).frontier,
+        snapshots={**parent.snapshots, **ledger.recorded_snapshots(run.run_id)},
+        since=None if run.kind is RunKind.RELOAD else parent.since,
+    )
+
+
+def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
+    """A held run, as `status` shows it."""
+    by = newer_revision(ledger, run)
+    return {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "parent": run.parent,
+        "epochs": [home.schedule.format_label(epoch) for epoch in run.epochs],
+        "held_at": run.last_signal,
+        "expires_at": hold_deadline(home, run).isoformat(timespec="milliseconds"),
+        "warnings": ledger.get_facts(run.run_id, AuditFacts).failed,
+        "overtaken_by": by,
+        "next": f"altneu diff {run.run_id}" if by is None else rerun_command(home, run),
+    }
+
+
+def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
+    """Raises `RunFailed` when a run that is about to be published waits for a person."""
+    why = approval_reason(home, ledger, run_id)
+    if why is not None:
+        raise RunFailed(f"run {run_id} is not published before somebody approves: {why}.", f"altneu publish {run_id}")
+
+
+def _renew_pages(home: Home, ledger: Ledger, run: RunRecord) -> None:
+    from ..report import refresh_pages  # its templates are slow to import, and this module is part of every command
+
+    refresh_pages(home, ledger, run.epochs)

@@ -1,0 +1,152 @@
+"""The proof that a compaction changes nothing: what each kept revision sees of the new tables has the fingerprints that
+its runs have recorded, at every epoch that the tables answer for; or, where none are recorded, those of the old tables.
+
+The new files are read back whole for it, in one job. Recorded fingerprints also show where the old tables were damaged:
+then nothing is replaced either. Of upserts before the kept epochs a compaction keeps only those that are in force.
+These have no recorded fingerprint: the upserts in force are selected from the old and from the new table, and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.upserts import DELETE
+
+from ..errors import CheckFailed
+from ..home.home import Home
+from ..state.fingerprint_sums import FingerprintDifference, Prints, fold_fingerprints, list_differences
+from ..state.ledger import Ledger
+from ..state.records import LANDED, PLAIN, Revision
+from ..storage.table_fingerprints import revision_fingerprints, table_fingerprints
+from ..storage.warehouse import Warehouse, visible_rows
+from .semantic_settings import changed_meaning
+
+
+def verify_compaction(
+    home: Home,
+    ledger: Ledger,
+    warehouse: Warehouse,
+    row: Revision,
+    pins: Mapping[str, int],
+    since: int | None,
+    revisions: Sequence[int],
+    live_for: int | None,
+) -> None:
+    """Compare the tables of `pins` with those of `row`, as some consecutive revisions see them. Raises `CheckFailed`.
+
+    Serving tables are left out: they have no revisions. `live_for`: for how many epochs an upsert makes an edge.
+    """
+    pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
+
+    def fingerprints_seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
+        rows = {
+            table: visible_rows(warehouse.read_snapshot(table, snapshot), row) for table, snapshot in snapshots.items()
+        }
+        return revision_fingerprints(rows.__getitem__, warehouse, rows, revisions)
+
+    def former_fingerprints(tables: Sequence[str]) -> dict[int, Prints]:
+        return fingerprints_seen({table: row.snapshots[table] for table in tables})
+
+    recorded, found = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
+    wrong = _first_difference(recorded, found, since)
+    if wrong is not None:
+        revision, difference = wrong
+        damaged = _first_difference(recorded, former_fingerprints([difference.table]), since) is not None
+        raise (
+            _damaged_error(home, revision, difference)
+            if damaged
+            else _changed_error(home, ledger, revision, difference)
+        )
+    unknown = [
+        table
+        for table in pins
+        if pins[table] != row.snapshots[table] and any(table not in recorded[r] for r in recorded)
+    ]
+    wrong = _first_difference(former_fingerprints(unknown), found, since) if unknown else None
+    if wrong is None and since is not None and pins["upserts"] != row.snapshots["upserts"]:
+        wrong = _first_difference(
+            *(
+                _fingerprint_rows_in_force(warehouse, row, snapshot, since, revisions, live_for)
+                for snapshot in (row.snapshots["upserts"], pins["upserts"])
+            ),
+            since=None,
+        )
+    if wrong is not None:
+        raise _changed_error(home, ledger, *wrong)
+
+
+def _fingerprint_rows_in_force(
+    warehouse: Warehouse,
+    row: Revision,
+    snapshot: int,
+    since: int,
+    revisions: Sequence[int],
+    live_for: int | None,
+) -> dict[int, Prints]:
+    """Compute the fingerprints of the upserts in force at epoch `since` that are older, as the oldest and the newest of
+    some revisions see them; EXECUTES."""
+    stored = visible_rows(warehouse.read_snapshot("upserts", snapshot), row).where(F.col("epoch") < since)
+    seen = {
+        revision: select_rows_in_force(stored.where(F.col("revision") <= revision), since, live_for)
+        for revision in (revisions[0], revisions[-1])
+    }
+    return {
+        revision: table_fingerprints({"upserts": rows}.__getitem__, warehouse, ["upserts"])
+        for revision, rows in seen.items()
+    }
+
+
+def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -> DataFrame:
+    """Select from upserts before epoch `since` the one of each key that is in force there, with all its columns (law
+    1).
+
+    It is selected by one aggregation, not by the windows of `winning_upserts`, which compactions fold by.
+    """
+    ordered = ("epoch", "seq", "_is_value")
+    rest = [c for c in upserts.columns if c not in ("src", "dst", "op", "revision", "diff", *ordered, "file", "line")]
+    data = [column for column in upserts.columns if column not in ("revision", "diff")]
+    present = upserts.groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff > 0")
+    newest = F.max(F.struct(*ordered, *rest, "file", "line", "op")).alias("_newest")
+    last = (
+        present.withColumn("_is_value", F.col("op") != DELETE)
+        .groupBy("src", "dst")
+        .agg(newest)
+        .select("src", "dst", "_newest.*", F.lit(1).alias("diff"))
+        .where("_is_value")
+        .drop("_is_value")
+    )
+    return last if live_for is None else last.where(F.col("epoch") + live_for > since)
+
+
+def _first_difference(
+    expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
+) -> tuple[int, FingerprintDifference] | None:
+    """The newest revision that sees something else, and the first thing."""
+    for revision in sorted(found, reverse=True):
+        for difference in list_differences(
+            fold_fingerprints(expected[revision], since), fold_fingerprints(found[revision], since)
+        ):
+            return revision, difference
+    return None
+
+
+def _damaged_error(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
+    landing = " --from-landing" if difference.table in LANDED else ""
+    return CheckFailed(
+        f"what is stored is not what was published as revision {revision}: "
+        f"{difference.describe(home.schedule.format_label(difference.epoch))}. Nothing was replaced.",
+        f"altneu audit --fingerprints (names every table that is damaged), then: altneu rebuild{landing}",
+    )
+
+
+def _changed_error(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
+    meaning = changed_meaning(home, ledger)
+    settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
+    return CheckFailed(
+        f"the new tables are not the old ones at revision {revision}: "
+        f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
+        meaning.advice or "altneu compact; if it fails again, report it",
+    )

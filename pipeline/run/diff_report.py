@@ -1,0 +1,80 @@
+"""A difference as people look at it: with its first rows, the next command, and in words for whoever decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..home.home import Home
+from ..state.ledger import Ledger
+from ..state.records import RunRecord
+from . import approval
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..reading.revision_diff import RevisionDiff
+
+VIEWS = ("vertices", "edges")
+FIRST = 10  # rows that are shown
+
+
+def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
+    """What a held run would change."""
+    from ..reading.revision_diff import DiffSide, RevisionDiff
+
+    after = DiffSide(home, ledger, approval.unpublished_revision(ledger, run), run)
+    return RevisionDiff(DiffSide(home, ledger, ledger.get_parent(run)), after)
+
+
+def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
+    """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
+    said = found.to_document()
+    for view in VIEWS:
+        frame = found.select_rows(spark, view).persist()
+        first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
+        said[view] = {"count": frame.count(), "rows": first}
+        if view == "edges":
+            moved = {each["k"]: each for each in found.truss_movements(frame)}
+            none = {"entered": 0, "left": 0}
+            said["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in said["trusses"]]
+        frame.unpersist()
+    run = found.after.run
+    said["next"] = None
+    if run is not None:
+        by = approval.newer_revision(found.after.ledger, run)
+        said["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
+    return said
+
+
+def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
+    """Epochs by their labels."""
+    from pyspark.sql import functions as F
+
+    from ..reading.revision_diff import COLUMNS
+
+    if home.schedule.seconds is None:
+        return rows
+    label = F.udf(home.schedule.format_label)
+    return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
+
+
+def diff_summary(found: RevisionDiff) -> str:
+    """Totals and checks in Markdown, from SQL alone."""
+    said = found.to_document()
+    lines = [f"From {said['before']['name']} to {said['after']['name']}."]
+    for each in said["totals"][:FIRST]:
+        span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
+        moved = [
+            f"{name.replace('_', ' ')} {both['before']:,} → {both['after']:,}"
+            for name in ("vertices", "edges", "triangles", "max_trussness")
+            if (both := each[name])["before"] != both["after"]
+        ]
+        lines.append(f"- {span}: {', '.join(moved) or 'only trussness or motifs'}")
+    if len(said["totals"]) > FIRST:
+        lines.append(f"- {len(said['totals']) - FIRST:,} more spans of epochs")
+    if not said["totals"]:
+        lines.append("- no total is other")
+    for check in said["checks"][:FIRST]:
+        turned = "would pass again" if check["after"] else "would fail"
+        lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
+    return "\n".join(lines)

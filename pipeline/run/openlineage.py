@@ -1,0 +1,370 @@
+"""What a run has read and written, and what its checks have found, as OpenLineage events.
+
+Sent where OpenLineage's own variables name a receiver (`OPENLINEAGE_URL`, …), from one place for the command line and
+Airflow: START when a run begins, COMPLETE when it has published, FAIL or ABORT when it will not; made of what the
+database holds. Only what was published is an output, with the snapshot that readers see. The checks are an event of
+their own, of the job `….audit` below the run's: assertions on its input tables, as the specification has it.
+
+Datasets are named by where they are, as the specification asks for tables of Iceberg in a catalog of files: namespace
+`file` or that of the store. A receiver that is down or slow costs `WAIT` seconds at most, and never fails a run.
+
+Where Airflow's own provider sends events of the tasks, these have the datasets (`pipeline.scheduling.lineage`), and
+nothing of a run is sent from here (`send_by_tasks`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from expectations.model import Check
+
+from ..events import log
+from ..home.home import Home
+from ..optional_dependencies import require_extras
+from ..state import home_identity, lease
+from ..state.ledger import Ledger
+from ..state.records import RunKind, RunRecord, RunState, Severity
+from ..state.stage_results import AuditFacts
+from ..storage.table_schemas import MOTIFS, NAMESPACE, TABLES, table_columns
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+
+WAIT = 5.0  # seconds for a receiver
+LANDING = "landing"
+STATES = {RunState.RUNNING: "START", RunState.PUBLISHED: "COMPLETE", RunState.DONE: "COMPLETE", RunState.FAILED: "FAIL"}
+# column of a table → the columns that it comes from, where a stage takes them from others; `diff` is by these, too
+COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "upserts": {name: [f"{LANDING}.{name}"] for name in ("src", "dst", "op", "seq")},
+    "edges": {name: ["upserts.src", "upserts.dst"] for name in ("a", "b")},
+    "degrees": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
+    "triangle_counts": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
+    "trussness": {"a": ["edges.a"], "b": ["edges.b"], "k": ["edges.a", "edges.b", "edges.diff"]},
+}
+# words in the name of a check that no suite of a table has → the table that it is about
+ABOUT = {
+    "truss": "trussness",
+    "triangle": "triangle_counts",
+    "motif": "motif_counts",
+    "vert": "degrees",
+    "row": "upserts",
+}
+
+
+_by_tasks: ContextVar[bool] = ContextVar("_by_tasks", default=False)
+
+
+@contextlib.contextmanager
+def send_by_tasks(sends: bool) -> Iterator[None]:
+    """Inside, a scheduler sends what there is to say of runs, if it `sends`."""
+    token = _by_tasks.set(sends)
+    try:
+        yield
+    finally:
+        _by_tasks.reset(token)
+
+
+def is_wanted() -> bool:
+    """Does the environment name a receiver?"""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").lower() in ("true", "1"):
+        return False
+    named = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+    return any(map(os.environ.get, named)) or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ)
+
+
+def emit_run(home: Home, ledger: Ledger, run_id: str) -> None:
+    """Send how a run stands now. Never raises."""
+    if _by_tasks.get() or not is_wanted():
+        return
+    try:
+        require_extras("lineage (OPENLINEAGE_URL)", "lineage")
+        _send_events(run_events(home, ledger, run_id))
+    except Exception as error:  # the run is what matters, whatever happens to its lineage
+        log.warning("the lineage of run %s could not be sent: %s", run_id, error)
+
+
+def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
+    """Send what an audit outside a run has found of what is published. Never raises."""
+    if not is_wanted() or not results:
+        return
+    try:
+        require_extras("lineage (OPENLINEAGE_URL)", "lineage")
+        row, at = ledger.get_revision(), lease.timestamp()
+        _send_events([_audit_event(home, f"audit {at}", at, results, row.snapshots, None)])
+    except Exception as error:
+        log.warning("the lineage of an audit could not be sent: %s", error)
+
+
+def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
+    """The events of a run, as it stands now; the last one is its own."""
+    from openlineage.client.event_v2 import Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run
+
+    run = ledger.get_run(run_id)
+    state = RunState(STATES.get(run.state, "ABORT"))
+    facets: dict[str, Any] = _run_facets(home, run)
+    if run.error:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(run.error, "Python")
+    at = run.started_at if state is RunState.START else run.last_signal
+    own = RunEvent(
+        eventTime=at,
+        eventType=state,
+        run=Run(_event_uuid(run.started_at, run_id), facets),
+        job=_job_of(home, run.kind),
+        inputs=input_datasets(home, ledger, run_id),
+        outputs=output_datasets(home, ledger, run_id),
+        producer=producer_uri(),
+    )
+    checks = [] if state is RunState.START else [each.to_check() for each in ledger.list_checks(run_id=run_id)]
+    if not checks:
+        return [own]
+    return [
+        _audit_event(home, f"{run_id} audit", run.started_at, checks, _snapshots_seen(ledger, run_id), run, at),
+        own,
+    ]
+
+
+def _send_events(found: Iterable[RunEvent]) -> None:
+    """Send events in another thread, so that a receiver that does not answer is not waited for longer than `WAIT`."""
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+    events, failed = list(found), []
+
+    def send_all() -> None:
+        try:
+            if "OPENLINEAGE_URL" in os.environ:
+                config = {"url": os.environ["OPENLINEAGE_URL"], "timeout": WAIT, "retry": {"total": 0}}
+                config["endpoint"] = os.environ.get("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
+                if key := os.environ.get("OPENLINEAGE_API_KEY"):
+                    config["auth"] = {"type": "api_key", "apiKey": key}
+                client = OpenLineageClient(transport=HttpTransport(HttpConfig.from_dict(config)))
+            else:
+                client = OpenLineageClient()
+            for event in events:
+                client.emit(event)
+            client.close(WAIT)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=send_all, daemon=True, name="lineage")
+    thread.start()
+    thread.join(WAIT)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {WAIT:g} s")
+    if failed:
+        raise failed[0]
+
+
+# -- runs and jobs ------------------------------------------------------------------------------------------------
+
+
+def producer_uri() -> str:
+    return f"https://altneu/{metadata.version('altneu')}"
+
+
+def _event_uuid(at: str, text: str) -> str:
+    from openlineage.client.uuid import generate_static_uuid
+
+    return str(generate_static_uuid(datetime.fromisoformat(at), text.encode()))
+
+
+def _job_of(home: Home, name: str) -> Any:
+    """A job of the home: its identity, and the kind of run."""
+    from openlineage.client.event_v2 import Job
+    from openlineage.client.facet_v2 import job_type_job
+
+    facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="ALTNEU", jobType="JOB")
+    return Job(_lineage_namespace(), f"{home_identity.claim_identity(home).catalog}.{name}", {"jobType": facet})
+
+
+def _lineage_namespace() -> str:
+    return os.environ.get("OPENLINEAGE_NAMESPACE") or "altneu"
+
+
+def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
+    from openlineage.client.facet_v2 import nominal_time_run, parent_run, processing_engine_run
+
+    engine = processing_engine_run.ProcessingEngineRunFacet(metadata.version("altneu"), "altneu")
+    facets: dict[str, Any] = {"processing_engine": engine}
+    if run.epochs and home.schedule.seconds is not None:
+        first, end = home.schedule.start_of(min(run.epochs)), home.schedule.start_of(max(run.epochs) + 1)
+        facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(first.isoformat(), end.isoformat())
+    parent = os.environ.get("OPENLINEAGE_PARENT_ID", "").split("/")
+    if len(parent) >= 3:  # namespace/job/run, as OpenLineage's other programs take it
+        job = parent_run.Job(parent[0], "/".join(parent[1:-1]))
+        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(parent[-1]), job)
+    return facets
+
+
+# -- datasets -----------------------------------------------------------------------------------------------------
+
+
+def dataset_name(home: Home, table: str) -> tuple[str, str]:
+    """Namespace and name of a table, or of the landing."""
+    at = home.landed_at if table == LANDING else f"{home.warehouse.rstrip('/')}/{NAMESPACE}/{table}"
+    store = re.match(r"(\w+://[^/]+)/(.*)", at)
+    return (store[1], store[2]) if store else ("file", at)
+
+
+def _dataset_facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
+    from openlineage.client.facet_v2 import column_lineage_dataset as columns
+    from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
+
+    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in table_columns(home, table).items()]
+    symlink = symlinks_dataset.Identifier(home_identity.claim_identity(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
+    facets: dict[str, Any] = {
+        "schema": schema_dataset.SchemaDatasetFacet(known),
+        "symlinks": symlinks_dataset.SymlinksDatasetFacet([symlink]),
+    }
+    if snapshot is not None:
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot))
+    sources = dict(COLUMNS.get(table, {}))
+    if table == "upserts":
+        sources |= {value: [f"{LANDING}.{value}"] for value in home.config.values}
+    if sources:
+        facets["columnLineage"] = columns.ColumnLineageDatasetFacet(
+            {
+                column: columns.Fields(
+                    [
+                        columns.InputField(*dataset_name(home, *source.split(".")[:1]), source.partition(".")[2])
+                        for source in many
+                    ]
+                )
+                for column, many in sources.items()
+            }
+        )
+    return facets
+
+
+def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+    """What a run reads from outside: the landed files, or, to compute again, the stored rows of its parent."""
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
+
+    run = ledger.get_run(run_id)
+    if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
+        return []
+    if run.kind is RunKind.REBUILD:
+        snapshot = ledger.get_parent(run).snapshots.get("upserts")
+        return [InputDataset(*dataset_name(home, "upserts"), facets=_dataset_facets(home, "upserts", snapshot))]
+    read = ledger.staged_batches(run.run_id)
+    rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
+    facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
+    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
+
+
+def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
+    """The tables of which a run has published another snapshot than its parent's; none before it is published."""
+    from openlineage.client.event_v2 import OutputDataset
+
+    row = ledger.published_by(run_id)
+    if row is None:
+        return []
+    before = ledger.get_parent(ledger.get_run(run_id)).snapshots
+    changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
+    return [
+        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, each))
+        for table, each in changed.items()
+    ]
+
+
+# -- checks -------------------------------------------------------------------------------------------------------
+
+
+def checked_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+    """The tables that the checks of a run have looked at, with what they have found."""
+    return _assertion_datasets(
+        home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _snapshots_seen(ledger, run_id)
+    )
+
+
+def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
+    """The snapshots that a run has published; before that those that its audit has seen, or its stages have written."""
+    row = ledger.published_by(run_id)
+    if row is not None:
+        return row.snapshots
+    stages = {row.stage: row.facts for row in ledger.list_stages(run_id)}
+    audit = stages.get("audit")
+    return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.recorded_snapshots(run_id)
+
+
+def table_of_check(check: Check) -> str:
+    """The table that a check is about.
+
+    >>> about({"suite": "edges", "name": "a < b"}), about({"suite": "proof", "name": "trussness values are proved"})
+    ('edges', 'trussness')
+    """
+    if check["suite"] in TABLES | MOTIFS:
+        return check["suite"]
+    if check["suite"] == "plain":
+        return check["name"].partition(" ")[0]
+    return next((table for word, table in ABOUT.items() if word in check["name"]), "edges")
+
+
+def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int]) -> list[InputDataset]:
+    """An assertion on its table for each check, at each epoch."""
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
+
+    by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
+    for check in checks:
+        by_table[table_of_check(check)].append(
+            quality.Assertion(
+                assertion=check["name"],
+                success=check["passed"],
+                severity={Severity.CRITICAL: "error", Severity.WARNING: "warn"}.get(
+                    Severity(check["severity"]), "info"
+                ),
+                name=f"{check['suite']}: {check['name']}",
+                description=check["meaning"] or None,
+                actual=check["observed"],
+                params={"epoch": home.schedule.format_label(check["epoch"])},
+            )
+        )
+    return [
+        InputDataset(
+            *dataset_name(home, table),
+            facets=_dataset_facets(home, table, snapshots.get(table)),
+            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
+        )
+        for table, told in sorted(by_table.items())
+    ]
+
+
+def _audit_event(
+    home: Home,
+    named: str,
+    started: str,
+    checks: Sequence[Check],
+    snapshots: Mapping[str, int],
+    run: RunRecord | None,
+    at: str | None = None,
+) -> RunEvent:
+    """The event of some checks."""
+    from openlineage.client.event_v2 import Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import parent_run
+
+    facets: dict[str, Any] = {}
+    if run is not None:
+        job = parent_run.Job(_lineage_namespace(), f"{home_identity.claim_identity(home).catalog}.{run.kind}")
+        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(_event_uuid(run.started_at, run.run_id)), job)
+    broken = any(not check["passed"] and Severity(check["severity"]) is Severity.CRITICAL for check in checks)
+    return RunEvent(
+        eventTime=at or started,
+        eventType=RunState.FAIL if broken else RunState.COMPLETE,
+        run=Run(_event_uuid(started, named), facets),
+        job=_job_of(home, "audit"),
+        inputs=_assertion_datasets(home, checks, snapshots),
+        outputs=[],
+        producer=producer_uri(),
+    )

@@ -1,0 +1,382 @@
+"""What a run decides, as one list of decisions: `altneu plan` shows the list, the stages take their own from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from algorithms import motif_patterns
+from algorithms.cost_model import BROADCAST_ROWS, MOTIF_NAMES, MotifPlanChoice, TrianglePlanChoice
+
+from ..home import memory_budget
+from ..home.schedule import sample_epochs
+from ..home.settings import Config
+from ..state.records import RunKind
+from ..state.stage_results import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
+from .plan_choice import Label, Number, Numbers, PlanChoice, Scope, Strategy
+
+FULL, LOCAL = "full", "local"  # `[audit] mode`
+# Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
+PARTS, PART_EDGES = 32, 1 << 16
+# Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
+FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
+REGION = 300  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
+CERTIFIED = 1_000_000  # edges of which a peel costs more than to leave their certificates, and to read them
+SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
+
+
+@dataclass(frozen=True)
+class EdgesChoice(PlanChoice):
+    """Whether the touched pairs are sent to every task, or shuffled to where the edges are."""
+
+    NAME, FACTS = "edges", EdgesFacts
+    upserts: Number
+    few: int = BROADCAST_ROWS
+
+    @classmethod
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        return cls(numbers.changed_upserts(), memory_budget.max_broadcast_rows(config))
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy.BROADCAST if self.upserts.value <= self.few else Strategy.SHUFFLE
+
+    @property
+    def possible_strategies(self) -> frozenset[str]:
+        if self.upserts.is_at_most(self.few):
+            return frozenset({Strategy.BROADCAST})
+        return frozenset(
+            {Strategy.SHUFFLE} if self.upserts.least > self.few else {Strategy.BROADCAST, Strategy.SHUFFLE}
+        )
+
+    def describe(self, label: Label) -> str:
+        return "broadcast the touched pairs" if self.strategy is Strategy.BROADCAST else "shuffle by pair"
+
+    @classmethod
+    def strategy_of(cls, facts: Facts) -> str:
+        assert isinstance(facts, EdgesFacts)
+        return Strategy.BROADCAST if facts.broadcast else Strategy.SHUFFLE
+
+
+@dataclass(frozen=True)
+class TrianglesChoice(PlanChoice):
+    """The plan that counts triangles. The delta query is chosen twice: before and after its proposals are counted."""
+
+    NAME, FACTS = "triangles", TrianglesFacts
+    wanted: str
+    stored: int
+    changed: Number
+    proposals: int | None = None
+    kept: bool = False  # the run before has left its graph, and nothing expires that is not in it
+
+    @classmethod
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        adds = scope.appends_to("edges") and scope.appends_to("triangle_counts") and config.edges.live_for is None
+        kept = adds and numbers.has_graph_cache()
+        stored, changed = numbers.stored_rows("edges"), numbers.changed_rows("edges")
+        return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept)
+
+    @property
+    def cost_choice(self) -> TrianglePlanChoice:
+        first = TrianglePlanChoice(self.wanted, self.stored, self.changed.value, kept=self.kept)
+        return replace(first, proposals=self.proposals) if first.plan == Strategy.DELTA else first
+
+    def with_proposals(self, proposals: int) -> Self:
+        return replace(self, proposals=proposals)
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy(self.cost_choice.plan) if self.changed.value else Strategy.NOTHING
+
+    @property
+    def possible_strategies(self) -> frozenset[str]:
+        found = (
+            {Strategy.RESUME, Strategy.DELTA, Strategy.BULK} if self.kept else {Strategy.DELTA, Strategy.BULK}
+        )  # it may have gone since
+        return _unless_unchanged(
+            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else found
+        )
+
+    def describe(self, label: Label) -> str:
+        return self.cost_choice.describe()
+
+    @classmethod
+    def strategy_of(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrianglesFacts)
+        return facts.plan or Strategy.NOTHING
+
+
+@dataclass(frozen=True)
+class MotifsChoice(PlanChoice):
+    """The plan that counts motifs."""
+
+    NAME, FACTS = "motifs", TrianglesFacts
+    wanted: str
+    limit: int
+    rules: int
+    tables: tuple[str, ...]  # that hold the relations of which the motifs are made
+    stored: int
+    changed: Number
+
+    @classmethod
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+        motifs = config.motif_patterns()
+        if not motifs:
+            return None
+        plain, kept = (
+            motif_patterns.PLAIN in motif_patterns.list_relations(motifs),
+            bool(motif_patterns.extra_relations(motifs)),
+        )
+        tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
+        changed = sum((numbers.changed_rows(table) for table in tables), Number.exact(0))
+        stored = sum(numbers.stored_rows(table) for table in tables)
+        return cls(
+            config.triangles.plan,
+            memory_budget.max_cell_edges(config),
+            motif_patterns.count_rules(motifs),
+            tables,
+            stored,
+            changed,
+        )
+
+    def _plan_for(self, changed: int) -> str:
+        return (
+            MotifPlanChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan
+            if changed
+            else Strategy.NOTHING
+        )
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy(self._plan_for(self.changed.value))
+
+    @property
+    def possible_strategies(self) -> frozenset[str]:
+        # with more changes: nothing, the delta query, the enumeration, the joins; each range by its first number
+        begins = {self.changed.least, 1, (self.stored - 1) // self.rules + 1, self.limit - self.stored + 1}
+        changed, most = self.changed, self.changed.most
+        return frozenset(self._plan_for(n) for n in begins if changed.least <= n and (most is None or n <= most))
+
+    def describe(self, label: Label) -> str:
+        return MotifPlanChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).describe()
+
+    @classmethod
+    def strategy_of(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrianglesFacts)
+        return next((way for way, words in MOTIF_NAMES.items() if words == facts.motif_plan), Strategy.NOTHING)
+
+
+@dataclass(frozen=True)
+class TrussChoice(PlanChoice):
+    """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
+    are there and fit; in one task from the state that it has left in a table, where tasks do not see its files; or from
+    the tables in one task. Of a graph that no task can hold by the region that the change reaches, from such a state,
+    or in parts that tell each other.
+
+    Another way of doing it is a member of `Strategy`, a line in `way` and one in `may`.
+    """
+
+    NAME, FACTS = "truss", TrussFacts
+    first: int | None  # the first epoch that is replayed, at the earliest; None: none is
+    last: int | None
+    expires: bool  # scheduled expiries come between the old frontier and the new one, whatever changes
+    changed: Number
+    edges: Number  # intervals in the whole history
+    limit: int
+    most: int  # edges that a task may hold with their certificates
+    kept: bool = False
+    state: bool = False
+
+    @classmethod
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        changed, last, old = numbers.changed_rows("edges"), scope.frontier, scope.parent.frontier
+        first = numbers.first_change() if changed.most != 0 else None
+        expires = scope.appends_to("edges") and last is not None and old is not None and last > old
+        starts = [*([] if first is None else [first]), *([old + 1] if expires and old is not None else [])]
+        earliest = min(starts, default=None)
+        if earliest is not None and last is not None and earliest > last:
+            earliest = None
+        edges = Number.exact(numbers.stored_rows("edges")) + changed
+        kept = scope.appends_to("edges") and numbers.has_graph_cache()
+        state = scope.appends_to("edges") and numbers.has_checkpoint()
+        limits = memory_budget.max_task_edges(config), memory_budget.max_region_edges(config)
+        return cls(earliest, last, expires, changed, edges, *limits, kept, state)
+
+    @property
+    def needs_edge_count(self) -> bool:
+        """Whether the edges that are alive in the replayed epochs have to be counted: the whole may be too many."""
+        return self.edges.value > self.limit
+
+    @property
+    def strategy(self) -> Strategy:
+        if self.first is None:
+            return Strategy.NOTHING
+        if self.kept:
+            return Strategy.RESUME
+        if self.needs_edge_count:
+            return Strategy.REGION if self._is_small(self.changed.value) else Strategy.PARTS
+        return Strategy.STATE if self._can_restore(self.edges.value) else Strategy.TASK
+
+    def _is_small(self, changed: int) -> bool:
+        """May the region of so many changed edges be held by a task?"""
+        return self.state and changed * REGION <= self.most
+
+    def _can_restore(self, edges: int) -> bool:
+        """May a task hold the whole state?"""
+        return self.state and edges <= self.most
+
+    @property
+    def possible_strategies(self) -> frozenset[str]:
+        if self.first is None:
+            return frozenset({Strategy.NOTHING})
+        within = self.edges.is_at_most(self.limit)
+        found = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
+        if self._can_restore(self.edges.least):
+            found.add(Strategy.STATE)
+        if not within:
+            found |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
+        return frozenset(found if self.expires else _unless_unchanged(self.changed, found))
+
+    def describe(self, label: Label) -> str:
+        if self.first is None or self.last is None:
+            return "nothing to replay"
+        kept = ", from the kept graph if it is there" if self.kept else ""
+        where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
+        if self.strategy is Strategy.REGION:
+            some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
+            where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
+        if self.strategy is Strategy.STATE:
+            where = f"in one task, from the state that the last run has left in a table, of {self.edges.value:,} edges"
+        return f"replay {label(self.first)} … {label(self.last)} {where}"
+
+    @classmethod
+    def strategy_of(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrussFacts)
+        if facts.plan in (Strategy.RESUME, Strategy.REGION, Strategy.STATE):
+            return facts.plan
+        if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
+            return Strategy.NOTHING
+        return Strategy.PARTS if facts.rounds else Strategy.TASK  # of earlier versions as well
+
+
+@dataclass(frozen=True)
+class AuditChoice(PlanChoice):
+    """How a run is checked besides the proof of every epoch: in full, some epochs recomputed from scratch (its last
+    one, the frontier, and what `[audit] epochs` asks for; of a rebuild some of all at the least); by a part of the
+    vertices, recounted; or not.
+
+    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold, but where the trussness is
+    maintained by region: there no part is recounted.
+    """
+
+    NAME, FACTS = "audit", AuditFacts
+    epochs: tuple[int, ...]  # of a check in full
+    wanted: str  # `[audit] mode`
+    asked: bool  # for other epochs than the frontier
+    provable: bool
+    stored: int
+    changed: Number
+    region: bool = False  # the trussness is maintained by region
+    may_be_region: bool = False
+
+    @classmethod
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+        if scope.frontier is None:
+            return None
+        known = sorted({*numbers.published_epochs(), *scope.epochs, scope.frontier})
+        since = scope.parent.since if scope.appends_to("upserts") else None
+        known = [epoch for epoch in known if since is None or epoch >= since]
+        own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
+        mode, _, n = config.audit.epochs.partition(" ")
+        some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
+        chosen = {scope.frontier, *own[-1:], *some}
+        if mode == "all":
+            chosen.update(own)
+        elif mode == "every":
+            chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+        elif mode == "sample":
+            chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
+        changed = numbers.changed_rows("edges")
+        edges = numbers.stored_rows("edges") + changed.value
+        truss = TrussChoice.choose(scope, config, numbers)
+        region, may_be = (
+            truss.strategy is Strategy.REGION,
+            Strategy.REGION in truss.possible_strategies and not config.motifs,
+        )
+        provable = not config.motifs and (region or edges <= memory_budget.max_task_edges(config))
+        epochs = tuple(sorted(chosen.intersection(known)))
+        parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored_rows("edges"), changed
+        return cls(*parts, region, may_be)
+
+    def _mode_for(self, changed: int) -> str:
+        if not self.provable:
+            return FULL
+        if self.region and self.wanted != FULL:
+            return FULL if self.asked and self.wanted == "auto" else LOCAL
+        if self.wanted != "auto":
+            return self.wanted
+        full = FULL_SECONDS + len(self.epochs) * (self.stored + changed) / FULL_EDGES
+        rest = REST_SECONDS + changed / REST_EDGES
+        if self.asked or full <= rest:
+            return FULL
+        return f"rolling {max(PARTS, 1 << (max(self.stored - 1, 0) // PART_EDGES).bit_length())}"
+
+    @property
+    def mode(self) -> str:
+        return self._mode_for(self.changed.value)
+
+    @property
+    def audit_shares(self) -> int:
+        """Into how many parts the vertices are cut of which one is recounted; 0: none is."""
+        name, _, n = self.mode.partition(" ")
+        return int(n) if name == "rolling" else 0
+
+    @property
+    def strategy(self) -> str:
+        return self._describe_mode(self.mode)
+
+    def _describe_mode(self, mode: str) -> str:
+        return f"{mode}: {_join_labels(self.epochs)}" if mode == FULL else mode
+
+    @property
+    def possible_strategies(self) -> frozenset[str]:
+        """A run that finds that it cannot prove an epoch recomputes it."""
+        most = self.changed.value if self.changed.most is None else self.changed.most
+        modes = {self.mode, self._mode_for(self.changed.least), self._mode_for(most), FULL}
+        if self.may_be_region:
+            modes.add(replace(self, region=True, provable=True).mode)
+        return frozenset(map(self._describe_mode, modes))
+
+    def describe(self, label: Label) -> str:
+        if self.mode != FULL:
+            part = f", and recount one in {self.audit_shares} vertices" if self.audit_shares else ""
+            return f"prove every epoch{part}"
+        shown = [label(epoch) for epoch in self.epochs]
+        some = shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]]
+        return f"recompute {len(shown):,} epoch{'' if len(shown) == 1 else 's'}: {', '.join(some)}"
+
+    @classmethod
+    def strategy_of(cls, facts: Facts) -> str:
+        assert isinstance(facts, AuditFacts)
+        return facts.mode if facts.mode and facts.mode != FULL else f"{FULL}: {_join_labels(facts.epochs)}"
+
+
+def _join_labels(epochs: Iterable[int]) -> str:
+    return " ".join(map(str, epochs))
+
+
+def _unless_unchanged(changed: Number, ways: Iterable[str]) -> frozenset[str]:
+    """These ways, or nothing where nothing changes."""
+    if changed.most == 0:
+        return frozenset({Strategy.NOTHING})
+    return frozenset({*ways} if changed.least else {*ways, Strategy.NOTHING})
+
+
+KINDS: tuple[type[PlanChoice], ...] = (EdgesChoice, TrianglesChoice, MotifsChoice, TrussChoice, AuditChoice)
+
+
+def choose_all(scope: Scope, config: Config, numbers: Numbers) -> list[PlanChoice]:
+    """Every decision of a run, in the order in which it takes them."""
+    found = (kind.choose(scope, config, numbers) for kind in KINDS)
+    return [decision for decision in found if decision is not None]

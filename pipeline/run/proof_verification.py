@@ -1,0 +1,271 @@
+"""What a run has written, proved: every epoch that it may have changed, at the price of the change.
+
+The state before was proved, by the run before. Of the state after it is shown here that
+
+- the edges of all pairs that landed again are those that the landed rows leave, derived by another plan (`landed`);
+- edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
+  proved in its task from the edges alone (`algorithms.proof_records`): by fingerprints of the rows as they are stored;
+- one part of the vertices holds the same when all of it is counted afresh, where `[audit] mode` asks for that.
+
+Where nothing is known of the state before (a home of an earlier version), all pairs and all rows are looked at once:
+the state on which the first change builds is proved with it, and nothing is said of the epochs before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.edge_derivation import interval_steps as edge_steps
+from algorithms.edge_derivation import join_on_pair
+from algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
+from algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
+
+from ..checking import edge_rederivation
+from ..checking.reported_totals_check import make_difference
+from ..state.fingerprint_sums import (
+    ByEpoch,
+    Prints,
+    RunningFingerprint,
+    add_fingerprints,
+    fold_fingerprints,
+    subtract_fingerprints,
+)
+from ..state.stage_results import TrussFacts
+from ..state.totals import sum_totals, totals_at
+from ..storage import table_fingerprints
+from .plan_choice import Strategy
+from .plan_choices import AuditChoice, EdgesChoice
+from .run_context import RunContext
+
+
+@dataclass(frozen=True)
+class ProofResult:
+    """epochs: of which something is said; rows: what is wrong (epoch, what, a, b, maintained, recomputed, count), as
+    the suite `proof` takes it; part: which part of the vertices was recounted; looked_at: edges, by the proof."""
+
+    epochs: list[int]
+    rows: list[dict[str, Any]]
+    part: ProofScope | None
+    looked_at: int
+
+
+def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
+    """What the task that maintains the trussness has to prove besides what changes."""
+    return ProofScope(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else ProofScope()
+
+
+def unprovable_reason(run: RunContext) -> str | None:
+    """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
+    proof = run.ledger.get_proof(run.run_id)
+    if proof is not None and (proof.base or is_known(run.ledger.fingerprints_of(run.parent.revision))):
+        return None
+    if proof is None and run.ledger.get_facts(run.run_id, TrussFacts).epochs:
+        return "the graph was too large for one task"
+    if run.parent.frontier is not None and not is_known(run.ledger.fingerprints_of(run.parent.revision)):
+        return "nothing changes, and nothing is known of the state before"
+    return None
+
+
+def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
+    """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
+    None: it is `unprovable_reason`."""
+    found, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
+    before, change = run_fingerprints(run)
+    run.ledger.put_fingerprints(run.run_id, change)
+    if unprovable_reason(run):
+        return None
+    first = _first_affected_epoch(run, found)
+    epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
+    ask = proof.asked if proof is not None and proof.asked.parts else None
+    part = None if ask is None else proof
+    rows = _compare_landed(run, first, epochs, not run.appends_to("edges") or not is_known(before), part)
+    if proof is None:  # nothing was replayed: nothing may have changed
+        rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
+    else:
+        rows += [
+            {**make_difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
+            for a, b, k, why in proof.shown
+        ]
+        after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
+        rows += _compare_stored(run, proof, found.first_epoch, before, after, first, epochs)
+    times = Counter((row["epoch"], row["what"]) for row in rows)
+    rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
+    return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
+
+
+def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
+    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's stored
+    rows."""
+    parent = run.parent
+    known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
+    first = parent.frontier is None
+
+    def appends_to(table: str) -> bool:
+        return run.appends_to(table) and (first or table in known)
+
+    def read_table(table: str) -> DataFrame:
+        return run.read_delta(table) if appends_to(table) else run.read_after(table)
+
+    found = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
+    # A table that is not kept has new rows alone: what was known of it goes.
+    new = {table: each for table, each in found.items() if not run.appends_to(table)}
+    gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
+    new = fold_fingerprints(new, _folded_since(run))
+    return {**known, **gone}, {**found, **{table: subtract_fingerprints(new[table], gone[table]) for table in new}}
+
+
+def is_known(before: Prints) -> bool:
+    """Is there a fingerprint of every collection?"""
+    return set(COLLECTIONS) <= set(before)
+
+
+def _folded_since(run: RunContext) -> int | None:
+    """The epoch to which a compaction has folded what is older, where the landed rows are as it left them."""
+    return run.parent.since if run.appends_to("upserts") else None
+
+
+def _first_affected_epoch(run: RunContext, found: TrussFacts) -> int:
+    """The first epoch that the run may have changed: of it and all after it something is said."""
+    first = min(_batch_epochs(run))
+    if run.appends_to("edges"):
+        first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=first)
+    since = _folded_since(run)
+    return first if since is None else max(first, since)
+
+
+def _batch_epochs(run: RunContext) -> set[int]:
+    return {*run.ledger.published_batches(run.parent.revision), *run.epochs, run.frontier}
+
+
+def _compare_stored(
+    run: RunContext,
+    proof: Proof,
+    replayed: int | None,
+    before: Mapping[str, ByEpoch],
+    after: Mapping[str, ByEpoch],
+    first: int,
+    epochs: list[int],
+) -> list[dict[str, Any]]:
+    """Where tables or totals are not what was proved: on what the first step builds, at every epoch that the run speaks
+    of, and wherever anything changes between them, as where edges expire and nothing lands."""
+    assert replayed is not None, "there is a proof of what was replayed from it on"
+    base = replayed - 1
+    changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
+    looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
+    diffs = run.total_diffs()
+    shown = totals_at(sum_totals(diffs, run.frontier), looked_at)
+    held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
+    right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
+    if not right:  # by region: as it was proved by the runs before
+        right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
+        counts = published_counts(run, base)
+    step = next(steps)
+    rows = []
+    for epoch in looked_at:
+        while step is not None and step.epoch <= epoch:
+            right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
+            counts = add_counts(counts, step.counts)
+            step = next(steps)
+        at = max(epoch, first)  # the state before is what the first epoch builds on
+        for table in COLLECTIONS:
+            if held[table].advance_to(epoch) != right[table]:
+                rows.append(make_difference(at, "stored", f"the rows of {table}", None, None))
+        rows += [make_difference(at, "totals", name, *pair) for name, pair in _unequal_totals(shown[epoch], counts)]
+    return rows
+
+
+def published_counts(run: RunContext, epoch: int) -> GraphCounts:
+    """The counts of the graph as it is published."""
+    known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+
+
+def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[tuple[str, tuple[int, int]]]:
+    """The totals that are not those of the proof, and both values."""
+    for name in ("edges", "vertices", "wedges", "triangles"):
+        if shown[name] != getattr(counts, name):
+            yield name, (shown[name], getattr(counts, name))
+    for k in sorted({*shown["trusses"], *counts.trusses}):
+        pair = shown["trusses"].get(k, 0), counts.trusses.get(k, 0)
+        if pair[0] != pair[1]:
+            yield f"edges of trussness {k}", pair
+
+
+def _compare_landed(
+    run: RunContext, first: int, epochs: list[int], whole: bool, part: Proof | None
+) -> list[dict[str, Any]]:
+    """The edges of the pairs that landed again, and of the `part` of the vertices that a proof has recounted, derived
+    from the landed rows; and that part's rows of all tables. One job."""
+    delta = run.read_delta("upserts")
+    few = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
+    pairs = edge_rederivation.add_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
+
+    def chosen_rows(rows: DataFrame) -> DataFrame:
+        if whole or not few:
+            return rows
+        if part is None:
+            return join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
+        joined = join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
+        return joined.where(F.col("_a").isNotNull() | _is_in_share("a", part))
+
+    pair, diff = [F.col("a"), F.col("b")], F.col("diff")
+    upserts = edge_rederivation.edge_steps(
+        chosen_rows(edge_rederivation.add_pairs(run.read_after("upserts"))), run.home
+    )
+    stored = edge_steps(chosen_rows(run.read_after("edges")), ["a", "b"])
+    jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
+    if part is not None:
+        jobs.append(_sum_lanes(_rows_of_share(run, part)))
+    found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
+    for row in reduce(DataFrame.unionByName, jobs).collect():
+        found.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
+    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _folded_since(run))
+    apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
+    running = RunningFingerprint(apart)
+    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
+    later = [epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)]  # when they will expire
+    rows = [make_difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
+    if later and not wrong:
+        rows = [
+            make_difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)
+        ]
+    if part is not None:
+        for table in COLLECTIONS:
+            if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
+                rows.append(make_difference(run.frontier, "part", f"the rows of {table}", None, None))
+    return rows
+
+
+def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
+    """The rows at the frontier that belong to a part of the vertices, as `_hash_lanes`; kind: the table."""
+    frames = []
+    for table in COLLECTIONS:
+        rows = run.read_after(table)
+        if table == "edges":
+            rows = edge_steps(rows, ["a", "b"])
+        keys = table_fingerprints.ALWAYS[table]
+        rows = rows.where((F.col("epoch") <= run.frontier) & _is_in_share(keys[0], proof))
+        rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
+        frames.append(_hash_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
+    return frames
+
+
+def _hash_lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
+    return rows.select(F.lit(kind).alias("kind"), "epoch", *hash_lanes(data, diff))
+
+
+def _sum_lanes(frames: list[DataFrame]) -> DataFrame:
+    """One row by kind and epoch, for `from_lane_sums`."""
+    return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*lane_sums())
+
+
+def _is_in_share(vertex: str, proof: Proof) -> Column:
+    """Few rows, where a table's files are sorted by this: they are found by their bounds."""
+    return F.col(vertex).between(*proof.between)

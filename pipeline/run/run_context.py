@@ -1,0 +1,223 @@
+"""What a stage is given: the run, the state that it builds on, and where it writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import AltneuError, ForeignWrite
+from ..home.home import Home
+from ..state.ledger import Ledger
+from ..state.records import PLAIN, Revision, RunKind
+from ..state.stage_results import EdgesFacts, IngestFacts
+from ..state.totals import TotalDiff
+from ..storage import graph_cache
+from ..storage.warehouse import Warehouse, visible_rows
+from .plan_choice import Number, PlanChoice, Scope
+
+Say = Callable[[str], None]
+D = TypeVar("D", bound=PlanChoice)
+
+
+@dataclass
+class RunContext:
+    """One run: what it builds on, which epochs' batches it replaces, and where to write."""
+
+    home: Home
+    ledger: Ledger
+    spark: SparkSession
+    run_id: str
+    parent: Revision
+    epochs: list[int]
+    say: Say = lambda text: None
+    kind: RunKind = RunKind.RUN
+    spare: Collection[int] = ()  # epochs that it goes on without where their own batches are wrong
+    accept: bool = False  # any number of rows, whatever is usual
+
+    @property
+    def revision(self) -> int:
+        return self.parent.revision + 1
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.parent, tuple(self.epochs), self.kind)
+
+    @property
+    def frontier(self) -> int:
+        """The greatest epoch whose state is final once this run is published."""
+        frontier = self.scope.frontier
+        assert frontier is not None
+        return frontier
+
+    def exclude_epochs(self, wrong: Mapping[int, AltneuError]) -> None:
+        """Go on without epochs whose own batches are wrong, as if they had not landed. Raises what is wrong with the
+        first that may not be left out; the run then is of those alone that may not be."""
+        kept = [epoch for epoch in self.epochs if epoch not in wrong]
+        own = [epoch for epoch in self.epochs if epoch not in self.spare]
+        must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
+        if must:
+            if self.spare and own:
+                self.ledger.restrict_to_epochs(self.run_id, own)
+            raise wrong[must[0]]
+        self.ledger.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
+        self.epochs[:] = kept
+        for epoch, error in sorted(wrong.items()):
+            self.say(
+                f"epoch {self.home.schedule.format_label(epoch)} is left out, as if it had not landed: {error.what}"
+            )
+
+    def choose(self, kind: type[D]) -> D:
+        """A decision that a plan has shown as well, from what is counted by now."""
+        decision = kind.choose(self.scope, self.home.config, ActualCounts(self))
+        assert decision is not None
+        return decision
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.spark, self.home)
+
+    def appends_to(self, table: str) -> bool:
+        """Does the run add to a table, or make it again?"""
+        return self.scope.appends_to(table)
+
+    @cached_property
+    def recorded_snapshots(self) -> dict[str, int]:
+        """Table → the snapshot that its stage has written."""
+        return self.ledger.recorded_snapshots(self.run_id)
+
+    @cached_property
+    def new_snapshots(self) -> dict[str, int]:
+        """Return the snapshots that the running stage has written: table → snapshot id."""
+        return {}
+
+    def base_snapshot(self, table: str) -> int:
+        return (
+            self.warehouse.base_snapshot(table, self.parent)
+            if self.appends_to(table)
+            else self.warehouse.first_snapshot(table)
+        )
+
+    def read_before(self, table: str) -> DataFrame:
+        """What the run builds on."""
+        return (
+            self.warehouse.read_table(table, self.parent)
+            if self.appends_to(table)
+            else self.warehouse.empty_rows(table)
+        )
+
+    def read_delta(self, table: str) -> DataFrame:
+        """The rows that the run has written."""
+        if self.verified_snapshot(table) == self.base_snapshot(table):
+            return self.warehouse.empty_rows(table)
+        return self.read_after(table).where(F.col("revision") == self.revision)
+
+    def read_after(self, table: str) -> DataFrame:
+        """Both: what a reader will see."""
+        rows = self.warehouse.read_snapshot(table, self.verified_snapshot(table))
+        return rows if table in PLAIN else visible_rows(rows, self.parent)
+
+    def verified_snapshot(self, table: str) -> int:
+        """The snapshot of what is there after the run, as its stages wrote it. Raises `ForeignWrite`."""
+        head = self.warehouse.branch_snapshot(table, self.run_id, self.base_snapshot(table))
+        if self.recorded_snapshots.get(table, head) != head:
+            raise ForeignWrite(
+                f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
+                "has written to it since. Nothing of this run is published.",
+                "run the same epochs again; in Airflow clear the run from ingest on",
+            )
+        return head
+
+    def unpublished_revision(self) -> Revision:
+        """What the ledger row of the run would pin, were it published now."""
+        pins = {table: self.verified_snapshot(table) for table in self.warehouse.tables}
+        return replace(self.parent, revision=self.revision, snapshots=pins)
+
+    def count_stored_rows(self) -> int:
+        """How many rows the stages after ingest have to do with, about."""
+        pins = self.unpublished_revision().snapshots
+        return sum(self.warehouse.snapshot_size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
+
+    def write_rows(self, table: str, frame: DataFrame | None) -> int:
+        """Write the run's rows of a table; how many."""
+        stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
+        return self.put_rows(table, stamped)
+
+    def put_rows(self, table: str, rows: Any | None) -> int:
+        self.ledger.renew_lease(self.run_id)  # who has lost the lease does not touch the branches of who has it
+        base = self.base_snapshot(table)
+        head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
+        self.recorded_snapshots[table] = self.new_snapshots[table] = head
+        return 0 if head == base else self.warehouse.count_added_rows(table, head)
+
+    def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:
+        """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
+        self.ledger.renew_lease(self.run_id)
+        head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
+        self.recorded_snapshots[table] = self.new_snapshots[table] = head
+
+    def landed_epochs(self) -> set[int]:
+        """The epochs that have a batch once this run is published."""
+        staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
+        known = {*self.ledger.published_batches(self.parent.revision), *staged}
+        return {epoch for epoch in known if staged.get(epoch, True)}
+
+    def total_diffs(self) -> list[TotalDiff]:
+        """The totals as they would be read, were the run published now."""
+        return self.ledger.total_diffs(self.parent.revision) + self.ledger.staged_totals(self.run_id, self.revision)
+
+    def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
+        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
+
+        What a rebuild finds before `since` is no history, but what is in force there: the totals before it stay.
+        """
+        if self.appends_to("edges"):
+            self.ledger.put_totals(self.run_id, measures, rows)
+            return
+        since = self.parent.since if self.appends_to("upserts") else None
+        sums: Counter[tuple[str, int, int]] = Counter()
+        for measure, k, epoch, diff in rows:
+            sums[measure, k, epoch if since is None else max(epoch, since)] += diff
+        for measure, k, epoch, _, diff in self.ledger.total_diffs(self.parent.revision):
+            if measure in measures:
+                sums[measure, k, epoch if since is None else max(epoch, since)] -= diff
+        self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
+
+
+@dataclass(frozen=True)
+class ActualCounts:
+    """The numbers of the decisions, as the stages that have finished have counted them."""
+
+    run: RunContext
+
+    def changed_upserts(self) -> Number:
+        if self.run.appends_to("edges"):
+            return Number.exact(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
+        return Number.exact(self.run.warehouse.snapshot_size("upserts", self.run.verified_snapshot("upserts")).rows)
+
+    def stored_rows(self, table: str) -> int:
+        return self.run.warehouse.snapshot_size(table, self.run.base_snapshot(table)).rows
+
+    def changed_rows(self, table: str) -> Number:
+        facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)
+        return Number.exact(facts.rows if table == "edges" else facts.motif_edges or 0)
+
+    def first_change(self) -> int | None:
+        return self.run.ledger.get_facts(self.run.run_id, EdgesFacts).first_epoch
+
+    def proposal_count(self) -> int | None:
+        return None
+
+    def has_graph_cache(self) -> bool:
+        return graph_cache.cached_graph_key(self.run.ledger, self.run.parent) is not None
+
+    def has_checkpoint(self) -> bool:
+        return graph_cache.saved_checkpoint(self.run.ledger, self.run.parent) is not None
+
+    def published_epochs(self) -> Collection[int]:
+        return self.run.ledger.published_batches(self.run.parent.revision)

@@ -1,0 +1,103 @@
+"""What a run leaves for the next one where no task can hold the graph, or none sees the home's folder: each edge with
+its trussness and what proves it.
+
+After rounds of parts it is made whole, in the same parts, in about half of their time; a task that has peeled the graph
+leaves it as it is; by region it changes with the trussness. The table it lies in is that of `storage.certificates`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms import truss_bsp
+from algorithms.bsp import RoundStore
+from algorithms.kernels.level_sorted_graph import LABEL_GAP
+from algorithms.proof_records import COLLECTIONS
+from algorithms.proof_records import ProvedState as Counted
+from algorithms.truss import SavedCheckpointRows
+from algorithms.truss_local_update import RegionState, sum_state
+
+from ..home import memory_budget
+from ..state.fingerprint_sums import RunningFingerprint
+from ..state.stage_results import SavedCheckpoint
+from ..state.totals import sum_totals, totals_at
+from ..storage import graph_cache, truss_checkpoint_table
+from ..storage.table_schemas import CERTIFICATES
+from .proof_verification import is_known, published_counts
+from .run_context import RunContext
+
+WORN = 2  # times as many rows as edges: then the table is written anew
+
+
+def parent_checkpoint(run: RunContext) -> SavedCheckpoint | None:
+    """Where the parent's run has left it, where this run adds to its edges."""
+    return graph_cache.saved_checkpoint(run.ledger, run.parent) if run.appends_to("edges") else None
+
+
+def read_parent_checkpoint(run: RunContext) -> RegionState | None:
+    """Return the truss checkpoint of the parent revision, or None where it or one of its files is missing."""
+    return truss_checkpoint_table.read_checkpoint(run.warehouse, parent_checkpoint(run))
+
+
+def published_graph_counts(run: RunContext, at: int) -> Counted | None:
+    """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
+    known = run.ledger.fingerprints_of(run.parent.revision)
+    if not is_known(known):
+        return None
+    return Counted(
+        {table: RunningFingerprint(known[table]).advance_to(at) for table in COLLECTIONS}, published_counts(run, at)
+    )
+
+
+def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
+    """Write by how much a run has changed it."""
+    base = parent_checkpoint(run)
+    assert base is not None
+    stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
+    edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
+    if stored > WORN * edges:
+        old = truss_checkpoint_table.read_checkpoint(run.warehouse, base)
+        assert old is not None
+        rows, base = sum_state(old.rows.unionByName(rows)), None
+    return _write_checkpoint(run, base, rows, ends)
+
+
+def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | None:
+    """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
+    size = memory_budget.max_partition_edges(run.home.config)
+    now = run.read_after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
+    edges = now.agg(F.sum("diff").alias("diff")).where("diff <> 0").select("a", "b", "k").persist()
+    try:
+        count = edges.count()
+        if not count:
+            return None
+        run.say(f"an order that proves the trussness of {count:,} edges")
+        rows = truss_bsp.build_checkpoint(edges, count, size, place, run.say)
+    except ValueError as error:
+        run.say(f"{error}: nothing is left for the next run")
+        return None
+    finally:
+        edges.unpersist()
+    bounds = rows.agg(F.min("label").alias("front"), F.max("label").alias("back")).collect()[0]
+    ends = bounds.front - LABEL_GAP, bounds.back + LABEL_GAP
+    return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
+
+
+def save_checkpoint(run: RunContext, left: SavedCheckpointRows) -> SavedCheckpoint:
+    """Write what a task has left."""
+    return (
+        _write_checkpoint(run, None, left.rows, left.ends)
+        if left.anew
+        else extend_checkpoint(run, left.rows, left.ends)
+    )
+
+
+def _write_checkpoint(
+    run: RunContext, base: SavedCheckpoint | None, rows: DataFrame, ends: tuple[int, int]
+) -> SavedCheckpoint:
+    snapshot = truss_checkpoint_table.append_checkpoint(run.warehouse, run.run_id, base, rows)
+    truss_checkpoint_table.drop_other_checkpoints(
+        run.warehouse, run.ledger, run.run_id, graph_cache.producing_run(run.ledger, run.parent)
+    )
+    return SavedCheckpoint(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])

@@ -1,0 +1,100 @@
+"""The first task of a run after its landing: `plan` of `altneu_epoch`. It holds neither a worker nor the pool while
+another run is at work.
+
+A DAG run of a schedule or a backfill takes along the epochs of the others of its DAG that wait or run; a run by hand
+does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from ..errors import AltneuError, RunInProgress
+from ..tasks import base, run_batching
+from ..tasks.base import PlannedRun
+from . import dag_builder
+
+INTERVAL = 3.0  # seconds between two looks
+WAITING = ("queued", "running")  # states of DAG runs that want their epoch published
+
+
+class RunTrigger(BaseTrigger):
+    """Fires once a run is over, with a dict: `state` (over, late, error), `says`, `retry` (of an error). Seconds."""
+
+    def __init__(self, home: str, run_id: str, patience: float, interval: float = INTERVAL) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
+        self.waiting: dict[str, Any] = {"home": home, "run_id": run_id, "patience": patience, "interval": interval}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", self.waiting
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        asked = self.waiting["home"], self.waiting["run_id"], self.waiting["patience"]
+        while True:
+            try:
+                state, says = await asyncio.to_thread(run_batching.poll_run, *asked)
+                found: dict[str, Any] = {"state": state, "says": says}
+            except AltneuError as error:
+                found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
+            if found["state"] != "waiting":
+                yield TriggerEvent(found)
+                return
+            await asyncio.sleep(self.waiting["interval"])
+
+
+class PlanOperator(BaseOperator):
+    """Begins a run over an epoch that is missing or has changed, and hands it on; else skips what follows, and says
+    which run has published the epoch. `patience`: how long to wait for a person who has to decide on a run."""
+
+    template_fields = ("epoch",)
+
+    def __init__(
+        self, *, home: str, epoch: Any, patience: timedelta, interval: float = INTERVAL, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.home, self.epoch, self.patience, self.interval = home, epoch, patience.total_seconds(), interval
+
+    @dag_builder.translate_errors
+    def execute(self, context: Any) -> PlannedRun:
+        return self.plan_epoch(context)
+
+    @dag_builder.translate_errors
+    def resume_after_run(self, context: Any, event: dict[str, Any]) -> PlannedRun:
+        """After another run."""
+        dag_builder.log_progress(event["says"])
+        match event["state"]:
+            case "error":
+                raise dag_builder.task_failure(event["says"], event["retry"])
+            case "late":
+                waited = timedelta(seconds=self.patience)
+                raise dag_builder.task_failure(
+                    f"{event['says']}, after {waited}.\nnext: decide, then clear this task", False
+                )
+        return self.plan_epoch(context)
+
+    again = resume_after_run  # the name that tasks which an earlier version deferred have stored
+
+    def plan_epoch(self, context: Any) -> PlannedRun:
+        run, ti = context["dag_run"], context["ti"]
+        by_hand = run.run_type not in ("scheduled", "backfill")
+
+        def count_runs(dates: Sequence[datetime]) -> int:
+            found: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates), states=list(WAITING))
+            return found
+
+        others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
+        try:
+            planned = run_batching.plan_epoch(self.home, int(self.epoch), dag_builder.log_progress, others, again)
+        except RunInProgress as first:
+            dag_builder.log_progress(f"{first.what} This run plans when that one is over.")
+            trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
+            self.defer(trigger=trigger, method_name="resume_after_run")
+        if planned is None:
+            dag_builder.skip_the_rest(self)
+        return planned

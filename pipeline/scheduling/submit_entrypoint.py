@@ -1,0 +1,12 @@
+"""What `spark-submit` runs for a task of the DAGs: `stage.py HOME TASK PLANNED ANSWER`. PLANNED is JSON; what the task
+returns, or its error, is written to the file ANSWER.
+
+The master and the resources are those of the submission.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    from pipeline.tasks.run_tasks import run_submitted
+
+    sys.exit(run_submitted(*sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""What every part of the ledger stands on: the engine of a home's database, reading, and writing for a run.
+
+A write for a run that this process works on is refused when another process has taken its lease: it changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import LeaseLost
+from . import database, lease, versions
+from .records import Json, Row, RunRecord, RunState
+from .schema import runs
+
+
+class Store:
+    """The SQL side of a home; `uri` is an SQLAlchemy database URI. A new database gets its tables.
+
+    `writes`: one of an earlier version is brought up to date; without it the new columns may be missing.
+    """
+
+    def __init__(self, uri: str, writes: bool = False) -> None:
+        self.uri = uri
+        self.owner = lease.process_token
+        self._leases: set[str] = set()  # the runs that this process works on
+        self.engine = database.acquire_engine(uri, self)
+        with database.translate_errors(uri):
+            versions.prepare_database(self.engine, writes)
+
+    def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
+        """The rows of a query. Raises `DatabaseOutdated` where an older database lacks what it asks for."""
+        try:
+            with self.engine.connect() as connection:
+                return connection.execute(statement).all()
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            versions.raise_if_outdated(self.engine, error)
+            raise
+
+    @contextlib.contextmanager
+    def _write_transaction(self, run_id: str | None) -> Iterator[sa.Connection]:
+        """A transaction that writes for a run, by the process that holds its lease. Raises `LeaseLost`."""
+        with self.engine.begin() as connection:
+            if run_id in self._leases:
+                mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+                if not connection.execute(runs.update().where(mine).values(beat_at=lease.timestamp())).rowcount:
+                    raise self._lease_lost_error(connection, str(run_id))
+            yield connection
+
+    def _replace_rows(
+        self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[Json]
+    ) -> None:
+        with self._write_transaction(run_id) as connection:
+            connection.execute(table.delete().where(where))
+            if rows:
+                connection.execute(table.insert(), rows)
+
+    def _lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+        row = RunRecord.from_row(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
+        if row.state is RunState.REJECTED:
+            what = f"run {run_id} is over: it was {row.error}"
+        elif row.discarded or row.state is RunState.SUPERSEDED:
+            what = f"run {run_id} was taken for dead and given up ({row.error})"
+        elif row.owner is None:
+            what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"
+        else:
+            host = row.owner.split("/")[0].rpartition(".")[0] or row.owner.split("/")[0]
+            pid = row.owner.rsplit("/", 2)[1]
+            what = f"process {pid} on {host} works on run {run_id} (last heartbeat {row.beat_at})"
+        return LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")

@@ -1,0 +1,363 @@
+"""How every epoch stands: what is published of it, and whether its checks still speak of that. From SQL alone.
+
+The one place that decides it, for `status`, the pages, their JSON and the page in Airflow:
+
+- a check of the graph (an audit, say) is *fresh* at an epoch as long as no revision was published since that may have
+  changed the graph there: with a batch or a total of this or an earlier epoch, or because it computed everything again;
+- a check of a batch (how many rows it has) is fresh as long as the batch is the same;
+- what is not fresh any more is shown as such. A failure goes on counting until it is checked again or, for the graph,
+  computed again (by a rebuild); a success does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from expectations.volumes import EXPECTATIONS as VOLUMES
+
+from .failed_runs import Attempt, list_unpublished, newest_unresolved
+from .ledger import Ledger
+from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
+from .schema import batches, checks, ledger, runs, totals
+
+FULL, PROOF = "incremental_versus_full", "proof"
+OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
+SUMS = ("vertices", "edges", "triangles")
+FOREVER = (1 << 63) - 1
+DENSE = 400  # so many epochs are shown one by one, also where most of them are empty
+
+
+class EpochState(StrEnum):
+    """How an epoch stands."""
+
+    FAILED = "failed"  # its newest run
+    WRONG = "wrong"  # a critical check, or the audit
+    WARNING = "warning"
+    UNAUDITED = "unaudited"
+    RUNNING = "running"
+    EMPTY = "empty"
+    GOOD = "good"
+
+
+class AuditVerdict(StrEnum):
+    """What an audit says of what is published."""
+
+    EQUAL = "equal"
+    PROVED = "proved"  # by the run that computed it, and not recomputed since
+    DIFFERS = "differs"  # also when the epoch has changed since: nothing says that the difference is gone
+    STALE = "stale"  # nothing
+
+
+RIGHT = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
+
+
+class InvalidationMarks:
+    """The newest revision that contributes to the state at an epoch, and the newest that computed everything again."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]], recomputed: int, everywhere: int) -> None:
+        self.recomputed, self.everywhere = recomputed, everywhere
+        self._epochs: list[int] = []
+        self._newest: list[int] = []
+        for epoch, revision in sorted(pairs):
+            self._epochs.append(epoch)
+            self._newest.append(max(revision, self._newest[-1] if self._newest else 0))
+
+    def contributing_revision(self, epoch: int) -> int:
+        """0: none."""
+        place = bisect_right(self._epochs, epoch)
+        return self._newest[place - 1] if place else 0
+
+    def is_current(self, epoch: int, revision: int) -> bool:
+        """Does what was found of the graph at a revision speak of what is published now?"""
+        return revision >= max(self.contributing_revision(epoch), self.everywhere)
+
+    def find_audit(
+        self, epoch: int, revision: int | None, passed: object, at: str, proof: bool = False
+    ) -> AuditStatus | None:
+        """What was found of an epoch at a revision; None: nothing was."""
+        if revision is None:
+            return None
+        return AuditStatus(
+            bool(passed), revision, at, self.is_current(epoch, revision), revision < self.recomputed, proof
+        )
+
+
+@dataclass(frozen=True)
+class AuditStatus:
+    """The newest comparison of an epoch with a full recomputation, or the newest proof of it."""
+
+    passed: bool
+    revision: int
+    at: str
+    fresh: bool
+    recomputed: bool  # everything was computed again since
+    proof: bool = False
+
+    @property
+    def verdict(self) -> AuditVerdict:
+        """Return the verdict about what is published now."""
+        if not self.passed:
+            return AuditVerdict.STALE if self.recomputed else AuditVerdict.DIFFERS
+        if not self.fresh:
+            return AuditVerdict.STALE
+        return AuditVerdict.PROVED if self.proof else AuditVerdict.EQUAL
+
+    def describe(self) -> str:
+        """For `status` and the page in Airflow, in few words."""
+        if self.fresh:
+            return self.verdict
+        found = "differed" if not self.passed else "proved" if self.proof else "equal"
+        return f"{found} at revision {self.revision}, may have changed since"
+
+
+def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditStatus | None:
+    """Which of both decides: a comparison as long as it speaks of what is published, or found a difference (a proof
+    builds on the state before it, and cannot take that back); then the proof."""
+    if full is not None and full.verdict is not AuditVerdict.STALE:
+        return full
+    return proof if proof is not None and (proof.fresh or full is None) else full
+
+
+@dataclass(frozen=True)
+class EpochStatus:
+    """One epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and check."""
+
+    epoch: int
+    batch: Batch | None
+    sums: dict[str, int]
+    revision: int
+    touched: int  # the revision that published or took back its batch; 0: none did
+    audit: AuditStatus | None
+    check: int  # the id of its newest check; 0: none
+    moved: bool = False  # a total changes at it
+
+
+@dataclass(frozen=True)
+class EpochStatuses:
+    """Every epoch of which the database knows something."""
+
+    newest: Revision
+    marks: InvalidationMarks
+    rows: dict[int, EpochStatus]
+    tried: dict[int, list[Attempt]]  # its runs that did not publish
+    put_back: int | None = None  # the frontier, while it is behind where it once was: a rollback has put it back
+
+    def status_of(self, epoch: int) -> EpochStatus:
+        """How an epoch stands, also one of which nothing is known."""
+        if epoch in self.rows:
+            return self.rows[epoch]
+        place = bisect_right(self._known_epochs, epoch)
+        sums = self.rows[self._known_epochs[place - 1]].sums if place else dict.fromkeys(SUMS, 0)
+        return EpochStatus(epoch, None, sums, self.marks.contributing_revision(epoch), 0, None, 0)
+
+    @cached_property
+    def _known_epochs(self) -> list[int]:
+        return list(self.rows)
+
+    def newest_unresolved(self, epoch: int) -> Attempt | None:
+        return newest_unresolved(self.tried.get(epoch, []), self.status_of(epoch).touched)
+
+    @cached_property
+    def shown_epochs(self) -> list[int]:
+        """The epochs to show, in order: every one from the first to the last when that is feasible."""
+        frontier = self.newest.frontier
+        published = [epoch for epoch, row in self.rows.items() if row.batch]
+        known = {*published, *self.tried} | ({frontier} if frontier is not None else set())
+        if not known:
+            return []
+        first, last = min(known), max(known)
+        if shows_every_epoch(first, last, len(published)):
+            return list(range(first, last + 1))
+        moved = {epoch for epoch, row in self.rows.items() if row.moved and epoch >= first}
+        return sorted(known | moved)
+
+
+def shows_every_epoch(first: int, last: int, published: int) -> bool:
+    """Whether all epochs from the first to the last are shown, those without a batch, too."""
+    return last - first < max(4 * published, DENSE)
+
+
+def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
+    """How every epoch stands: one row each, in one query, and what the runs say that did not publish."""
+    big, text = sa.BigInteger, sa.String(64)
+    found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
+    names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", *found_by)
+
+    def select_source(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        shown = [columns.get(name, sa.cast(sa.null(), big)).label(name) for name in names]
+        texts = [columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at", "proved_at")]
+        return sa.select(source.c.epoch, *shown, *texts)
+
+    now, every = select_current_batches(newest.revision).subquery(), select_landings(newest.revision).subquery()
+    moved = select_total_diffs(newest).subquery()
+    said = select_visible_checks(newest.revision).subquery()
+    last, proofs = (select_audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
+    pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
+    whole = sa.union_all(
+        select_source(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
+             digest=now.c.digest),
+        select_source(every, touched=every.c.revision, mark=every.c.revision),
+        select_source(moved, **pivot, mark=moved.c.revision),
+        select_source(said, newest_check=said.c.id),
+        select_source(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
+        select_source(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
+    ).subquery()  # fmt: skip
+    texts = ("digest", "at", "proved_at")
+    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
+    kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
+    rows = found.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    marks = InvalidationMarks(
+        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(found, newest)
+    )
+    out: dict[int, EpochStatus] = {}
+    sums = dict.fromkeys(SUMS, 0)
+    for row in rows:
+        sums = {name: sums[name] + (row._mapping[name] or 0) for name in SUMS}
+        batch = None
+        if row.digest:
+            batch = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.batch)
+        full = marks.find_audit(row.epoch, row.audited, row.passed, row.at)
+        audit = choose_audit(full, marks.find_audit(row.epoch, row.proved, row.proof_passed, row.proved_at, proof=True))
+        contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
+        changed = row.edges is not None
+        out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
+    (highest,) = found.read_rows(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
+    behind = newest.frontier is not None and newest.frontier < highest.frontier
+    return EpochStatuses(newest, marks, out, list_unpublished(found), newest.frontier if behind else None)
+
+
+def load_marks(found: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
+    """The marks that decide at the epochs `low` to `high`."""
+    every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
+    both = sa.union_all(
+        *(sa.select(fold_epochs(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
+    ).subquery()
+    pairs = found.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    return InvalidationMarks(
+        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(found, newest)
+    )
+
+
+def fold_epochs(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
+    """The epochs up to `low` as one."""
+    return sa.case((epoch < low, low), else_=epoch).label("epoch")
+
+
+def select_landings(newest: int) -> sa.Select[Any]:
+    """Every published batch, also those that were replaced since."""
+    joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
+    order = ledger.c.revision.desc()
+    place = sa.func.row_number().over(partition_by=batches.c.epoch, order_by=order).label("place")
+    columns = (*batches.c, ledger.c.revision, ledger.c.published_at, place)
+    return sa.select(*columns).select_from(joined).where(ledger.c.revision <= newest)
+
+
+def select_current_batches(newest: int) -> sa.Select[Any]:
+    """The published batch of every epoch that has one."""
+    every = select_landings(newest).subquery()
+    return sa.select(every).where((every.c.place == 1) & (every.c.digest != ""))
+
+
+def select_total_diffs(newest: Revision) -> sa.Select[Any]:
+    """The total diffs that are visible: those up to the frontier."""
+    joined = totals.join(ledger, ledger.c.run_id == totals.c.run_id)
+    seen = (ledger.c.revision <= newest.revision) & (
+        totals.c.epoch <= (FOREVER if newest.frontier is None else newest.frontier)
+    )
+    return sa.select(*totals.c, ledger.c.revision).select_from(joined).where(seen)
+
+
+def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The checks of what is published: of audits, and of runs that were published."""
+    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
+    published = audited | (ledger.c.revision <= newest)
+    return sa.select(*checks.c).select_from(joined).where(published, *conditions)
+
+
+def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Select the newest result of each check at each epoch; of audits and proofs, the results of the newest one
+    alone."""
+    said = select_visible_checks(newest, *conditions).subquery()
+    place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
+    last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
+    ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
+    kept = (ranked.c.place == 1) & (ranked.c.suite.not_in((FULL, PROOF)) | (ranked.c.at == ranked.c.last))
+    return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
+
+
+def list_failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
+    """Epoch → its newest check results that are no successes, beside audits and what only informs."""
+    loud = checks.c.severity != Severity.INFO
+    said = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
+    later = select_visible_checks(newest).subquery("later")
+    same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
+    again = sa.exists().where(*same, later.c.id > said.c.id)
+    out: dict[int, list[CheckRecord]] = defaultdict(list)
+    for row in found.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
+        out[row.epoch].append(CheckRecord.from_row(row))
+    return out
+
+
+def select_audits(newest: int, suite: str) -> sa.Select[Any]:
+    """Epoch, passed, revision, at of the newest comparison, or proof, of each."""
+    rows = select_visible_checks(newest, checks.c.suite == suite).subquery()
+    ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
+    passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
+    columns = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
+    return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
+
+
+def _revisions_everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
+    """The newest revision that computed everything again; the newest one that may have changed every epoch: this one,
+    or a rollback to before it."""
+    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
+    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
+    rows = found.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
+    back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
+    if not by_kind:
+        return 0, 0
+    first, recomputed = min(low for low, _ in by_kind.values()), max(high for _, high in by_kind.values())
+    return recomputed, max(recomputed, back if back > first else 0)
+
+
+def is_relevant(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
+    """Does a failed check still say something? See the contract above."""
+    if (check.suite, check.name) in OF_BATCH:
+        return batch is not None and batch.revision <= check.revision
+    return check.revision >= marks.recomputed
+
+
+def is_fresh(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
+    """Does a check speak of what is published now?"""
+    if (check.suite, check.name) in OF_BATCH:
+        return batch is not None and batch.revision <= check.revision
+    return marks.is_current(check.epoch, check.revision)
+
+
+def judge_epoch(
+    batch: Batch | None, tried: Attempt | None, audit: AuditStatus | None, failed: Iterable[Severity]
+) -> EpochState:
+    """The state of an epoch. `failed`: the severities of the failed checks that count, beside the audit."""
+    severities = set(failed)
+    if tried is not None and tried.state is RunState.FAILED:
+        return EpochState.FAILED
+    if batch is None:
+        open_ = tried is not None and tried.state is not RunState.REJECTED
+        return EpochState.RUNNING if open_ else EpochState.EMPTY
+    says = audit.verdict if audit else AuditVerdict.STALE
+    if Severity.CRITICAL in severities or says is AuditVerdict.DIFFERS:
+        return EpochState.WRONG
+    if Severity.WARNING in severities:
+        return EpochState.WARNING
+    return EpochState.GOOD if says in RIGHT else EpochState.UNAUDITED

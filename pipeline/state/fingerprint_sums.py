@@ -1,0 +1,131 @@
+"""Fingerprints of tables by epoch (`algorithms.fingerprint`), as the ledger has them: added up, folded, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from algorithms.fingerprint import Fingerprint
+
+ByEpoch = Mapping[int, Fingerprint]
+Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
+UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it again
+TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to an epoch
+
+
+@dataclass(frozen=True)
+class FingerprintDifference:
+    """Where a table is not what it should be: the first such epoch, and how many there are."""
+
+    table: str
+    epoch: int
+    expected: Fingerprint
+    found: Fingerprint
+    epochs: int
+
+    def describe(self, label: str) -> str:
+        more = f", and of {self.epochs - 1:,} more epoch(s)" if self.epochs > 1 else ""
+        return f"table {self.table}, epoch {label}: fingerprint {self.found} instead of {self.expected}{more}"
+
+
+def sum_by_revision(
+    diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int], published: Iterable[int] = ()
+) -> dict[int, Prints]:
+    """The sums of `(revision, table, epoch, fingerprint)` rows, in the order of revisions, up to some of these. Epochs
+    at which nothing is left are not in them, and tables whose fingerprint is not known: a revision among those that are
+    `published` which says nothing of a table was made by an earlier version, and may have changed it."""
+    by_revision: dict[int, list[tuple[str, int, str]]] = {revision: [] for revision in published}
+    for revision, table, epoch, text in diffs:
+        by_revision.setdefault(revision, []).append((table, epoch, text))
+    sums: Prints = {}
+    found: dict[int, Prints] = {}
+    wanted = {*revisions}
+    for revision in sorted(wanted | {*by_revision}):
+        if revision in by_revision:
+            said = {table for table, _, text in by_revision[revision] if text != UNKNOWN}
+            sums = {table: by_epoch for table, by_epoch in sums.items() if table in said}
+        for table, epoch, text in by_revision.get(revision, ()):
+            if text != UNKNOWN:
+                by_epoch = sums.setdefault(table, {})
+                by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.from_text(text)
+        if revision in wanted:
+            found[revision] = {
+                table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
+            }
+    return found
+
+
+class RunningFingerprint:
+    """The sum up to an epoch, for epochs that rise."""
+
+    def __init__(self, found: ByEpoch) -> None:
+        self.rest = sorted(found.items(), reverse=True)
+        self.sum = Fingerprint()
+
+    def advance_to(self, epoch: int) -> Fingerprint:
+        while self.rest and self.rest[-1][0] <= epoch:
+            self.sum += self.rest.pop()[1]
+        return self.sum
+
+
+def staged_difference(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
+    """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
+    found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
+    for table, wanted in after.items():
+        found[table] = subtract_fingerprints(wanted, before.get(table, {}))
+    return found
+
+
+def add_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+    """By epoch, in order; epochs at which nothing is left are not in it."""
+    return subtract_fingerprints(first, {epoch: -each for epoch, each in second.items()})
+
+
+def subtract_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+    """Subtract one set of fingerprints from another, table by table."""
+    nothing = Fingerprint()
+    both = {epoch: first.get(epoch, nothing) - second.get(epoch, nothing) for epoch in sorted({*first, *second})}
+    return {epoch: each for epoch, each in both.items() if each}
+
+
+def fold_fingerprints(prints: Prints, since: int | None) -> Prints:
+    """Return the fingerprints after a compaction: epochs before `since` count as `since`. Upserts before it are
+    left out, since a compaction keeps only those that are in force."""
+    if since is None:
+        return prints
+    return {table: found if table in TIMELESS else _fold_table(table, found, since) for table, found in prints.items()}
+
+
+def _fold_table(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
+    kept = {epoch: each for epoch, each in found.items() if epoch >= since}
+    if table == "upserts":
+        return kept
+    first = Fingerprint.sum_all(each for epoch, each in found.items() if epoch <= since)
+    return {**({since: first} if first else {}), **{epoch: each for epoch, each in kept.items() if epoch > since}}
+
+
+def list_differences(expected: Prints, found: Prints) -> list[FingerprintDifference]:
+    """List the tables whose fingerprints differ, among those that both sides know."""
+    each = (_compare_table(table, expected[table], found[table]) for table in expected if table in found)
+    return [one for one in each if one is not None]
+
+
+def _compare_table(
+    table: str, expected: dict[int, Fingerprint], found: dict[int, Fingerprint]
+) -> FingerprintDifference | None:
+    nothing = Fingerprint()
+    epochs = [epoch for epoch in {*expected, *found} if expected.get(epoch) != found.get(epoch)]
+    if not epochs:
+        return None
+    first = min(epochs)
+    return FingerprintDifference(table, first, expected.get(first, nothing), found.get(first, nothing), len(epochs))
+
+
+def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
+    """The fingerprint of each table's contents at an epoch."""
+    if epoch is None:
+        return {}
+    return {
+        table: str(Fingerprint.sum_all(each for at, each in found.items() if at <= epoch))
+        for table, found in prints.items()
+    }

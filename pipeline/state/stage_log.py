@@ -1,0 +1,65 @@
+"""The stages of runs: how each went, how long it took, and what it has to say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+from .database_session import Store
+from .records import StageRecord, StageState
+from .schema import ledger, stages
+from .stage_results import CompactFacts, F, Facts, PublishFacts, Size, to_json
+
+
+class Progress(Store):
+    """The rows of `stages`."""
+
+    def list_stages(self, run_id: str) -> list[StageRecord]:
+        """The stages of a run, in the order in which they began."""
+        mine = sa.select(stages).where(stages.c.run_id == run_id).order_by(stages.c.started_at)
+        return [StageRecord.from_row(row) for row in self.read_rows(mine)]
+
+    def recorded_snapshots(self, run_id: str) -> dict[str, int]:
+        """Table → the snapshot of it that the finished stages of a run have recorded."""
+        done = [row.facts for row in self.list_stages(run_id) if row.state is StageState.DONE]
+        return {table: snapshot for facts in done for table, snapshot in facts.snapshots.items()}
+
+    def get_facts(self, run_id: str, kind: type[F]) -> F:
+        """What a finished stage, named by the class of its facts, recorded."""
+        for row in self.list_stages(run_id):
+            if row.state is StageState.DONE and isinstance(row.facts, kind):
+                return row.facts
+        raise AltneuError(f"run {run_id}: stage {kind.STAGE} has not finished.", "altneu status")
+
+    def list_recent_stages(self, newest: int) -> list[StageRecord]:
+        """The finished stages of the newest published runs."""
+        last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
+        statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id)
+        done = statement.where(stages.c.state == StageState.DONE)
+        return [StageRecord.from_row(row) for row in self.read_rows(done)]
+
+    def table_sizes(self) -> Mapping[str, Size]:
+        """Table → its size for a reader of the newest revision, by the last publish or compaction."""
+        last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == StageState.DONE)
+        rows = self.read_rows(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
+        facts = StageRecord.from_row(rows[0]).facts if rows else None
+        return facts.tables if isinstance(facts, (PublishFacts, CompactFacts)) else {}
+
+    def record_stage(
+        self, run_id: str, stage: str, state: StageState, started: float, facts: Facts | None = None
+    ) -> None:
+        """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
+        row = {
+            "state": state,
+            "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+            "seconds": None if state is StageState.RUNNING else time.time() - started,
+            "facts": to_json(facts) if facts else {},
+        }
+        where = (stages.c.run_id == run_id) & (stages.c.stage == stage)
+        with self._write_transaction(run_id) as connection:
+            if not connection.execute(stages.update().where(where).values(**row)).rowcount:
+                connection.execute(stages.insert().values(run_id=run_id, stage=stage, **row))

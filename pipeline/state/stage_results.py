@@ -1,0 +1,290 @@
+"""What each stage of a run says, typed, and its form in the database: the one place that knows both.
+
+A stage returns its own class; the runner adds what the stage cost and which snapshots it wrote. `to_json` makes the
+object that the ledger stores; `from_json` reads it, of this version or of one before, which may lack fields. A field
+without a default is always stored, and reads as zero, empty or None from a row that lacks it; one with a default is
+stored when it differs. Fields that this version does not know are ignored. A new field needs a default; a field that
+changes its meaning needs a new `VERSION`, and the translation in `from_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import PlainSerializer, TypeAdapter
+
+VERSION = 1  # 0: rows from before they had one
+Top = Mapping[str, Sequence[Mapping[str, int | str]]]  # epoch, as JSON has keys → rows of a report
+
+
+def _snapshot_texts(snapshots: Mapping[str, int]) -> dict[str, str]:
+    return {table: str(snapshot) for table, snapshot in snapshots.items()}
+
+
+Snapshots = Annotated[
+    Mapping[str, int], PlainSerializer(_snapshot_texts)
+]  # table → snapshot; JSON has no integers of 64 bits
+
+
+def _shown_as(*places: str, called: str = "") -> dict[str, Any]:
+    """Where a plain value is shown, of `line` (what a command prints of a stage) and `page`; the name it has there."""
+    return {"places": places, "called": called}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a try of a stage took: rows, files and bytes written; the greatest resident memory of its processes."""
+
+    python: int | None = None
+    jvm: int | None = None
+    workers: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Of a table, as a reader of one snapshot finds it."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What every stage has; all that is known of one that is running."""
+
+    STAGE: ClassVar[str] = ""
+    cost: Cost | None = field(default=None, metadata=_shown_as())
+    snapshots: Snapshots = field(default_factory=dict, metadata=_shown_as())  # that it has written or, audit, seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedFacts(Facts):
+    """Of a stage that failed or was stopped."""
+
+    error: str = field(metadata=_shown_as())
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantinedRow:
+    epoch: int | None = None
+    file: str | None = None
+    line: int | None = None
+    reason: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestFacts(Facts):
+    STAGE = "ingest"
+    rows: int  # good ones, of the landed files
+    quarantined: int
+    changed_rows: int = field(
+        metadata=_shown_as("page")
+    )  # stored diffs: a row that went moves the lines of those after it
+    replaced_epochs: int
+    rows_before: int | None = field(
+        default=None, metadata=_shown_as("line", "page", called="before")
+    )  # of replaced batches
+    quarantine_sample: Sequence[QuarantinedRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgesFacts(Facts):
+    STAGE = "edges"
+    rows: int  # changed intervals
+    first_epoch: int | None = field(
+        default=None, metadata=_shown_as("line", called="from epoch")
+    )  # at which an edge changes
+    broadcast: bool | None  # the touched pairs were sent to every task
+    motif_edges: int | None = None  # changed intervals of the motifs' own relations
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrianglesFacts(Facts):
+    STAGE = "triangles"
+    rows: int  # changed counts of vertices
+    plan: str | None = field(default=None, metadata=_shown_as("line"))  # resume, delta, bulk
+    chosen: str | None = field(default=None, metadata=_shown_as("line"))  # the same and why, in words
+    proposals: int | None  # of the delta query; None: not counted
+    estimate: Mapping[str, float] = field(default_factory=dict)  # plan → seconds
+    top_vertices: Top | None = None
+    motif_rows: int | None = None
+    motif_plan: str | None = None
+
+
+Whole = Annotated[int, PlainSerializer(str)]  # an integer of 64 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedCheckpoint:
+    """The state that a run has left for the next one: in which snapshot, as of which epoch, and the labels at which
+    what comes to the front and to the back is put."""
+
+    snapshot: Whole
+    at: int
+    front: Whole
+    back: Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrussFacts(Facts):
+    STAGE = "truss"
+    rows: int  # changed trussnesses
+    first_epoch: int | None = field(default=None, metadata=_shown_as("line", called="from epoch"))  # replayed from here
+    epochs: int  # replayed
+    # resume: from the graph that the run before kept; region, state: from its state in a table, of which a task gets a
+    # part, or all; replay: from the tables
+    plan: str | None = None
+    graph: str | None = field(default=None, metadata=_shown_as())  # the name of the graph kept for the next run
+    methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
+    certified: SavedCheckpoint | None = field(default=None, metadata=_shown_as())  # without kept graphs
+    inserted: int | None = None
+    deleted: int | None = None
+    looked_at: int | None = None  # how often the triangles of an edge were
+    seconds: float | None = None  # of the kernels
+    rounds: int | None = None  # of parts, or hops of a region, beyond the memory of one task
+    region: int | None = None  # edges that the task knew
+    top_edges: Top | None = None
+    entered_core: Mapping[str, Sequence[int | str]] | None = None  # epoch → vertices
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditFacts(Facts):
+    STAGE = "audit"
+    checks: int
+    failed: int
+    critical: int
+    epochs: Sequence[int] = ()  # that were compared with a recomputation
+    mode: str | None = field(
+        default=None, metadata=_shown_as("line")
+    )  # full, local, rolling N; None: of before there were
+    proved: int | None = field(default=None, metadata=_shown_as("line", "page", called="epochs proved"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishFacts(Facts):
+    STAGE = "publish"
+    revision: int
+    tables: Mapping[str, Size]
+    dropped_runs: int | None = None
+    untidied: str | None = None  # why branches were left to the next run
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFacts(Facts):
+    STAGE = "report"
+    pages: int = field(metadata=_shown_as("line"))
+    page: str | None = field(metadata=_shown_as("line"))
+    unwritten: str | None = field(
+        default=None, metadata=_shown_as("line", called="not written")
+    )  # why the store has none
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactFacts(Facts):
+    STAGE = "compact"
+    since: int | None  # the tables answer from this epoch on
+    revisions: Sequence[int]  # the first and the last that can be read
+    dropped_revisions: int
+    expired_snapshots: int
+    orphans: int
+    tables: Mapping[str, Size]
+    before: Mapping[str, Size] = field(default_factory=dict)  # of the same tables; not stored
+    verified: bool = False  # the new tables have the fingerprints of the old ones
+
+
+F = TypeVar("F", bound=Facts)
+KINDS: Mapping[str, type[Facts]] = {
+    kind.STAGE: kind
+    for kind in (
+        IngestFacts,
+        EdgesFacts,
+        TrianglesFacts,
+        TrussFacts,
+        AuditFacts,
+        PublishFacts,
+        ReportFacts,
+        CompactFacts,
+    )
+}
+_EVERY = tuple(each.name for each in fields(Facts))
+
+
+def from_json(stage: str, stored: Mapping[str, Any]) -> Facts:
+    """What a stage said, from the JSON object that is stored of it: by this version, or by one before."""
+    kind = FailedFacts if "error" in stored else KINDS.get(stage, Facts) if stored else Facts
+    return _read_facts(kind, stored)
+
+
+def _read_facts(kind: type[F], stored: Mapping[str, Any]) -> F:
+    form = _facts_schema(kind)
+    found = form.adapter.validate_python({**form.zeros, **stored})
+    assert isinstance(found, kind)
+    return found
+
+
+def to_json(facts: Facts) -> dict[str, Any]:
+    """The JSON object that is stored, its version in it."""
+    found = _facts_schema(type(facts)).adapter.dump_python(facts, mode="json")
+    if facts.cost:
+        found["cost"] = {name: value for name, value in found["cost"].items() if value is not None}
+    last = {name: found.pop(name) for name in _EVERY if getattr(facts, name)}
+    optional = {each.name for each in fields(facts) if _is_default(each, getattr(facts, each.name))}
+    return {**{name: value for name, value in found.items() if name not in optional}, **last, "version": VERSION}
+
+
+def _is_default(each: Field[Any], value: Any) -> bool:
+    return bool(value == (each.default_factory() if each.default_factory is not MISSING else each.default))
+
+
+def without_version(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored result without its version number, as readers see it."""
+    return {name: value for name, value in stored.items() if name != "version"}
+
+
+def stage_fields(facts: Facts) -> dict[str, Any]:
+    """Return the fields of a result that are the stage's own, without those that every stage has."""
+    return {name: value for name, value in to_json(facts).items() if name not in (*_EVERY, "version")}
+
+
+def display_fields(facts: Facts, place: str) -> Iterator[tuple[str, str, int | str]]:
+    """The numbers and texts of a stage that are shown at a `place` (see `_shown_as`): field, the name to show,
+    value."""
+    for each in fields(facts):
+        value = getattr(facts, each.name)
+        shown = place in each.metadata.get("places", ("line", "page")) and not isinstance(value, bool)
+        if shown and isinstance(value, (int, str)):
+            yield each.name, (each.metadata.get("called") or each.name.replace("_", " ")), value
+
+
+@dataclass(frozen=True)
+class _FactsSchema:
+    """How a class is read and stored; `zeros`: what its fields without a default are in a row that lacks them."""
+
+    adapter: TypeAdapter[Any]
+    zeros: Mapping[str, Any]
+
+
+_FORMS: dict[type[Facts], _FactsSchema] = {}  # made when they are first asked for
+
+
+def _facts_schema(kind: type[Facts]) -> _FactsSchema:
+    if kind not in _FORMS:
+        hints = get_type_hints(kind)
+        required = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
+        _FORMS[kind] = _FactsSchema(TypeAdapter(kind), {name: _zero_value(hints[name]) for name in required})
+    return _FORMS[kind]
+
+
+def _zero_value(hint: Any) -> Any:
+    if get_origin(hint) is UnionType or type(None) in get_args(hint):
+        return None
+    origin = get_origin(hint)
+    return {Sequence: (), Mapping: {}}[origin] if origin else hint()

@@ -1,0 +1,245 @@
+"""The tables of a home without Spark: pyiceberg finds the files of a snapshot, DuckDB reads them, in this process.
+
+`DuckTables` answers like `Warehouse` for readers (see `reading.tables`), of the same snapshots and with the same rows.
+It starts in half a second, and holds in one process what it computes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType
+
+from ..errors import AltneuError, UsageError
+from ..home.home import Home
+from ..home.uris import duckdb_pattern
+from ..state import filesystem, home_identity
+from ..state.records import Revision
+from . import catalogs
+from .table_schemas import NAMESPACE, require_pinned_snapshot, table_columns, visibility_condition
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_TYPES: dict[type[IcebergType], str] = {
+    LongType: "bigint",
+    DoubleType: "double",
+    StringType: "string",
+    BooleanType: "boolean",
+}
+_KINDS = {"int64": "bigint", "double": "double", "string": "string", "bool": "boolean"}
+_SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+
+
+class UncertainCondition(ValueError):
+    """Spark alone knows what a condition means."""
+
+
+class Refused(ValueError):
+    """A condition that no engine takes: it cannot be read, or asks for a column that is not there."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows as DuckDB's SQL for them, and the Arrow tables that it names."""
+
+    sql: str
+    held: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+class DuckTables:
+    """The tables of a home, for readers."""
+
+    distributed = False
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"  # made when memory is short
+        self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
+        self._read: dict[str, TableMetadata] = {}  # a metadata file never changes
+        self._looked_up: dict[tuple[str, int], str] = {}  # nor does a snapshot
+
+    @cached_property
+    def _catalog(self) -> catalogs.Catalog:
+        return catalogs.open_catalog(self.home, home_identity.require_identity(self.home))
+
+    # -- reading, as in `reading.engine_protocol.Tables`
+    # ------------------------------------------------------------------
+
+    def read_table(self, table: str, revision: Revision) -> Query:
+        if revision.frontier is None:
+            return self.empty_rows(table)
+        snapshot = require_pinned_snapshot(table, revision)
+        if (table, snapshot) not in self._looked_up:
+            self._looked_up[table, snapshot] = self._snapshot_rows(table, snapshot)
+        return Query(f"SELECT * FROM ({self._looked_up[table, snapshot]}) WHERE {visibility_condition(revision)}")
+
+    def empty_rows(self, table: str) -> Query:
+        return Query(f"{_select_columns(table_columns(self.home, table), {})} WHERE false")
+
+    def select_rows(self, query: str, **relations: Query) -> Query:
+        held = {name: rows for relation in relations.values() for name, rows in relation.held.items()}
+        return Query(query.format(**{name: f"({relation.sql})" for name, relation in relations.items()}), held)
+
+    def columns_of(self, rows: Query) -> list[str]:
+        return list(self.column_types(rows))
+
+    def collect_rows(self, rows: Query) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.to_arrow(rows).to_pylist()
+        return found
+
+    def apply_in_one_task(self, rows: Query, function: Callable[[pa.Table], pa.Table], schema: str) -> Query:
+        given = self.to_arrow(rows)
+        if not given.num_rows:
+            columns = dict(column.split() for column in schema.split(","))
+            return Query(f"{_select_columns(columns, {})} WHERE false")
+        name = f"held_{uuid.uuid4().hex}"
+        return Query(f"SELECT * FROM {name}", {name: function(given)})
+
+    def quote_identifier(self, column: str) -> str:
+        return _quote_identifier(column)
+
+    def text_literal(self, text: str) -> str:
+        return _text_literal(text).replace("{", "{{").replace("}", "}}")
+
+    def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
+        from .duckdb_predicates import translate_to_duckdb  # by sqlglot, which takes time to import
+
+        return translate_to_duckdb(text, types).replace("{", "{{").replace("}", "}}")
+
+    # -- of DuckDB alone -----------------------------------------------------------------------------------------
+
+    def column_types(self, rows: Query) -> dict[str, str]:
+        """Column → its type in SQL."""
+        schema = self.to_arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
+        return {column.name: _KINDS[str(column.type)] for column in schema}
+
+    def count_stored_rows(self, revision: Revision, tables: tuple[str, ...]) -> int:
+        """How many rows some tables store at a revision, whether it shows them or not; by metadata alone."""
+        found = 0
+        for table in tables:
+            if table in revision.snapshots:
+                snapshot = self._load_metadata(table)[1].snapshot_by_id(revision.snapshots[table])
+                summary = snapshot.summary if snapshot else None
+                found += int(summary["total-records"] or 0) if summary else 0
+        return found
+
+    def to_arrow(self, rows: Query) -> pa.Table:
+        """All rows, computed now."""
+        cursor = self._connection.cursor()
+        try:
+            for name, table in rows.held.items():
+                cursor.register(name, table)
+            return cursor.sql(rows.sql).to_arrow_table()
+        except duckdb.IOException as error:
+            what = str(error).removeprefix("IO Error: ").splitlines()[0]
+            remedy = "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+            raise AltneuError(what, remedy) from None
+        except duckdb.OutOfMemoryException as error:
+            raise AltneuError(f"too much for one process: {str(error).splitlines()[0]}", "--engine spark") from None
+        finally:
+            cursor.close()
+
+    def _load_metadata(self, table: str) -> tuple[str, TableMetadata]:
+        location = self._catalog.metadata_locations(table).get(table)
+        if location is None:
+            raise AltneuError(f"there is no table {table}.", "altneu status")
+        if location not in self._read:
+            self._read[location] = FromInputFile.table_metadata(_PyArrowInputFile(location))
+        return location, self._read[location]
+
+    def _snapshot_rows(self, table: str, snapshot: int) -> str:
+        """The rows of a snapshot, with the columns that are declared now, in SQL."""
+        location, metadata = self._load_metadata(table)
+        if metadata.snapshot_by_id(snapshot) is None:
+            raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
+        scan = Table((NAMESPACE, table), metadata, location, PyArrowFileIO(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
+        tasks = list(scan.plan_files())
+        if any(task.delete_files for task in tasks):  # no version of altneu writes them
+            raise UsageError(f"table {table} has rows that were deleted by another program.", "--engine spark")
+        wanted = table_columns(self.home, table)
+        if not tasks:
+            return f"{_select_columns(wanted, {})} WHERE false"
+        there = {column.name: column for column in scan.projection().fields}
+        # by the numbers of the columns, as Iceberg has it: one that was dropped and declared again is another
+        schema = ", ".join(
+            f"{column.field_id}: {{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
+            "default_value: NULL}"
+            for name, column in there.items()
+        )
+        source = read_parquet_files([_local_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
+        return f"{_select_columns(wanted, {name: _quote_identifier(name) for name in there})} FROM {source}"
+
+
+def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """Columns with their types; NULL for those that are not there."""
+    chosen = (
+        there[name] if name in there else f"CAST(NULL AS {_duckdb_type(type_)}) AS {_quote_identifier(name)}"
+        for name, type_ in columns.items()
+    )
+    return f"SELECT {', '.join(chosen)}"
+
+
+def _duckdb_type(type_: str) -> str:
+    return {"string": "VARCHAR"}.get(type_, type_.upper())
+
+
+def _quote_identifier(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _local_path(location: str) -> Path:
+    path = filesystem.local_path(location)
+    if path is None:
+        raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
+    return path
+
+
+def read_parquet_files(paths: Sequence[Path], *options: str) -> str:
+    """Read some files, within a query: these alone, and their own columns alone, whatever their paths hold
+    (`*` would stand for other files, `k=3` would be a column)."""
+    listed = ", ".join(_text_literal(duckdb_pattern(path)) for path in paths)
+    return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"
+
+
+class _PyArrowInputFile(InputFile):
+    """A file of the tables. pyiceberg's own ways to files import pandas, for half a second."""
+
+    def __len__(self) -> int:
+        return len(filesystem.read_file(self.location))
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> Any:
+        return BytesIO(filesystem.read_file(self.location))
+
+
+class PyArrowFileIO(FileIO):
+    """Reads only."""
+
+    def new_input(self, location: str) -> InputFile:
+        return _PyArrowInputFile(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise NotImplementedError
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise NotImplementedError

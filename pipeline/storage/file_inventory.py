@@ -1,0 +1,108 @@
+"""Are the files of tables there? From Iceberg's metadata alone, without Spark.
+
+`take_inventory` follows what readers of any revision need: the pinned snapshots of the published tables, their
+manifests, the data files; `is_missing_files` does so for one table. They look whether each is there, not into the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..home.home import Home
+from ..state import filesystem, home_identity
+from ..state.ledger import Ledger
+from . import avro_patch, catalogs
+from .metadata_rewriter import DELETED
+
+if TYPE_CHECKING:
+    from .iceberg import IcebergTable
+
+SNAPSHOT = "snapshot {}"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """How many files the readable revisions need; of each table those that are not there."""
+
+    files: int
+    missing: dict[str, list[str]]
+
+
+def take_inventory(home: Home, ledger: Ledger) -> Inventory:
+    """Raises `OSError` when the warehouse cannot be listed."""
+    identity = home_identity.find_identity(home)
+    pins = ledger.pinned_snapshots()
+    if identity is None or not pins:
+        return Inventory(0, {})
+    there = _list_existing(home.warehouse)
+    tables = catalogs.open_catalog(home, identity).metadata_locations()
+    needed: set[str] = set()
+    missing: dict[str, list[str]] = {}
+    for table, snapshots in sorted(pins.items()):
+        lacking = [table] if table not in tables else []
+        for location in _list_needed_files(tables[table], snapshots, there) if table in tables else ():
+            needed.add(location)
+            if location not in there:
+                lacking.append(location)
+        if lacking:
+            missing[table] = sorted(set(lacking))
+    return Inventory(len(needed), missing)
+
+
+def is_missing_files(table: IcebergTable, snapshots: set[int]) -> bool:
+    """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
+    warehouse. Raises `OSError` when the table's folder cannot be listed."""
+    there = _list_existing(table.location())
+    if filesystem.normalize_location(table.metadata_location) not in there:
+        return False
+    try:
+        return not there.issuperset(_list_needed_files(table.metadata_location, snapshots, there))
+    except avro_patch.NotAvro:
+        return True
+
+
+def _list_existing(folder: str) -> set[str]:
+    return {f"{filesystem.normalize_location(folder)}/{name}" for name in filesystem.list_sizes(folder)}
+
+
+def _list_needed_files(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
+    """The files that some snapshots of a table need; what a missing one refers to is unknown."""
+    metadata = filesystem.normalize_location(metadata)
+    yield metadata
+    if metadata not in there:
+        return
+    known = {each["snapshot-id"]: each for each in json.loads(filesystem.read_file(metadata))["snapshots"]}
+    manifests: set[str] = set()
+    for snapshot in sorted(snapshots):
+        if snapshot not in known:
+            yield SNAPSHOT.format(snapshot)
+            continue
+        listed = filesystem.normalize_location(known[snapshot]["manifest-list"])
+        yield listed
+        manifests |= set(_read_avro_fields(listed, ("manifest_path",))) if listed in there else set()
+    for manifest in sorted(manifests):
+        yield manifest
+        if manifest in there:
+            yield from _list_data_files(manifest)
+
+
+def _list_data_files(manifest: str) -> Iterator[str]:
+    entries = _read_avro_fields(manifest, ("status",), ("data_file", "file_path"))
+    for status, path in zip(entries[::2], entries[1::2], strict=True):
+        if status != DELETED:
+            yield path
+
+
+def _read_avro_fields(location: str, *fields: tuple[str, ...]) -> list[Any]:
+    """The values of some fields of an Avro file, in its order; paths in one spelling."""
+    found: list[Any] = []
+
+    def collect_value(value: Any) -> Any:
+        found.append(filesystem.normalize_location(value) if isinstance(value, str) else value)
+        return value
+
+    avro_patch.rewrite_values(filesystem.read_file(location), {field: collect_value for field in fields})
+    return found

@@ -1,0 +1,73 @@
+"""Branches and tags of a home's tables, changed without Spark: a metadata file more for each table, and no rows.
+
+For what is SQL otherwise (a rollback) and for what only looks (`altneu doctor`). A commit is refused when the table is
+not as it was when it was looked at, as those through Spark are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ..home.home import Home
+from ..state import filesystem, home_identity
+from . import catalogs, iceberg
+from .branches import Branches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"}
+
+
+def open_branches(home: Home) -> Branches:
+    """All tables that a home has; none where it has none yet."""
+    identity = home_identity.find_identity(home)
+    if identity is None:
+        return Branches((), lambda table: _missing_table_error(table))
+    catalog = catalogs.open_catalog(home, identity)
+    changes = RefsOnlyWriter(catalog)
+
+    def load_table(table: str) -> iceberg.IcebergTable:
+        location = catalog.metadata_locations(table)[table]
+        return iceberg.IcebergTable(table, location, json.loads(filesystem.read_file(location)), changes)
+
+    return Branches(sorted(catalog.metadata_locations()), load_table)
+
+
+def _missing_table_error(table: str) -> iceberg.IcebergTable:
+    raise KeyError(table)
+
+
+class RefsOnlyWriter:
+    """`iceberg.TableWriter` of names alone."""
+
+    def __init__(self, catalog: catalogs.Catalog) -> None:
+        self._catalog = catalog
+
+    def commit_steps(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
+        from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+
+        updates = tuple(
+            SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": KINDS[step], "snapshot-id": snapshot[0]})
+            if snapshot
+            else RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
+            for step, ref, *snapshot in steps
+        )
+        if not self._catalog.commit_updates(name, location, updates):
+            raise iceberg.CommitConflict
+
+    def commit_first_snapshot(self, name: str) -> None:
+        raise NotImplementedError
+
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
+        raise NotImplementedError
+
+    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+        raise NotImplementedError
+
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+        raise NotImplementedError
+
+    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
+        raise NotImplementedError

@@ -1,0 +1,161 @@
+"""What the page inside Airflow shows, from SQL and the landing's listing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypedDict
+
+from ..errors import AltneuError
+from ..state.totals import Measure
+from .base import PREFIX, abbreviate_labels, open_home
+
+SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
+NEWEST = 100  # epochs whose runs the page inside Airflow lists
+OPEN = ("missing", "changed", "failed", "interrupted", "rejected")  # states of epochs that a run would take
+GAPS = 20  # ranges of epochs that are absent
+
+
+class AirflowRun(TypedDict):
+    """A run of Airflow: its id, and whether it waits or is at work."""
+
+    run_id: str
+    waits: bool
+
+
+def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
+    """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
+    listing."""
+    from .. import report
+
+    home, ledger = open_home(path, writes=False)
+    from ..landing import epoch_states
+    from ..report.html.formatting import pluralize
+
+    revision, rows = epoch_states.list_epoch_rows(home, ledger)
+    totals = report.totals_by_epoch(ledger, revision, min((row["epoch"] for row in rows), default=0))
+    names = ledger.list_motifs(revision)
+    for row in rows:
+        point = totals(row["epoch"]) if row["revision"] else None
+        for name in SHOWN:
+            row[name] = point[name] if point else None
+        row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
+        row["report"] = report.page_name(home, row["epoch"])
+    says = "nothing is published yet"
+    if revision.frontier is not None:
+        frontier = home.schedule.format_label(revision.frontier)
+        says = f"revision {revision.revision}, frontier {frontier}, {pluralize(len(rows), 'epoch')}"
+        again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
+        if again:
+            says += (
+                f"; {len(again)} landed again and not published so: {prefix}_backfill from {again[0]} to {again[-1]}"
+            )
+    return {"says": says, "epochs": rows}
+
+
+def overview_page(
+    path: str,
+    runs: Mapping[int, AirflowRun],
+    prefix: str = PREFIX,
+    root: str = "../",
+    may_run: bool = False,
+    sites: Sequence[str] = (),
+) -> str:
+    """The reports' index, as the page inside Airflow: with its epochs' runs there, and what to do next as buttons.
+
+    `runs`: by epoch; `prefix`: of the DAGs of this home; `root`: from the page to the address of Airflow; `may_run`:
+    whether who looks may trigger the DAGs, and so sees the buttons; `sites`: the prefixes of other homes.
+    """
+    from .. import report
+
+    home, ledger = open_home(path, writes=False)
+    found = epoch_grid(path, prefix)
+    rows = found["epochs"][-NEWEST:]
+    known = [row for row in rows if row["motifs"]]
+    motifs = [
+        {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
+        for name in (known[-1]["motifs"] if len(known) > 1 else ())
+    ]
+    epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
+    label = home.schedule.format_label
+    there = {row["epoch"] for row in found["epochs"]}
+    open_ = [row["label"] for row in found["epochs"] if row["state"] in OPEN]
+    inside = {
+        "says": found["says"],
+        "epochs": epochs,
+        "motifs": motifs,
+        "prefix": prefix,
+        "root": root,
+        "may_run": may_run,
+        "sites": list(sites),
+        "awaited": [
+            {"label": label(epoch), "run": run}
+            for epoch, run in sorted(runs.items())
+            if run["waits"] and epoch not in there
+        ],
+        "absent": [
+            f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in epoch_gaps(there)
+        ],
+        "held": [
+            {"run_id": run.run_id, "labels": abbreviate_labels([label(epoch) for epoch in run.epochs])}
+            for run in ledger.list_held()
+        ],
+        "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
+    }
+    return report.render_index(home, ledger, inside, "reports/")
+
+
+def epoch_gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
+    """The ranges between the first and the last epoch at which there is none, the newest `GAPS` of them."""
+    found, ordered = [], sorted(epochs)
+    for one, other in itertools.pairwise(ordered):
+        if other > one + 1:
+            found.append((one + 1, other - 1))
+    return found[-GAPS:]
+
+
+def acknowledge_incident(path: str, ident: str, by: str, because: str) -> None:
+    """Acknowledge an incident, as `altneu incidents ack` does. Raises `UsageError`."""
+    from ..state import incidents
+
+    _, ledger = open_home(path)
+    incidents.acknowledge_incident(ledger, ident, by, because)
+
+
+def mute_incident(path: str, ident: str, until: str, by: str, because: str | None) -> None:
+    """Mute an incident, as `altneu incidents mute` does. Raises `UsageError`."""
+    from ..state import incidents
+
+    _, ledger = open_home(path)
+    incidents.mute_incident(ledger, ident, until, by, because)
+
+
+def error_page(error: AltneuError) -> str:
+    """In place of a page of a home that cannot be read."""
+    from .. import report
+
+    return report.render_error_page(error.what, error.next)
+
+
+def report_page(path: str, name: str) -> str | None:
+    """A report's page on request by the name of its file: `index.html`, that of an epoch, as a revision published it,
+    too, or of a check; or one of rows, of a vertex or of a difference that was written. None: there is none."""
+    from .. import report
+
+    home, ledger = open_home(path, writes=False)
+    if name == "index.html":
+        return report.render_index(home, ledger)
+    if (text := report.read_written_page(home, name)) is not None:
+        return text
+    if name.startswith("check="):
+        return report.render_check(home, ledger, name)
+    label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")
+    try:
+        epoch, revision = home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
+        if name != report.page_name(home, epoch, revision):
+            return None
+        if revision is not None and epoch not in ledger.published_batches(ledger.get_revision(revision).revision):
+            return None
+    except AltneuError:
+        return None
+    return report.render_page(home, ledger, epoch, revision)

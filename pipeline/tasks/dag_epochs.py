@@ -1,0 +1,152 @@
+"""Which epoch a DAG run is for, when it is due, and whether it has landed. At parse time only `read_calendar` is
+called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ..errors import AltneuError, UsageError
+from ..home.home import Home
+from ..home.schedule import Schedule
+from .base import PREFIX, open_home
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """When epoch runs are due. `problem`: why the home could not be read (then: daily)."""
+
+    every: str | None
+    seconds: int | None  # None: integer epochs, no schedule
+    problem: str | None = None
+
+
+def read_calendar(path: str) -> Calendar:
+    """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
+    fixed."""
+    try:
+        every, problem = Home.open_home(path).config.epochs.every, None
+    except (AltneuError, OSError, ValueError) as error:
+        every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
+    return Calendar(every, Schedule.from_text(every).seconds, problem)
+
+
+def schedule_bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
+    """The settings `start` and `end`, ISO dates, as UTC instants. Raises `UsageError`."""
+
+    def parse_instant(name: str, text: str | None) -> datetime | None:
+        if not text:
+            return None
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(f"{name} = {text!r} is no date.", f"{name} = 2004-04-15") from None
+        return when.replace(tzinfo=when.tzinfo or UTC)
+
+    start, end = parse_instant("start", first), parse_instant("end", last)
+    if start is not None and end is not None and end < start:
+        raise UsageError(f"end = {last!r} is before start = {first!r}.", f"end = {first}")
+    return start, end
+
+
+def epoch_of(
+    path: str,
+    asked: str | int | None,
+    logical: datetime | None,
+    start: datetime | None,
+    manual: bool,
+    until: datetime | None = None,
+    prefix: str = PREFIX,
+) -> int:
+    """The epoch of a DAG run. Of the schedule or a backfill: that of its data interval, and no other may be asked for.
+
+    By hand: the one asked for; else, for an instant that starts an epoch, that epoch (as a scheduled run of that
+    logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
+    has ended by then (`until`). Raises `UsageError`.
+    """
+    schedule = Home.open_home(path).schedule
+    if asked not in (None, ""):
+        named = schedule.parse_epoch(str(asked))
+        if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):
+            raise UsageError(
+                f"this run is for the epoch of its date, {schedule.format_label(schedule.epoch_of(start))}, but the parameter "
+                f"epoch asks for {schedule.format_label(named)}. A backfill takes its epochs from its dates.",
+                "the same backfill again, with the parameter epoch left empty",
+            )
+        return named
+    if schedule.seconds is None:
+        raise UsageError(
+            "this home has integer epochs (no [epochs] every), so a run must name its epoch.",
+            'trigger the DAG with the parameter epoch, e.g. {"epoch": "1"}',
+        )
+    if manual and logical is not None and schedule.start_of(schedule.epoch_of(logical)) == logical:
+        return schedule.epoch_of(logical)
+    if start is None:
+        raise UsageError(
+            "this run has no logical date, so it must name its epoch.",
+            f"trigger the DAG with the parameter epoch, e.g. "
+            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(_utc_now()))}"}}',
+        )
+    epoch = schedule.epoch_of(start)
+    if manual and until is not None and schedule.start_of(epoch) > until:
+        last = schedule.format_label(schedule.epoch_of(until))
+        raise UsageError(
+            f"this run names no epoch, so it would be for the last whole interval, {schedule.format_label(epoch)}; the "
+            f"schedule has ended with {last} (ALTNEU_END).",
+            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or {prefix}_backfill for many',
+        )
+    return epoch
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class LandingState:
+    """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are
+    there)."""
+
+    epoch: int
+    label: str
+    state: str
+    says: str
+
+
+def check_landing(
+    path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None, prefix: str = PREFIX
+) -> LandingState:
+    """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
+    since.
+
+    A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing
+    happened in it, and waiting would hold up the history behind it. A run started by hand always waits.
+    """
+    from .. import landing
+
+    home, ledger = open_home(path, writes=False)
+    schedule = home.schedule
+    label = schedule.format_label(epoch)
+    there = landing.list_batches(home)
+    unready = there[epoch].incomplete if epoch in there else None
+    if unready:
+        return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
+    if epoch in there:
+        files = len(there[epoch].files)
+        return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
+    if epoch in ledger.published_batches():
+        return LandingState(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
+    folder = f"{home.landed_at}/epoch={label}"
+    later = [e for e in there if e > epoch]
+    ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
+    if not manual and later and ended is not None and ended + patience < (now or _utc_now()):
+        return LandingState(
+            epoch,
+            label,
+            "gap",
+            f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: "
+            f"taken as a gap. "
+            f"If it lands late, clear this run or trigger {prefix}_backfill",
+        )
+    newest = f"; the newest landed is {schedule.format_label(max(there))}" if there else ""
+    return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")

@@ -1,0 +1,144 @@
+"""Audits and maintenance: is what is published right, is it what is landed, and its files in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckFailed, UsageError
+from ..home.schedule import sample_epochs
+from ..state.epoch_status import list_epoch_statuses
+from ..state.stage_results import stage_fields
+from .base import MANY_CHECKS, PREFIX, Say, format_failures, ignore_message, open_home
+
+if TYPE_CHECKING:
+    from ..home.home import Home
+    from ..state.records import Revision
+
+RANGE = re.compile(r"(.+?)\s*(?:\.\.|…)\s*(.+)")  # 2004-04-15..2004-05-01
+
+
+def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterable[str | int]) -> list[int]:
+    """Epochs as a person lists them: each an epoch that a revision answers, or a range, for those `known` that are in
+    it. Raises `UsageError`."""
+    wanted: set[int] = set()
+    for text in (str(each).strip() for each in named):
+        match = RANGE.fullmatch(text)
+        low, high = (home.schedule.parse_epoch(end) for end in (match.groups() if match else (text, text)))
+        inside = [epoch for epoch in known if low <= epoch <= high] if match else [low]
+        if not inside:
+            raise UsageError(f"no epoch is published in the range {text}.", "altneu status")
+        if revision.frontier is None or inside[-1] > revision.frontier:
+            raise UsageError(f"epoch {text} is after the frontier: its state is not final.", "altneu status")
+        if not revision.knows_epoch(inside[0]):
+            raise UsageError(f"epoch {text} is before what is kept: a compaction has folded it.", "altneu status")
+        wanted.update(inside)
+    return sorted(wanted)
+
+
+def full_audit(
+    path: str, how_many: int, seed: str, say: Say = ignore_message, named: Iterable[str | int] = ()
+) -> dict[str, Any]:
+    """Compare published epochs with a full recomputation, and record it; and every table with the fingerprints of what
+    was published. The epochs that are named, or else so many drawn (0: all). Raises `CheckFailed` with the differing
+    rows or tables."""
+    from ..checking import audit, fingerprint_check
+    from ..report import refresh_pages
+    from ..run import openlineage
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    home, ledger = open_home(path)
+    revision, named = ledger.get_revision(), list(named)
+    known = audit.auditable_epochs(ledger, revision)
+    if revision.frontier is None and not named:
+        say("nothing is published yet")
+        return {"epochs": 0, "checks": 0}
+    epochs = named_epochs(home, revision, known, named) if named else sample_epochs(known, how_many, seed)
+    drawn = "" if named else f" (seed {seed!r})"
+    say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision}{drawn}")
+    warehouse = Warehouse(session_for(home, ledger), home)
+    results = audit.audit_published(warehouse, revision, epochs, say)
+    ledger.put_checks(None, revision.revision, results)
+    openlineage.emit_audit(home, ledger, results)
+    failed = [result for result in results if not result["passed"]]
+    refresh_pages(home, ledger, {result["epoch"] for result in failed})
+    if failed:
+        raise CheckFailed(
+            f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
+            f"the full "
+            f"recomputation at revision {revision.revision}:\n" + format_failures(home, failed),
+            f"altneu report {home.schedule.format_label(min(result['epoch'] for result in failed))}",
+        )
+    say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
+    done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
+    recorded = ledger.fingerprints_of(revision.revision)
+    if not recorded:  # of an earlier version: the next run records them
+        return done
+    found = fingerprint_check.compare_fingerprints(warehouse, revision, recorded)
+    if found.wrong:
+        for each in found.wrong:
+            say(each.describe(home.schedule.format_label(each.epoch)))
+        raise found.to_error()
+    say(f"{len(found.compared)} tables hold what was published, at every epoch")
+    return {**done, "tables": len(found.compared)}
+
+
+def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -> dict[str, Any]:
+    """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
+    whose new batch nobody has published, and the landed ones that a compaction has folded."""
+
+    home, ledger = open_home(path)
+    from ..landing import epoch_states
+    from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
+
+    _, rows = epoch_states.list_epoch_rows(home, ledger)
+    changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed")]
+    folded = record_folded(home, ledger)
+    if folded and not changed:
+        raise CheckFailed(f"{describe_folded(folded)}.", REMEDY)
+    if changed:
+        if folded:
+            say(f"{describe_folded(folded)}\nnext: {REMEDY}")
+        raise CheckFailed(
+            f"{len(changed)} published epoch(s) have landed again, and the new batch is not published: "
+            f"{', '.join(changed[:MANY_CHECKS])}{' …' if len(changed) > MANY_CHECKS else ''}.",
+            f"trigger {prefix}_backfill (first {changed[0]}, last {changed[-1]}), or: "
+            f"altneu backfill {changed[0]} {changed[-1]}",
+        )
+    say(f"{len(rows)} epochs: what is published is what is landed")
+    return {"epochs": len(rows)}
+
+
+def list_corrected(path: str) -> dict[str, str]:
+    """Label → digest of the published epochs that have landed again; not where a run has failed or is at work."""
+    home, ledger = open_home(path, writes=False)
+    from ..landing import epoch_states
+
+    revision, found = epoch_states.compare_with_ledger(home, ledger)
+    stand = list_epoch_statuses(ledger, revision)
+    changed = (
+        entry for entry in found.values() if entry.state == "changed" and stand.newest_unresolved(entry.epoch) is None
+    )
+    return {entry.label: str(entry.digest) for entry in changed}
+
+
+def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> dict[str, Any]:
+    """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
+    from rich.filesize import decimal
+
+    from ..run.compact import compact
+    from ..storage.session import session_for
+
+    home, ledger = open_home(path)
+    if ledger.get_revision().frontier is None:
+        say("nothing is published yet")
+        return {"revisions": []}
+    facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
+    files, size = (
+        tuple(sum(getattr(table, unit) for table in tables.values()) for tables in (facts.before, facts.tables))
+        for unit in ("files", "bytes")
+    )
+    say(f"{files[0]:,} files became {files[1]:,}, {decimal(size[0])} {decimal(size[1])}")
+    return {name: value for name, value in stage_fields(facts).items() if name not in ("before", "tables")}
