@@ -36,7 +36,7 @@ def unpack_rows(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Ta
     """The rows of all packs, in the column `rows`; names: of their columns.
 
     >>> one = pa.RecordBatch.from_pydict({"a": [1, 2]})
-    >>> read(pa.table({"rows": [written(one), written(one.slice(1))]}), ["a"])["a"].to_pylist()
+    >>> unpack_rows(pa.table({"rows": [pack_rows(one), pack_rows(one.slice(1))]}), ["a"])["a"].to_pylist()
     [1, 2, 2]
     """
     found = [open_pack(each) for each in packs["rows"]]
@@ -48,8 +48,8 @@ def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLik
     memory twice. `packs` have `n`, how many rows a pack has, and `rows`, the pack.
 
     >>> one = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [3, 4]})
-    >>> packs = pa.RecordBatch.from_pydict({"n": [2, 1], "rows": [written(one), written(one.slice(1))]})
-    >>> columns([packs], {"b": np.int32})
+    >>> packs = pa.RecordBatch.from_pydict({"n": [2, 1], "rows": [pack_rows(one), pack_rows(one.slice(1))]})
+    >>> unpack_columns([packs], {"b": np.int32})
     [array([3, 4, 4], dtype=int32)]
     """
     waiting = deque(packs)
@@ -73,7 +73,7 @@ def open_pack(pack: pa.Scalar) -> pa.Table:
 def gather_batches(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
     """Merge batches so that each but the last has at least `least` rows. Small packs consist mostly of column names.
 
-    >>> [each.num_rows for each in gathered([pa.RecordBatch.from_pydict({"a": [1, 2]})] * 5, 3)]
+    >>> [each.num_rows for each in gather_batches([pa.RecordBatch.from_pydict({"a": [1, 2]})] * 5, 3)]
     [4, 4, 2]
     """
     some = list[pa.RecordBatch]()
@@ -88,9 +88,9 @@ def gather_batches(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Re
 def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     """Each number with how many of the rows have it, and the pack of these; in several, if they are more than `MOST`.
 
-    >>> [(number, n) for number, n, _ in by(np.array([7, 3, 7]), pa.RecordBatch.from_pydict({"a": [1, 2, 3]}))]
-    [(3, 1), (7, 2)]
-    >>> list(by(np.array([], np.int64), pa.RecordBatch.from_pydict({"a": []})))
+    >>> [(number, n) for number, n, _ in pack_by_number(np.array([7, 3, 7]), pa.RecordBatch.from_pydict({"a": [1, 2,
+    3]}))] [(3, 1), (7, 2)]
+    >>> list(pack_by_number(np.array([], np.int64), pa.RecordBatch.from_pydict({"a": []})))
     []
     """
     order = np.argsort(number, kind="stable")

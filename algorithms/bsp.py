@@ -382,7 +382,7 @@ def count_partitions(count: int, weight: int, size: int, tasks: int) -> int:
     With n parts the largest of an R-MAT graph with t triangles an edge holds some 0.8 * t**0.2 / n**0.45 of the edges
     (tests/benchmarks/RESULTS.md). More parts are more copies and messages.
 
-    >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
+    >>> count_partitions(10**7, 7 * 10**8, 10**8, 2), count_partitions(10**7, 7 * 10**8, 3 * 10**6, 2)
     (2, 16)
     """
     memory = size * EDGE_BYTES
@@ -400,7 +400,7 @@ def cut_ranges(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tu
 
     Returns how many parts there are, and for each c the first of its parts and over how many its vertices are dealt.
 
-    >>> cut([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3)
+    >>> cut_ranges([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3)
     (5, [(1, 0, 1), (2, 1, 1), (3, 2, 2), (4, 4, 1), (5, 4, 1)])
     """
     whole = sum(weight for _, weight in weights)

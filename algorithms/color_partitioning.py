@@ -105,7 +105,7 @@ def _into_buckets(buckets: int, names: Sequence[str], made: Columns) -> Iterator
 def _fold_rows(fold: np.ufunc, rows: Columns) -> Columns:
     """Each edge once.
 
-    >>> [each.tolist() for each in _folded(np.add, [np.array([2, 1, 2]), np.array([3, 2, 3]), np.array([5, 7, 1])])]
+    >>> [each.tolist() for each in _fold_rows(np.add, [np.array([2, 1, 2]), np.array([3, 2, 3]), np.array([5, 7, 1])])]
     [[1, 2], [2, 3], [7, 6]]
     """
     a, b, *values = rows

@@ -31,9 +31,9 @@ class Fingerprint:
     """Two sums of hashes, each modulo 2**64.
 
     >>> import numpy as np
-    >>> Fingerprint.of_rows([np.array([1, 2])], np.array([1, 1])) == Fingerprint.of_rows([np.array([2, 1])])
+    >>> Fingerprint.from_rows([np.array([1, 2])], np.array([1, 1])) == Fingerprint.from_rows([np.array([2, 1])])
     True
-    >>> bool(Fingerprint.of_rows([np.array([5, 5])], np.array([1, -1])))
+    >>> bool(Fingerprint.from_rows([np.array([5, 5])], np.array([1, -1])))
     False
     """
 

@@ -58,9 +58,9 @@ class Pattern:
     def from_text(cls, text: str) -> Pattern:
         """Raises ValueError in words, with the column of the text, counted from 1.
 
-        >>> Pattern.parse("a-b, b-c, a-c").less_than
+        >>> Pattern.from_text("a-b, b-c, a-c").less_than
         (('a', 'b'), ('a', 'c'), ('b', 'c'))
-        >>> Pattern.parse("a->b, b->c, c->a").less_than, Pattern.parse("a->b, a->c").less_than
+        >>> Pattern.from_text("a->b, b->c, c->a").less_than, Pattern.from_text("a->b, a->c").less_than
         ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
         """
         edges: list[PatternEdge] = []
@@ -104,9 +104,9 @@ class Pattern:
     def canonical(self) -> tuple[tuple[str, str, str], ...]:
         """Equal for patterns that are the same but for the names of their vertices: directions and conditions too.
 
-        >>> Pattern.parse("a-b, b-c").canonical() == Pattern.parse("y-x, z-x").canonical()
+        >>> Pattern.from_text("a-b, b-c").canonical() == Pattern.from_text("y-x, z-x").canonical()
         True
-        >>> Pattern.parse("a->b, b->c").canonical() == Pattern.parse("a->b, a->c").canonical()
+        >>> Pattern.from_text("a->b, b->c").canonical() == Pattern.from_text("a->b, a->c").canonical()
         False
         """
         names = [str(place) for place in range(len(self.vertices))]
@@ -158,7 +158,7 @@ def count_rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
 def relation_condition(relation: str) -> str | None:
     """What a relation asks of the values, as Spark takes it.
 
-    >>> condition("-> where rating > 0"), condition("->")
+    >>> relation_condition("-> where rating > 0"), relation_condition("->")
     ('rating > 0', None)
     """
     return spark_sql(relation.partition(" where ")[2]) or None

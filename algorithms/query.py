@@ -73,13 +73,13 @@ class Query:
     def from_text(cls, text: str) -> Query:
         """A query from its text; see the head of this file.
 
-        >>> query = Query.parse("a<b<c, e(a,b), f(b, c), c != d, e(c,d), d>a")
+        >>> query = Query.from_text("a<b<c, e(a,b), f(b, c), c != d, e(c,d), d>a")
         >>> query.less_than, query.different
         ((('a', 'b'), ('b', 'c'), ('a', 'd')), (('c', 'd'),))
-        >>> query = Query.parse("ends(a, c) :- e(a,b,'red'), e(b,c,'red'), a != -1")
+        >>> query = Query.from_text("ends(a, c) :- e(a,b,'red'), e(b,c,'red'), a != -1")
         >>> query.results, [str(atom) for atom in query.atoms], query.different
         (('a', 'c'), ["e(a,b,'red')", "e(b,c,'red')"], (('a', Constant(value=-1)),))
-        >>> Query.parse("e(a b)")
+        >>> Query.from_text("e(a b)")
         Traceback (most recent call last):
         ValueError: 'e(a b)' at column 5: expected , or ), found b
         """

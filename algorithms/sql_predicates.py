@@ -64,11 +64,11 @@ class Condition:
     @classmethod
     def from_text(cls, text: str) -> Condition:
         """
-        >>> [column.name for column in Condition.parse("rating > 0 AND NOT `my col` IN ('a', 'b')").columns]
+        >>> [column.name for column in Condition.from_text("rating > 0 AND NOT `my col` IN ('a', 'b')").columns]
         ['rating', 'my col']
-        >>> Condition.parse("größe > 3").sql
+        >>> Condition.from_text("größe > 3").sql
         '`größe` > 3'
-        >>> Condition.parse("rating > 1 rating")
+        >>> Condition.from_text("rating > 1 rating")
         Traceback (most recent call last):
         ValueError: 'rating' at position 12 cannot stand there
         """
@@ -98,7 +98,7 @@ def read_condition(text: str) -> exp.Condition:
 def split_at_commas(text: str) -> list[str]:
     """A text cut at its commas, but not at those within brackets or quotes.
 
-    >>> pieces("a-b where w in (1, 2), b->c where t = 'x,y'")
+    >>> split_at_commas("a-b where w in (1, 2), b->c where t = 'x,y'")
     ['a-b where w in (1, 2)', " b->c where t = 'x,y'"]
     """
     depth, cuts = 0, [-1]
@@ -112,7 +112,7 @@ def split_at_commas(text: str) -> list[str]:
 def collapse_blanks(text: str) -> str:
     """Every run of blanks as one, but not within quotes.
 
-    >>> one_line("w  >\\n0 AND t = 'a  b' ")
+    >>> collapse_blanks("w  >\\n0 AND t = 'a  b' ")
     "w > 0 AND t = 'a  b'"
     """
     return _rewrite_tokens(text, lambda token, found: found)
@@ -122,7 +122,7 @@ def collapse_blanks(text: str) -> str:
 def normalize(text: str) -> str:
     """Equal for conditions that differ in blanks, in capitals of names and words, or in `==` and `!=` alone.
 
-    >>> normal("W>0 AND x!=1") == normal("`w` > 0 and X <> 1")
+    >>> normalize("W>0 AND x!=1") == normalize("`w` > 0 and X <> 1")
     True
     """
     try:

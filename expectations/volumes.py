@@ -184,7 +184,7 @@ class UsualBand:
 def season_length(seconds: int | None) -> int:
     """After how many epochs of so many seconds a week begins again; 1: there are no seasons (integers, weeks).
 
-    >>> season(86_400), season(3_600), season(7 * 86_400), season(None)
+    >>> season_length(86_400), season_length(3_600), season_length(7 * 86_400), season_length(None)
     (7, 168, 1, 1)
     """
     week = 7 * 86_400
@@ -199,12 +199,12 @@ def usual_band(
     `width` multiplies its reach; `total`: of a growth, the count that grows.
 
     >>> calm = [(day, math.log1p(1000 + 10 * (day % 3))) for day in range(60)]
-    >>> band(calm, 60).rows
+    >>> usual_band(calm, 60).row_bounds
     (673, 1515)
     >>> weeks = [(day, math.log1p(20 if day % 7 > 4 else 1000)) for day in range(60)]
-    >>> band(weeks, 60, 7).rows, band(weeks, 61, 7).rows
+    >>> usual_band(weeks, 60, 7).row_bounds, usual_band(weeks, 61, 7).row_bounds
     ((667, 1500), (10, 39))
-    >>> band(calm[:7], 7) is None
+    >>> usual_band(calm[:7], 7) is None
     True
     """
     recent = history[-WINDOW:]

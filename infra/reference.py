@@ -37,6 +37,8 @@ REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
 RENEW = "python infra/reference.py"
 
+MODULES = {"plain": "serving_tables"}  # of suites that have another name than their module
+
 RESTATE = {
     "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
     "reload": "`altneu rebuild --from-landing`",
@@ -364,7 +366,12 @@ def checks_page() -> list[str]:
     for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain_suite.EXPECTATIONS]:
         suites.setdefault(each.suite, []).append(each)
     for suite, found in suites.items():
-        about = (sys.modules[f"expectations.{suite}"].__doc__ or "").strip().splitlines()[0].partition(": ")[2]
+        about = (
+            (sys.modules[f"expectations.{MODULES.get(suite, suite)}"].__doc__ or "")
+            .strip()
+            .splitlines()[0]
+            .partition(": ")[2]
+        )
         lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
         remedies = [remedy(each) for each in found]
         usual = max(remedies, key=remedies.count)

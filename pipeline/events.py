@@ -26,7 +26,7 @@ def log_event(name: str, level: int = logging.INFO, **fields: Any) -> None:
 def _format_event(name: str, fields: Facts) -> str:
     """An event in a line to read; what is nested is for machines alone.
 
-    >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
+    >>> _format_event("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
     'stage failed: run r7, stage truss, error no space left'
     """
     parts = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]

@@ -27,7 +27,7 @@ def is_installed(extra: str) -> bool:
 def install_command(*extras: str) -> str:
     """What to type for some extras.
 
-    >>> install("airflow", "quality")
+    >>> install_command("airflow", "quality")
     "pip install 'altneu[airflow,quality]'"
     """
     return f"pip install 'altneu[{','.join(extras)}]'"

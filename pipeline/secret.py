@@ -24,7 +24,7 @@ def read_secret(name: str) -> str | None:
     neither is set. Raises `UsageError` where the file cannot be read.
 
     >>> os.environ["SOME_TOKEN"] = "x"
-    >>> secret("SOME_TOKEN"), secret("NO_TOKEN")
+    >>> read_secret("SOME_TOKEN"), read_secret("NO_TOKEN")
     ('x', None)
     """
     if os.environ.get(name):
@@ -60,7 +60,7 @@ def is_secret(name: str) -> bool:
 def mask_secrets(text: str) -> str:
     """The text without passwords in addresses, and without the secrets of this environment.
 
-    >>> masked("postgresql://me:hidden@host/db"), masked("sc://host:1/;token=hidden;use_ssl=true")
+    >>> mask_secrets("postgresql://me:hidden@host/db"), mask_secrets("sc://host:1/;token=hidden;use_ssl=true")
     ('postgresql://me:***@host/db', 'sc://host:1/;token=***;use_ssl=true')
     """
     for name, value in os.environ.items():
@@ -77,7 +77,7 @@ def _mask_match(found: re.Match[str]) -> str:
 def mask_secret_assignments(text: str) -> str:
     """And without what follows a name of a secret and `=`, to the end of the line.
 
-    >>> without_secrets("-Dhttps.proxyPassword=hidden")
+    >>> mask_secret_assignments("-Dhttps.proxyPassword=hidden")
     '-Dhttps.proxyPassword=***'
     """
     return _NAMED.sub(r"\1***", mask_secrets(text))

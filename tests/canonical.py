@@ -38,7 +38,7 @@ class History:
         from pipeline.storage.relocate import relocate_home
 
         shutil.copytree(self._folder, to)
-        home = Home.open_home(to)
+        home = Home.open(to)
         relocate_home(home)
         return home, Ledger(home.database)
 

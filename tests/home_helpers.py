@@ -25,7 +25,7 @@ from tests.reference import Row
 def make(path: Path, toml: str = "") -> tuple[Home, Ledger]:
     path.mkdir(parents=True, exist_ok=True)
     (path / "altneu.toml").write_text(toml)
-    home = Home.open_home(path)
+    home = Home.open(path)
     return home, Ledger(home.database)
 
 

@@ -38,7 +38,7 @@ def count_certificate(
     """See the head of this file.
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
-    >>> [column.tolist() for column in facts(a, b, np.array([1, 1, 1, 0]), np.array([3, 2, 5, 0]))]
+    >>> [column.tolist() for column in count_certificate(a, b, np.array([1, 1, 1, 0]), np.array([3, 2, 5, 0]))]
     [[1, 1, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0]]
     """
     turn = np.empty(a.size, np.int32)

@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
 def truss_sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
     """The size of every k-truss.
 
-    >>> [x.tolist() for x in sizes(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]))]
+    >>> [x.tolist() for x in truss_sizes(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]))]
     [[2, 3], [4, 3], [4, 3]]
     """
     if not a.size:
@@ -48,7 +48,7 @@ def truss_sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
 def truss_communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) -> Ints:
     """int64[m]: the community of each edge, named by its first edge's position; -1 outside the k-truss.
 
-    >>> communities(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]), 3).tolist()
+    >>> truss_communities(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]), 3).tolist()
     [0, 0, 0, -1]
     """
     inside = np.flatnonzero(np.asarray(trussness) >= k)

@@ -64,7 +64,7 @@ class Adjacency(NamedTuple):
 def compact_ids(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
     """The sorted ids in use (int64[n]), and both ends of each edge as indices into them (int32[m]).
 
-    >>> vertices, u, v = compact(np.array([7, -1]), np.array([9, 7]))
+    >>> vertices, u, v = compact_ids(np.array([7, -1]), np.array([9, 7]))
     >>> vertices.tolist(), u.tolist(), v.tolist()
     ([-1, 7, 9], [1, 0], [2, 1])
     """
@@ -87,7 +87,7 @@ def compact_ids(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
 def positions_of(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
     """Where in a, b, which are in order, each of the edges x, y is; all of them are there.
 
-    >>> places(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
+    >>> positions_of(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
     [2, 0]
     """
     a, b, x, y = (np.require(column, np.int64, ["C", "W"]) for column in (a, b, x, y))  # read-only is another type
@@ -98,7 +98,7 @@ def distinct_values(x: NDArray[Any]) -> NDArray[Any]:
     """The values of a vector, ascending, each once. (`np.unique` hashes whole numbers, which takes many of them longer
     than a sort.)
 
-    >>> distinct(np.array([5, 3, 5])).tolist()
+    >>> distinct_values(np.array([5, 3, 5])).tolist()
     [3, 5]
     """
     x = np.sort(x)
@@ -108,7 +108,7 @@ def distinct_values(x: NDArray[Any]) -> NDArray[Any]:
 def run_starts(*columns: NDArray[Any]) -> Ints:
     """Where the runs of equal rows begin.
 
-    >>> starts(np.array([5, 5, 3])).tolist(), starts(np.array([5, 5, 5]), np.array([1, 2, 2])).tolist()
+    >>> run_starts(np.array([5, 5, 3])).tolist(), run_starts(np.array([5, 5, 5]), np.array([1, 2, 2])).tolist()
     ([0, 2], [0, 1])
     """
     fresh = np.ones(columns[0].size, np.bool_)

@@ -26,7 +26,7 @@ SEED = 42
 def hash_rows(*columns: Ints) -> Hashes:
     """Two hashes of each row.
 
-    >>> hashes(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
+    >>> hash_rows(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
     [7452347529957652509, 5834744778546859872]
     """
     found: Hashes = np.empty((2, columns[0].size), np.uint64)

@@ -27,7 +27,7 @@ def to_longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
 def sort_order(columns: Sequence[Longs]) -> Longs:
     """The order of the rows by some columns; equal rows in any order.
 
-    >>> ordered([np.array([2, 1, 2]), np.array([5, 9, -4])]).tolist()
+    >>> sort_order([np.array([2, 1, 2]), np.array([5, 9, -4])]).tolist()
     [1, 2, 0]
     """
     if not columns[0].size:

@@ -27,7 +27,7 @@ def count_motifs(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) ->
     """See the head of this file.
 
     >>> square = np.array([1, 2, 3, 1]), np.array([2, 3, 4, 4])
-    >>> [column.tolist() for column in count([Pattern.parse("a-b, b-c")], {"-": square})]
+    >>> [column.tolist() for column in count_motifs([Pattern.parse("a-b, b-c")], {"-": square})]
     [[1, 2, 3, 4], [3, 3, 3, 3]]
     """
     ends = np.concatenate([end for pair in relations.values() for end in pair])

@@ -49,7 +49,7 @@ class Partition(NamedTuple):
 def build_partition(number: int, a: Ints, b: Ints, owner: Shorts) -> Partition:
     """The part of that number, from the edges that it holds.
 
-    >>> made = part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
+    >>> made = build_partition(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
     >>> made.ptr.tolist(), made.left.tolist(), made.right.tolist()
     ([0, 1, 1, 1], [2], [1])
     """
@@ -111,7 +111,7 @@ def build_cell(a: Ints, b: Ints, colours: Colours | None) -> CellGraph:
 def count_cell_support(cell: CellGraph) -> Shorts:
     """Triangles on each edge that belong to the cell, int32[m] in the caller's order.
 
-    >>> support(in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
+    >>> count_cell_support(build_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
     [1, 1, 1, 0]
     """
     found = np.empty(cell.graph.origin.size, np.int32)
@@ -123,9 +123,9 @@ def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
     """Return which partitions must hold each edge because of a triangle of the cell, bit p % 64 of word p // 64 for p.
     Words of bits, int64[m, words], in the caller's order.
 
-    >>> cell = in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)
-    >>> found = holders(cell, np.array([0, 0, 1, 2], np.int32), 1)
-    >>> [each.tolist() for each in members(found)]
+    >>> cell = build_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)
+    >>> found = edge_holders(cell, np.array([0, 0, 1, 2], np.int32), 1)
+    >>> [each.tolist() for each in set_bits(found)]
     [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
     """
     bits = np.zeros((owner.size, words), np.uint64)

@@ -99,7 +99,7 @@ def replay_window(
     ValueError when ea, eb are not the edges alive at first - 1.
 
     >>> row = lambda *values: np.array(values, np.int64)
-    >>> changes, steps, *_ = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
+    >>> changes, steps, *_ = replay_window(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
     ...                            row(2, 2), 4, 8, "incremental")
     >>> [tuple(map(int, change)) for change in zip(*changes)]  # doctest: +NORMALIZE_WHITESPACE
     [(1, 2, 5, 2, 3), (1, 3, 5, 2, 3), (2, 3, 5, 0, 3), (1, 2, 7, 3, 2), (1, 3, 7, 3, 2), (2, 3, 7, 3, 0)]

@@ -35,7 +35,7 @@ class TriangleCounts(NamedTuple):
 def count_triangles(a: Ints, b: Ints) -> TriangleCounts:
     """Triangles in all, on each vertex and on each edge (its support).
 
-    >>> total, vertices, per_vertex, per_edge = count(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))
+    >>> total, vertices, per_vertex, per_edge = count_triangles(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))
     >>> total, vertices.tolist(), per_vertex.tolist(), per_edge.tolist()
     (1, [1, 2, 3, 4], [1, 1, 1, 0], [1, 1, 1, 0])
     """

@@ -38,7 +38,7 @@ def peel(a: Ints, b: Ints) -> Shorts:
 def peel_layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
     """(trussness, layer) of every edge; layers count from 1 over all levels.
 
-    >>> [x.tolist() for x in layers(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))]
+    >>> [x.tolist() for x in peel_layers(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))]
     [[3, 3, 3, 2], [2, 2, 2, 1]]
     """
     graph = orient_edges(a, b)

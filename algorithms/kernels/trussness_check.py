@@ -38,9 +38,9 @@ def check_trussness(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Trussne
     """Where a claimed trussness is wrong. (A wrong value may make right neighbours suspect as well.)
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
-    >>> [x.tolist() for x in check(a, b, np.array([3, 3, 3, 2]))]
+    >>> [x.tolist() for x in check_trussness(a, b, np.array([3, 3, 3, 2]))]
     [[], []]
-    >>> [x.tolist() for x in check(a, b, np.array([2, 2, 2, 3]))]
+    >>> [x.tolist() for x in check_trussness(a, b, np.array([2, 2, 2, 3]))]
     [[3], [0, 1, 2]]
     """
     if trussness.shape != a.shape or (trussness < 2).any():

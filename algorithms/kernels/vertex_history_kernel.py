@@ -27,7 +27,7 @@ def history_rows(
     """vertex, epoch, until, values[row, column]: a row while no column changes; none while all are 0.
 
     >>> triples = [7, 7, 7], [1, 1, 5], [1, TRUSS, 1], [0, 3, 0], [2, 2, -1]
-    >>> [found.tolist() for found in stays(*map(np.array, triples), columns=2)]
+    >>> [found.tolist() for found in history_rows(*map(np.array, triples), columns=2)]
     [[7, 7], [1, 5], [5, 9223372036854775807], [[3, 2], [3, 1]]]
     """
     greatest = int(k.max()) if k.size else 0

@@ -110,7 +110,7 @@ def relocate(
     from ..home.home import Home
     from ..storage import relocate
 
-    home = Home.open_home(setting.home)
+    home = Home.open(setting.home)
     progress = Progress()
     try:
         progress("relocate", "")
@@ -154,7 +154,7 @@ def move(
     started = time.time()
     try:
         progress("move", "")
-        found = moved(Home.open_home(setting.home), where, lambda text: progress("move", text))
+        found = moved(Home.open(setting.home), where, lambda text: progress("move", text))
     finally:
         progress.close_display()
     if found is None:
@@ -281,7 +281,7 @@ def init() -> None:
 
     file = setting.home / "altneu.toml"
     there = file.exists()
-    home = Home.open_home(setting.home, create=True)
+    home = Home.open(setting.home, create=True)
     if not home.landed_remotely:
         home.landing.mkdir(parents=True, exist_ok=True)
     out.print(f"{file} {'is there already: nothing was changed' if there else 'written'}", markup=False)

@@ -183,7 +183,7 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     from ..home.home import Home
     from ..state import home_identity
 
-    home = Home.open_home(setting.home, create)
+    home = Home.open(setting.home, create)
     ledger = home_identity.open_ledger(home, writes)
     if writes:
         setting.wrote = home, ledger

@@ -35,7 +35,7 @@ class Home:
     config: Config
 
     @classmethod
-    def open_home(cls, path: Path | str, create: bool = False) -> Home:
+    def open(cls, path: Path | str, create: bool = False) -> Home:
         """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
         path = _require_folder(path)
         file = path / NAME
@@ -103,7 +103,7 @@ class Home:
     def draft_home(cls, path: Path | str) -> Home:
         """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
         path = _require_folder(path)
-        return cls.open_home(path) if (path / NAME).exists() else cls(path, Config())
+        return cls.open(path) if (path / NAME).exists() else cls(path, Config())
 
     def with_settings(self, **sections: Entries) -> tuple[Home, str]:
         """The home with settings that `altneu.toml` does not have yet, and that file's new text. Writes nothing."""

@@ -176,7 +176,7 @@ def _local_budget(conf: dict[str, str], cores: str) -> MemoryBudget:
 def _parse_bytes(text: str) -> int:
     """Return the number of bytes of a size in Spark's notation.
 
-    >>> _bytes("2g"), _bytes("512M"), _bytes("1500mb"), _bytes("1024")
+    >>> _parse_bytes("2g"), _parse_bytes("512M"), _parse_bytes("1500mb"), _parse_bytes("1024")
     (2147483648, 536870912, 1572864000, 1073741824)
     """
     found = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())

@@ -35,7 +35,7 @@ class S3:
     def arrow_options(self) -> dict[str, Any]:
         """Arguments of `pyarrow.fs.S3FileSystem`.
 
-        >>> S3("http://127.0.0.1:7070", "us-east-1").of_arrow()
+        >>> S3("http://127.0.0.1:7070", "us-east-1").arrow_options()
         {'scheme': 'http', 'endpoint_override': '127.0.0.1:7070', 'region': 'us-east-1'}
         """
         found: dict[str, Any] = {}

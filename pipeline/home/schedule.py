@@ -72,7 +72,7 @@ class Schedule:
     def date_in(self, text: str) -> str | None:
         """The label of the epoch that a date of digits alone is in, such as 20240515; None: it is no such date.
 
-        >>> Schedule.parse("1h").date_in("20240515"), Schedule.parse("1h").date_in("476520")
+        >>> Schedule.from_text("1h").date_in("20240515"), Schedule.from_text("1h").date_in("476520")
         ('2024-05-15T00', None)
         """
         if self.seconds is None or not re.fullmatch(r"(19|20|21)\d{6}", text):
@@ -125,7 +125,7 @@ class Schedule:
 def sample_epochs(epochs: list[int], how_many: int, seed: str) -> list[int]:
     """So many of the epochs, the last always among them; 0: all. The same seed draws the same epochs.
 
-    >>> sample([1, 2, 3, 4], 0, "any"), sample([1, 2, 3, 4], 1, "any")
+    >>> sample_epochs([1, 2, 3, 4], 0, "any"), sample_epochs([1, 2, 3, 4], 1, "any")
     ([1, 2, 3, 4], [4])
     """
     epochs = sorted(epochs)

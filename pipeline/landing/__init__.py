@@ -46,4 +46,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     from . import format_inference, land_command, options
 
-    return getattr({"Form": format_inference, "Options": options}.get(name, land_command), name)
+    return getattr({"RawFormat": format_inference, "LandOptions": options}.get(name, land_command), name)

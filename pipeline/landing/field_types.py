@@ -21,9 +21,9 @@ def parse_scalar(value: Any, type_: str, name: str) -> Any:
 
     Blanks and tabs around a text do not count; what is empty then is no value.
 
-    >>> scalar(" 7", "long", "w"), scalar(JsonNumber("7.0"), "long", "w"), scalar(" a b ", "string", "w")
-    (7, 7, 'a b')
-    >>> scalar(" ", "string", "w") is None
+    >>> parse_scalar(" 7", "long", "w"), parse_scalar(JsonNumber("7.0"), "long", "w"), parse_scalar(" a b ", "string",
+    "w") (7, 7, 'a b')
+    >>> parse_scalar(" ", "string", "w") is None
     True
     """
     if type(value) is str:
@@ -83,8 +83,8 @@ def is_value(text: str, type_: str) -> bool:
 def infer_type(cells: list[str]) -> str:
     """The narrowest type that all of the cells have; empty ones say nothing.
 
-    >>> kind_of(["1", "", "2"]), kind_of(["1", "2.5"]), kind_of(["true"]), kind_of(["1", "x"]), kind_of([""])
-    ('long', 'double', 'boolean', 'string', 'string')
+    >>> infer_type(["1", "", "2"]), infer_type(["1", "2.5"]), infer_type(["true"]), infer_type(["1", "x"]),
+    infer_type([""]) ('long', 'double', 'boolean', 'string', 'string')
     """
     filled = [cell for cell in cells if cell]
     types = ("long", "double", "boolean") if filled else ()

@@ -65,7 +65,7 @@ def strip_row_prefix(name: str) -> str:
     """A file's name without what `altneu land` has put before it: that of its rows, so that it stays when the batch is
     landed again.
 
-    >>> name_of("land-0123456789ab-000-messages.csv"), name_of("part-0.csv")
+    >>> strip_row_prefix("land-0123456789ab-000-messages.csv"), strip_row_prefix("part-0.csv")
     ('000-messages.csv', 'part-0.csv')
     """
     return DRAFT.sub("", name, count=1)

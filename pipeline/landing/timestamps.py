@@ -181,7 +181,7 @@ def _is_iso(text: str | None) -> bool:
 def describe_form(text: str) -> str:
     """The form of a time that is nearly one of ISO 8601; of any other text an example.
 
-    >>> form_of("1777-01-01"), form_of("1777-01-01T00:00:00.5Z"), form_of("15.04.2004")
+    >>> describe_form("1777-01-01"), describe_form("1777-01-01T00:00:00.5Z"), describe_form("15.04.2004")
     ('%Y-%m-%d', '%Y-%m-%dT%H:%M:%S.%f%z', '%d.%m.%Y')
     """
     found = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)

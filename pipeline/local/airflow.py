@@ -89,7 +89,7 @@ def run_standalone(
     does not come up.
     """
     require_extras("a local Airflow", "airflow", "quality")
-    home = Home.open_home(path, create=True)
+    home = Home.open(path, create=True)
     if not landing.list_batches(home):
         home = _land_demo_messages(home, say)
     if is_listening("127.0.0.1", port):
@@ -129,7 +129,7 @@ def run_standalone(
 def exec_airflow(path: Path, arguments: list[str]) -> NoReturn:
     """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
     require_extras("a local Airflow", "airflow")
-    home = Home.open_home(path)
+    home = Home.open(path)
     kept = _kept_environment(home)
     if not kept.is_file():
         raise UsageError(f"no Airflow was started on {home.path} yet ({kept} is missing).", "altneu airflow")

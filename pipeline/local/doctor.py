@@ -198,7 +198,7 @@ def _check_task_size(home: Path) -> Check:
     from ..home import memory_budget
     from ..home.home import Home
 
-    config = Home.open_home(home).config if (home / "altneu.toml").exists() else None
+    config = Home.open(home).config if (home / "altneu.toml").exists() else None
     if config is None:
         return Check("Task memory", True, "the home's, once it is there")
     try:
@@ -256,7 +256,7 @@ def _check_database(home: Path) -> Check:
     if not (home / "altneu.toml").exists():
         return Check("Database", True, "SQLite, made by the first run")
     try:
-        uri = Home.open_home(home).database
+        uri = Home.open(home).database
     except AltneuError as error:
         return Check("Database", False, error.what, error.next or "")
     import sqlalchemy as sa
@@ -295,7 +295,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
 
     if not (home / "altneu.toml").exists():
         return
-    settings = Home.open_home(home)
+    settings = Home.open(home)
     if in_s3(settings.warehouse):
         jar = next((ASSETS / "jars").glob("*iceberg-aws-bundle*.jar"), None)
         if jar is not None:
@@ -363,7 +363,7 @@ def _check_location(home: Path) -> Iterator[Check]:
     if not (home / "altneu.toml").exists():
         return
     try:
-        settings = Home.open_home(home)
+        settings = Home.open(home)
         verify_identity(settings)
         if find_identity(settings) is None:  # no tables yet, and perhaps no database: none is made here
             return

@@ -237,9 +237,7 @@ class Graph(Views["DataFrame"]):
             raise UsageError(f"home={home!r} is no path.", 'Graph(".altneu")')
         if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
-        self._open_graph(
-            Home.open_home(home), None, self._start_session if spark is None else lambda: spark, Engine(engine)
-        )
+        self._open_graph(Home.open(home), None, self._start_session if spark is None else lambda: spark, Engine(engine))
 
     @classmethod
     def for_home(
@@ -319,7 +317,9 @@ class Graph(Views["DataFrame"]):
         views.require_answerable(self.home, row, epoch)
 
         def explain_in(tables: Tables[R]) -> explain.Document:
-            document: explain.Document = getattr(explain, thing)(tables, row, epoch, *([names] if names[1:] else names))
+            document: explain.Document = getattr(explain, f"explain_{thing}")(
+                tables, row, epoch, *([names] if names[1:] else names)
+            )
             return document
 
         return self._engines.choose_and_run([row], explain.READS, False, explain_in, explain_in)

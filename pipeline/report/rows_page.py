@@ -205,7 +205,7 @@ def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     Of the few edges of a picture, in plain Python: `algorithms.compile_kernels.communities` does the same for millions,
     and takes seconds to load.
 
-    >>> list(communities([(1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)]).values())
+    >>> list(edge_communities([(1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)]).values())
     [[(1, 2), (1, 3), (2, 3)], [(3, 4), (3, 5), (4, 5)]]
     """
     listed = sorted(edges)

@@ -292,7 +292,7 @@ def test_message(home: Home) -> Message:
 def abbreviate_labels(labels: Sequence[str]) -> str:
     """The epochs of a problem, in few words.
 
-    >>> some(["1"]), some(["1", "2", "5"]), some([])
+    >>> abbreviate_labels(["1"]), abbreviate_labels(["1", "2", "5"]), abbreviate_labels([])
     ('epoch 1, ', '3 epochs (1 … 5), ', '')
     """
     if not labels:
@@ -303,7 +303,7 @@ def abbreviate_labels(labels: Sequence[str]) -> str:
 def format_minute(iso: str) -> str:
     """A stored time as a person reads it.
 
-    >>> minute("2026-05-01T09:30:12.123+00:00")
+    >>> format_minute("2026-05-01T09:30:12.123+00:00")
     '2026-05-01 09:30 UTC'
     """
     return f"{iso[:16].replace('T', ' ')} UTC"

@@ -301,8 +301,8 @@ def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
 def table_of_check(check: Check) -> str:
     """The table that a check is about.
 
-    >>> about({"suite": "edges", "name": "a < b"}), about({"suite": "proof", "name": "trussness values are proved"})
-    ('edges', 'trussness')
+    >>> table_of_check({"suite": "edges", "name": "a < b"}), table_of_check({"suite": "proof", "name": "trussness values
+    are proved"}) ('edges', 'trussness')
     """
     if check["suite"] in TABLES | MOTIFS:
         return check["suite"]

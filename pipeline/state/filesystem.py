@@ -50,7 +50,7 @@ class FileEntry:
 def normalize_location(location: str) -> str:
     """One spelling of a location: without `file:`, and without a slash at its end.
 
-    >>> [plain(each) for each in ("/a/b/", "file:/a/b", "file:///a/b", "s3://bucket/a/")]
+    >>> [normalize_location(each) for each in ("/a/b/", "file:/a/b", "file:///a/b", "s3://bucket/a/")]
     ['/a/b', '/a/b', '/a/b', 's3://bucket/a']
     """
     return re.sub(r"^file:(//)?(?=/)", "", location).rstrip("/") or "/"

@@ -27,9 +27,9 @@ _GREATEST = 2**63 - 1
 def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
     """The condition as DuckDB takes it. `types`: column → type in SQL. Raises `UncertainCondition`, `Refused`.
 
-    >>> for_duckdb("src = 7 or `dst` % 2 = 0", {"src": "bigint", "dst": "bigint"})
+    >>> translate_to_duckdb("src = 7 or `dst` % 2 = 0", {"src": "bigint", "dst": "bigint"})
     '"src" = 7 OR "dst" % 2 = 0'
-    >>> for_duckdb("src / 2 > 3", {"src": "bigint"})
+    >>> translate_to_duckdb("src / 2 > 3", {"src": "bigint"})
     Traceback (most recent call last):
     pipeline.storage.duckdb_tables.Uncertain: 'src / 2'
     """

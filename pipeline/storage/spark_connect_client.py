@@ -39,7 +39,7 @@ _FORGOTTEN = "INVALID_HANDLE.SESSION_"  # how Spark's errors of a session that t
 def is_loopback(host: str) -> bool:
     """Is this address one of this machine alone?
 
-    >>> [local(each) for each in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "spark.example.com")]
+    >>> [is_loopback(each) for each in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "spark.example.com")]
     [True, True, True, False, False]
     """
     with contextlib.suppress(ValueError):

@@ -116,7 +116,7 @@ def open_home(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     from ..home.home import Home
     from ..state import home_identity
 
-    home = Home.open_home(path)
+    home = Home.open(path)
     return home, home_identity.open_ledger(home, writes)
 
 

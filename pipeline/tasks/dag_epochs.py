@@ -25,7 +25,7 @@ def read_calendar(path: str) -> Calendar:
     """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
     fixed."""
     try:
-        every, problem = Home.open_home(path).config.epochs.every, None
+        every, problem = Home.open(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:
         every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
     return Calendar(every, Schedule.from_text(every).seconds, problem)
@@ -64,7 +64,7 @@ def epoch_of(
     logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
     has ended by then (`until`). Raises `UsageError`.
     """
-    schedule = Home.open_home(path).schedule
+    schedule = Home.open(path).schedule
     if asked not in (None, ""):
         named = schedule.parse_epoch(str(asked))
         if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):

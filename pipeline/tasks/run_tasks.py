@@ -366,7 +366,7 @@ def submit_settings(path: str, master: str, cluster: bool) -> tuple[dict[str, st
     """What `spark-submit` needs for a home: conf and environment. `cluster`: the driver is on another machine."""
     from ..storage import session
 
-    return session.submit_settings(Home.open_home(path).config.spark.conf, master, cluster)
+    return session.submit_settings(Home.open(path).config.spark.conf, master, cluster)
 
 
 def run_submitted(path: str, name: str, planned: str, answer: str) -> int:

@@ -35,7 +35,7 @@ WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
-    home = with_daily_epochs(Home.open_home(folder, create=True))
+    home = with_daily_epochs(Home.open(folder, create=True))
     epochs = land_messages(home).epochs
     home_helpers.run(home, Ledger(home.database), epochs[:100])
     ahead = [home.schedule.format_label(epoch) for epoch in epochs[100 : 100 + runs + 1]]

@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--cold", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home = with_daily_epochs(Home.open_home(Path(folder) / "home", create=True))
+        home = with_daily_epochs(Home.open(Path(folder) / "home", create=True))
         ledger = Ledger(home.database)
         epochs = land_messages(home).epochs
 

@@ -63,7 +63,7 @@ def command(home: Home, *arguments: str) -> float:
 
 
 def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
-    home = with_daily_epochs(Home.open_home(folder, create=True))
+    home = with_daily_epochs(Home.open(folder, create=True))
     return home, Ledger(home.database), land_messages(home).epochs
 
 
@@ -157,7 +157,7 @@ def long(folder: Path, epochs: int) -> None:
 
 
 def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
-    home = Home.open_home(folder / "load", create=True)
+    home = Home.open(folder / "load", create=True)
     rng = np.random.default_rng(3)
     a, b = rmat(scale, 9)
 

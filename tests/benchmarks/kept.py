@@ -30,7 +30,7 @@ SKIPPED = ("triangles", "audit", "report")
 
 
 def measure(folder: Path, size: int, epochs: int) -> None:
-    home = Home.open_home(folder / str(size), create=True)
+    home = Home.open(folder / str(size), create=True)
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)

@@ -50,7 +50,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     held, question = run_tasks.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
     run_tasks.record_decision(path, held, True, "ada", None)
-    by_command = Home(home.path, Home.open_home(home.path).config.model_copy(update={"publish": Publish()}))
+    by_command = Home(home.path, Home.open(home.path).config.model_copy(update={"publish": Publish()}))
     runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
         run_tasks.publish_run(path, held)

@@ -350,9 +350,7 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
     if then == "landed again":
         home_helpers.put(home, first + 1, up((7, 8)))
     if then == "another revision":
-        by_command = Home(
-            home.path, home.config.model_copy(update={"publish": Home.open_home(home.path).config.publish})
-        )
+        by_command = Home(home.path, home.config.model_copy(update={"publish": Home.open(home.path).config.publish}))
         row = home_helpers.hold(by_command, ledger, [first + 5])
         approval.approve_run(by_command, ledger, row, None, None)
         runner.publish_held_run(by_command, ledger, row.run_id)

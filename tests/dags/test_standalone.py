@@ -30,7 +30,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     first, second = (local.airflow_environment(home, 8080, NOW) for _ in range(2))
     for name in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY"):
         assert len(first[name]) >= 32 and first[name] != second[name]

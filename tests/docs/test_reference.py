@@ -60,13 +60,13 @@ def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(tmp
         (tmp_path / name).mkdir()
         file = tmp_path / name / "altneu.toml"
         file.write_text(RATED)
-        home = Home.open_home(file.parent)
+        home = Home.open(file.parent)
         ledger = Ledger(home.database)
         ledger.create_run("r", 0, [1], home.config.semantic_settings())
         ledger.publish_revision("r", 0, 1, {}, home.config.semantic_digest(), None)
         assert changed_meaning(home, ledger) == ([], "run")
         file.write_text(toml if name == "values" else RATED + toml)
-        words, needs = changed_meaning(Home.open_home(file.parent), ledger)
+        words, needs = changed_meaning(Home.open(file.parent), ledger)
         assert needs == restating[name] and len(words) == 1 and name in words[0]
 
 

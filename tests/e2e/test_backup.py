@@ -48,14 +48,14 @@ def shell(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 def test_on_one_machine(tmp_path: Path, shell) -> None:  # type: ignore[no-untyped-def]
-    relocate_home(Home.open_home(home_helpers.old(tmp_path)[0]))
+    relocate_home(Home.open(home_helpers.old(tmp_path)[0]))
     before = shell("altneu status")
     assert "revision 6" in before
     back_up, put_back, elsewhere = blocks("sh")
     shell(back_up)
     assert shell(put_back) == before
     assert shell(elsewhere).endswith(before)
-    names = {home_identity.require_identity(Home.open_home(tmp_path / name)).catalog for name in ("home", "elsewhere")}
+    names = {home_identity.require_identity(Home.open(tmp_path / name)).catalog for name in ("home", "elsewhere")}
     assert len(names) == 2
 
 
@@ -69,7 +69,7 @@ def test_in_postgres(tmp_path: Path, shell, postgres: str, postgres_server: str)
     shell(restore, **plain)
     (home.path / "altneu.toml").write_text(toml % f"{postgres_server}/altneu_restored")
     assert "revision 0" in shell(restored, **plain)
-    assert home_identity.require_identity(Home.open_home(home.path)).catalog != name
+    assert home_identity.require_identity(Home.open(home.path)).catalog != name
     assert home_identity.require_identity(home_helpers.make(home.path, toml % postgres)[0]).catalog == name
     engine = sa.create_engine(f"{postgres_server}/postgres", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:

@@ -32,7 +32,7 @@ TOTALS = ("vertices", "edges", "triangles", "max_trussness", "wedges")
 @pytest.mark.parametrize("name", ["CollegeMsg", *FILES])
 @pytest.mark.parametrize("live_for", [30, None])
 def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, name: str, live_for: int | None) -> None:
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     every = "1d" if name == "CollegeMsg" else "7d"
     home = home.declare_settings(epochs={"every": every}, edges={} if live_for is None else {"live_for": live_for})
     toml = home.path / "altneu.toml"
@@ -43,7 +43,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         home = home.declare_settings(values={"rating": "long"})
         options = landing.LandOptions(tuple(RATED), time_column="ts", header=True)
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
-    home, ledger = Home.open_home(home.path), Ledger(home.database)
+    home, ledger = Home.open(home.path), Ledger(home.database)
     assert home_helpers.run(home, ledger, epochs) is not None
     checks = ledger.list_checks()
     assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)

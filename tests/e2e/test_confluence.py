@@ -37,7 +37,7 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     rng = random.Random(seed)
     made: list[tuple[Home, Ledger]] = []
     for folder in ("ordered", "comes"):
-        home = Home.open_home(tmp_path / folder, create=True).declare_settings(
+        home = Home.open(tmp_path / folder, create=True).declare_settings(
             epochs={"every": every}, edges={"live_for": 6}
         )
         if "rating" in columns:

@@ -299,7 +299,7 @@ def test_a_reader_needs_no_java(
     home, _ = numbers.copy(tmp_path / "home")
     if kind == "postgresql":
         assert altneu("move", str(tmp_path / "moved"), "--to", request.getfixturevalue("postgres")).code == 0
-        home = Home.open_home(tmp_path / "moved")
+        home = Home.open(tmp_path / "moved")
     text = """if True:
         import sys
         sys.modules |= dict.fromkeys(("pyspark", "py4j", "great_expectations"))  # an import of them fails

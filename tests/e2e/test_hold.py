@@ -111,12 +111,12 @@ def test_a_home_that_has_moved_publishes_what_was_held(
     moved = home.path.with_name("moved")
     ledger.engine.dispose()
     home.path.rename(moved)
-    relocate_home(Home.open_home(moved), original_gone=True)
+    relocate_home(Home.open(moved), original_gone=True)
     said = altneu("publish", run.run_id, home=moved)
     assert said.code == 0 and "landed again since they were computed" in said.err, said
     assert [
         row["edges"]
-        for row in views.select_totals(Home.open_home(moved), Ledger(Home.open_home(moved).database), all_epochs=True)
+        for row in views.select_totals(Home.open(moved), Ledger(Home.open(moved).database), all_epochs=True)
     ]
 
 
@@ -168,7 +168,7 @@ def test_rollback_expiry_and_settings(
     again = home_helpers.hold(home, ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
     with pytest.raises(UsageError, match="has other settings than held run"):
-        approval.approve_run(Home.open_home(home.path), ledger, again, None, None)
+        approval.approve_run(Home.open(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = lease.read_clock()
     monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))

@@ -100,7 +100,7 @@ def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
 
 def books(path: Path) -> Iterator[tuple[str, Any]]:
     """What the ledger and the pages say."""
-    home = Home.open_home(path)
+    home = Home.open(path)
     ledger = Ledger(home.database)
     runs = {run.run_id: run for run in ledger.list_runs()}
     rows = ledger.list_revisions()

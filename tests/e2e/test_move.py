@@ -30,7 +30,7 @@ from .test_old_home import answers
 def test_a_home_moves_and_goes_on(tmp_path: Path, spark: SparkSession, altneu: Altneu) -> None:
     """Six revisions: a reader of each gets the same answers."""
     home, before = home_helpers.old(tmp_path)
-    relocate_home(Home.open_home(home))
+    relocate_home(Home.open(home))
     new = tmp_path / "new"
     done = altneu("move", str(new))
     assert done.code == 0, done.err
@@ -100,7 +100,7 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
     assert "proved: every table has the fingerprints of the original at revisions" in done.out
     seen = []
     for each in (home.path, new, back):
-        opened = Home.open_home(each)
+        opened = Home.open(each)
         assert altneu("publish", waits, home=each).code == 0
         shown = altneu("show", "totals", "--all-epochs", "--format", "json", home=each)
         edges = altneu("show", "edges", "--format", "json", home=each)

@@ -22,7 +22,7 @@ def on(path: Path, uri: sa.URL | str) -> Home:
     text = uri if isinstance(uri, str) else uri.render_as_string(hide_password=False)
     path.mkdir(exist_ok=True)
     (path / "altneu.toml").write_text(f'[storage]\ndatabase = "{text}"\n')
-    return Home.open_home(path)
+    return Home.open(path)
 
 
 def spellings(uri: str) -> dict[str, sa.URL]:
@@ -50,7 +50,7 @@ def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Pat
 
 
 def _claimed(path: str) -> str:
-    return home_identity.claim_identity(Home.open_home(path)).catalog
+    return home_identity.claim_identity(Home.open(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:

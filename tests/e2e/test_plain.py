@@ -63,7 +63,7 @@ class World:
         home_helpers.run(self.home, self.ledger, batches)
 
     def reopen(self, path: Path) -> None:
-        self.home = Home.open_home(path)
+        self.home = Home.open(path)
         self.ledger = Ledger(self.home.database)
 
     def assert_right(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
@@ -227,20 +227,20 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     written = read_tables(home, ledger)
 
     (home.path / "altneu.toml").write_text(toml)
-    world.home = Home.open_home(home.path)
+    world.home = Home.open(home.path)
     home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
     home_helpers.run(world.home, ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.get_revision().snapshots}
     assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
-    world.home = Home.open_home(home.path)
+    world.home = Home.open(home.path)
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
     home_helpers.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
-    world.home = Home.open_home(tmp_path / "elsewhere")
+    world.home = Home.open(tmp_path / "elsewhere")
     world.ledger = Ledger(world.home.database)
     relocate_home(world.home)
     world.assert_right(since=since)
@@ -356,7 +356,7 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert altneu("move", str(new)).code == 0
     world.home.path.rename(tmp_path / "gone")  # nothing leads back
-    world.home = Home.open_home(new)
+    world.home = Home.open(new)
     world.ledger = Ledger(world.home.database)
     world.assert_right()
     world.assert_right("r2", history)
@@ -375,4 +375,4 @@ WRONG = {
 def test_wrong_settings(tmp_path: Path, toml: str) -> None:
     (tmp_path / "altneu.toml").write_text(toml)
     with pytest.raises(UsageError, match=re.escape(WRONG[toml])):
-        Home.open_home(tmp_path)
+        Home.open(tmp_path)

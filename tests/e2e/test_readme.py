@@ -32,7 +32,7 @@ def examples(*commands: str) -> list[str]:
 @pytest.mark.slow
 def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with_daily_epochs(Home.open_home(tmp_path / "home", create=True))
+    with_daily_epochs(Home.open(tmp_path / "home", create=True))
     with gzip.open(messages_file(), "rt") as source, (tmp_path / "messages.txt").open("w") as target:
         for src, dst, at in list(csv.reader(source))[1:]:
             when = datetime.strptime(at, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)

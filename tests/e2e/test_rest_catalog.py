@@ -132,7 +132,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
 
     def again(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
-        return Home.open_home(home.path)
+        return Home.open(home.path)
 
     cases: list[tuple[str, type[AltneuError], str, Callable[[Home], object]]] = [
         ("", UsageError, "listed in a REST catalog, and .* says that they are in the home's database", tables),
@@ -162,7 +162,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     home_helpers.run(former, old, [0])
     (former.path / "altneu.toml").write_text(settings(rest, "c"))
     with pytest.raises(UsageError, match=r"listed in the home's database, and .* says that they are in a REST catalog"):
-        Warehouse(spark, Home.open_home(former.path))
+        Warehouse(spark, Home.open(former.path))
 
 
 def tables(home: Home) -> dict[str, str]:

@@ -82,7 +82,7 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
 def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
     """Nothing is published, and the same run may succeed later."""
     home, ledger = home_helpers.make(tmp_path / "home", f'[landing]\nuri = "{s3}"\n')
-    assert Home.open_home(home.path).landed_remotely
+    assert Home.open(home.path).landed_remotely
     filesystem.write_file(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
     filesystem.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
     landing.digest_batches(ledger, landing.list_batches(home).values())

@@ -88,7 +88,7 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     moved = f"{s3}/elsewhere"
     shutil.copytree(store.folder / s3.rpartition("/")[2] / "tables", store.folder / s3.rpartition("/")[2] / "elsewhere")
     (home.path / "altneu.toml").write_text(f'[storage]\nwarehouse = "{moved}"\n')
-    elsewhere = Home.open_home(home.path)
+    elsewhere = Home.open(home.path)
     with pytest.raises(home_identity.HomeMoved, match=f"tables were made in {s3}/tables"):
         home_identity.open_ledger(elsewhere)
     with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):

@@ -84,7 +84,7 @@ def test_value_columns_of_unusual_names(
     assert views.select_totals(home, ledger)[0]["edges"] == 4
     toml = home.path / "altneu.toml"
     toml.write_text(NAMES.replace("[edges]", '"né à" = "boolean"\n[edges]'), encoding="utf-8")
-    home = Home.open_home(home.path)
+    home = Home.open(home.path)
     home_helpers.put(home, 2, [])
     home_helpers.run(home, ledger, [2])  # another column was declared
     assert published(home, ledger, spark) == []

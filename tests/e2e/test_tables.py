@@ -148,7 +148,7 @@ def test_main_and_tags_are_what_is_published(
     check(home, ledger, 5, 6, 7)
     # a moved home
     shutil.copytree(home.path, tmp_path / "moved")
-    moved = Home.open_home(tmp_path / "moved")
+    moved = Home.open(tmp_path / "moved")
     relocate_home(moved)
     check(moved, Ledger(moved.database), 5, 6, 7)
     # revisions that a compaction drops, and the empty state

@@ -29,7 +29,7 @@ def made(spark: SparkSession, home: Home, retype: bool = False) -> Warehouse:
 
 def with_settings(home: Home, toml: str) -> Home:
     (home.path / "altneu.toml").write_text(toml)
-    return Home.open_home(home.path)
+    return Home.open(home.path)
 
 
 def upserts(spark: SparkSession, values: str) -> DataFrame:

@@ -177,7 +177,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
 
     def reopen(toml: str) -> Home:
         (home.path / "altneu.toml").write_text(toml)
-        return Home.open_home(home.path)
+        return Home.open(home.path)
 
     for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
         with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):

@@ -103,7 +103,7 @@ def test_any_order_equals_recomputation(
     toml, names = HOMES[name]
     if name == TOUCHED_ROWS:  # as in large homes: the stored rows that a change touches, and no others
         monkeypatch.setattr(edges, "WHOLE_ROWS", -1)
-    live_for = Home.open_home(home_with(tmp_path / "home", toml, names)[0].path).config.edges.live_for
+    live_for = Home.open(home_with(tmp_path / "home", toml, names)[0].path).config.edges.live_for
     where = (lambda value: value is not None and value > -2) if "where" in toml else anything
     home, ledger = home_with(tmp_path / "home", toml, names)
     seed = seeds.one()
@@ -183,7 +183,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
 
     def declare(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
-        return Home.open_home(home.path)
+        return Home.open(home.path)
 
     def restated(now: Home) -> dict[str, int]:
         home_helpers.put(now, 1, [(5, 6, None, "upsert", 0)])
@@ -199,7 +199,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     }  # fmt: skip
     assert restated(declare("")) == {}
     assert ledger.get_revision().config_digest == digest
-    assert home_helpers.run(Home.open_home(home.path), ledger, [1]) is not None
+    assert home_helpers.run(Home.open(home.path), ledger, [1]) is not None
 
 
 def test_the_audit_finds_a_count_that_is_off_by_one(spark: SparkSession, tmp_path: Path) -> None:

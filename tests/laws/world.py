@@ -55,7 +55,7 @@ class World:
 
     def reopen(self, path: Path) -> None:
         """Go on with the home in a folder that it was moved to or whose settings have changed."""
-        self.path, self.home = path, Home.open_home(path)
+        self.path, self.home = path, Home.open(path)
         self.ledger = Ledger(self.home.database)
 
     def draw_batch(self) -> list[Row]:

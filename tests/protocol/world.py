@@ -47,7 +47,7 @@ class Protocol:
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         (path / "altneu.toml").write_text(SETTINGS)
-        self.home = Home.open_home(path)
+        self.home = Home.open(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.world: World | None = None
         self.stages: dict[str, Callable[[RunContext], Facts]] = {"audit": see, "publish": publish_stage.publish}
@@ -63,7 +63,7 @@ class Protocol:
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
         for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
-            patch.setattr(module, "refresh", lambda *_: None)
+            patch.setattr(module, "refresh_pages", lambda *_: None)
         patch.setattr(pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]

@@ -68,7 +68,7 @@ class Seed:
     def __init__(self, path: Path, toml: str = DAILY) -> None:
         path.mkdir(parents=True, exist_ok=True)
         (path / "altneu.toml").write_text(toml)
-        self.home = Home.open_home(path)
+        self.home = Home.open(path)
         self.ledger = Ledger(self.home.database)
         self.ids: Iterator[int] = iter(range(1, 1_000_000))
 

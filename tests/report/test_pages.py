@@ -102,7 +102,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
 
     def text(**landed: list[str]) -> str:
         there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
-        monkeypatch.setattr(pipeline.report.page_writer, "look", lambda *_: there)
+        monkeypatch.setattr(pipeline.report.page_writer, "inspect_landing", lambda *_: there)
         write(seed.home, seed.ledger, [DAY])
         return Reader(pages(seed.home.path)["index.html"]).text
 
@@ -156,7 +156,7 @@ def test_the_same_state_gives_the_same_bytes(seed: Seed) -> None:
 
 def test_any_past_epoch_is_the_same_from_a_copy_of_the_database(states: Seed, tmp_path: Path) -> None:
     shutil.copytree(states.home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("reports"))
-    home = Home.open_home(tmp_path / "copy")
+    home = Home.open(tmp_path / "copy")
     before, ledger, epochs = pages(states.home.path), Ledger(home.database), range(12_600, 12_646)
     write(home, ledger, list(epochs)[::-1])
     assert pages(home.path) == before

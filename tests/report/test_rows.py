@@ -28,7 +28,7 @@ class Reads:
             self.rows += len(found)
             return found
 
-        monkeypatch.setattr(Ledger, "read", counted)
+        monkeypatch.setattr(Ledger, "read_rows", counted)
 
     def taken(self) -> tuple[int, int]:
         """Since the last time."""

@@ -45,7 +45,7 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
     report.write_pages(disk.home, disk.ledger, [DAY])
     toml = other.home.path / "altneu.toml"
     toml.write_text(f'{toml.read_text()}[storage]\ndatabase = "{disk.home.database}"\n')
-    remote = Home.open_home(other.home.path)
+    remote = Home.open(other.home.path)
     report.write_pages(remote, disk.ledger, [DAY])
     for day in DAYS[1:]:
         disk.run({day: (10, 0)}, {day: {"edges": 3}}, audit(day))

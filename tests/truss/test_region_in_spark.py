@@ -276,7 +276,7 @@ def copy(world: World, folder: Path) -> None:
 def rename(world: World, folder: Path) -> None:
     """By hand, and `altneu relocate`."""
     world.home.path.rename(folder)
-    relocate.relocate_home(Home.open_home(folder))
+    relocate.relocate_home(Home.open(folder))
     world.reopen(folder)
 
 

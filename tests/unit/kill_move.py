@@ -52,7 +52,7 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
     report.refresh_pages = lambda *home: None  # type: ignore[assignment]  # after the end
     move.write_text = noted(move.write_text)  # type: ignore[attr-defined]
     move.move_home(
-        Home.open_home(home), move_target.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}
+        Home.open(home), move_target.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}
     )
     return counts
 

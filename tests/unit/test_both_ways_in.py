@@ -30,7 +30,7 @@ def rows_of(path: Path) -> list[str]:
 @pytest.mark.parametrize("cases", [6, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_file_that_is_landed_has_the_rows_that_it_has_in_the_landing(cases: int, form: str, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     home = home.declare_settings(vertices={"ids": "string"}, values=VALUES, ingest={"max_bad_share": 0.99})
     plain = {"src": ["a", "b"], "dst": ["c", "1"], "weight": ["0.5", "-0"], "on": ["true", "0"], "kind": ["x", "y"]}
     for _ in range(cases):

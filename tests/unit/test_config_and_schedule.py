@@ -21,7 +21,7 @@ from pipeline.run.plan_choices import AuditChoice
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests.report.seed import write
-from tests.unit.test_decisions import Known
+from tests.unit.test_decisions import KnownNumbers
 
 
 def test_all_problems_at_once() -> None:
@@ -72,14 +72,16 @@ def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) 
     """Epochs 4 to 6 are run; 0 to 3, 8 and 9 are published, and a compaction has folded what was before 2."""
     parent = replace(EMPTY, revision=1, frontier=9, since=2)
     config = parse_settings(f"[audit]\nepochs = '{audit}'\n", "x")
-    decision = AuditChoice.choose(Scope(parent, (4, 5, 6), RunKind(kind)), config, Known(epochs={0, 1, 2, 3, 8, 9}))
+    decision = AuditChoice.choose(
+        Scope(parent, (4, 5, 6), RunKind(kind)), config, KnownNumbers(epochs={0, 1, 2, 3, 8, 9})
+    )
     assert decision and set(decision.epochs) == chosen
 
 
 def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
     config = parse_settings("[audit]\nepochs = 'sample 7'\n", "x")
     scope = Scope(replace(EMPTY, revision=1, frontier=49), (20,))
-    decision, again = (AuditChoice.choose(scope, config, Known(epochs=set(range(50)))) for _ in range(2))
+    decision, again = (AuditChoice.choose(scope, config, KnownNumbers(epochs=set(range(50)))) for _ in range(2))
     assert decision and decision == again  # a preview draws what the run draws
     assert {20, 49} <= set(decision.epochs) <= set(range(50)) and 7 <= len(decision.epochs) <= 8
 
@@ -120,10 +122,10 @@ def test_the_digest_follows_the_meaning_only() -> None:
 
 def test_a_home_is_made_and_declared(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no altneu home"):
-        Home.open_home(tmp_path / "none")
-    home = Home.open_home(tmp_path / "new", create=True)
+        Home.open(tmp_path / "none")
+    home = Home.open(tmp_path / "new", create=True)
     home = home.declare_settings(epochs={"every": "1d"}, edges={"live_for": 30}, values={"rating": "long"})
-    again = Home.open_home(tmp_path / "new")
+    again = Home.open(tmp_path / "new")
     assert again.config == home.config
     assert (again.config.epochs.every, again.config.edges.live_for, again.config.values) == (
         "1d",
@@ -131,7 +133,7 @@ def test_a_home_is_made_and_declared(tmp_path: Path) -> None:
         {"rating": "long"},
     )
     again.declare_settings(values={"hue": "string"})
-    assert list(Home.open_home(tmp_path / "new").config.values) == ["rating", "hue"]
+    assert list(Home.open(tmp_path / "new").config.values) == ["rating", "hue"]
 
 
 @pytest.mark.parametrize("every", ["1d", "7d", "12h", "1h", "15m", None])
@@ -275,12 +277,12 @@ def test_a_file_that_is_no_text() -> None:
 
 
 def test_names_that_toml_has_in_quotes(tmp_path: Path) -> None:
-    Home.open_home(tmp_path / "new", create=True).declare_settings(values={"my col": "long", "größe": "double"})
-    assert Home.open_home(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
+    Home.open(tmp_path / "new", create=True).declare_settings(values={"my col": "long", "größe": "double"})
+    assert Home.open(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
 
 
 def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
+    home = Home.open(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
     beyond = 12_523_620  # milliseconds taken for seconds: the year 36258
     for epoch in (12_523, beyond):
         (home.landing / f"epoch={epoch}").mkdir(parents=True)
@@ -292,7 +294,7 @@ def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path)
 
 def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     """A home that already holds such an epoch is shown, and its pages are written."""
-    home = Home.open_home(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
+    home = Home.open(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
     ledger = Ledger(home.database)
     beyond = 12_523_620
     ledger.create_run("r", 0, [10, beyond], home.config.semantic_settings())

@@ -38,7 +38,7 @@ MOTIFS = '[motifs]\nwedge = "a-b, b-c"\nx = "a-b where x > 1, b-c"\n[values]\nx 
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownNumbers:
     """The numbers of the decisions, given."""
 
     rows: Number = SOME
@@ -49,55 +49,55 @@ class Known:
     kept: bool = False
     state: bool = False
 
-    def upserts(self) -> Number:
+    def changed_upserts(self) -> Number:
         return self.rows
 
-    def stored(self, table: str) -> int:
+    def stored_rows(self, table: str) -> int:
         return self.there
 
-    def changed(self, table: str) -> Number:
+    def changed_rows(self, table: str) -> Number:
         return self.intervals
 
     def first_change(self) -> int | None:
         return self.first
 
-    def proposals(self) -> int | None:
+    def proposal_count(self) -> int | None:
         return None
 
-    def has_kept_graph(self) -> bool:
+    def has_graph_cache(self) -> bool:
         return self.kept
 
-    def has_state(self) -> bool:
+    def has_checkpoint(self) -> bool:
         return self.state
 
-    def published(self) -> Collection[int]:
+    def published_epochs(self) -> Collection[int]:
         return self.epochs
 
 
-def listed(text: str, numbers: Known, scope: Scope | None = None) -> dict[str, tuple[str, frozenset[str]]]:
+def listed(text: str, numbers: KnownNumbers, scope: Scope | None = None) -> dict[str, tuple[str, frozenset[str]]]:
     found = choose_all(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings(text, "x"), numbers)
     return {each.NAME: (each.strategy, each.possible_strategies) for each in found}
 
 
 def test_one_list_in_the_order_of_the_stages() -> None:
-    assert [*listed("", Known())] == ["edges", "triangles", "truss", "audit"]
-    assert [*listed(MOTIFS, Known())] == ["edges", "triangles", "motifs", "truss", "audit"]
+    assert [*listed("", KnownNumbers())] == ["edges", "triangles", "truss", "audit"]
+    assert [*listed(MOTIFS, KnownNumbers())] == ["edges", "triangles", "motifs", "truss", "audit"]
 
 
 def test_what_is_bounded_is_certain_and_what_is_not_depends() -> None:
-    found = listed('[triangles]\nplan = "bulk"\n', Known())
+    found = listed('[triangles]\nplan = "bulk"\n', KnownNumbers())
     assert found["edges"] == ("broadcast", {"broadcast"})
     assert found["triangles"] == ("bulk", {"bulk", "nothing"})  # no edge may change
     assert found["truss"] == ("task", {"task", "nothing"})
     unbounded = Number(10, 0, None)
-    found = listed("", Known(rows=unbounded, intervals=unbounded))
+    found = listed("", KnownNumbers(rows=unbounded, intervals=unbounded))
     assert found["edges"][1] == {"broadcast", "shuffle"}
     assert found["triangles"][1] == {"delta", "bulk", "nothing"}
     assert found["truss"][1] == {"task", "parts", "nothing"}
 
 
 def test_where_nothing_changes_nothing_is_done() -> None:
-    found = listed(MOTIFS, Known(rows=NOTHING, intervals=NOTHING, first=None))
+    found = listed(MOTIFS, KnownNumbers(rows=NOTHING, intervals=NOTHING, first=None))
     assert {name: way for name, (way, _) in found.items() if name in ("triangles", "motifs", "truss")} == {
         "triangles": "nothing",
         "motifs": "nothing",
@@ -108,20 +108,22 @@ def test_where_nothing_changes_nothing_is_done() -> None:
 
 def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
-    truss = TrussChoice.choose(scope, parse_settings("", "x"), Known(intervals=NOTHING, first=None))
+    truss = TrussChoice.choose(scope, parse_settings("", "x"), KnownNumbers(intervals=NOTHING, first=None))
     assert (truss.first, truss.last, truss.strategy, truss.possible_strategies) == (6, 9, "task", {"task"})
     recomputed = TrussChoice.choose(
-        replace(scope, kind=RunKind.RELOAD), parse_settings("", "x"), Known(intervals=NOTHING, first=None)
+        replace(scope, kind=RunKind.RELOAD), parse_settings("", "x"), KnownNumbers(intervals=NOTHING, first=None)
     )
     assert recomputed.strategy is Strategy.NOTHING
 
 
 def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (5,))
-    truss = TrussChoice.choose(scope, parse_settings("", "x"), Known(kept=True))
+    truss = TrussChoice.choose(scope, parse_settings("", "x"), KnownNumbers(kept=True))
     assert (truss.strategy, truss.possible_strategies) == ("resume", {"resume", "task", "nothing"})
     assert truss.describe(str).endswith(", from the kept graph if it is there")
-    recomputed = TrussChoice.choose(replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), Known(kept=True))
+    recomputed = TrussChoice.choose(
+        replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), KnownNumbers(kept=True)
+    )
     assert recomputed.possible_strategies == {"task", "nothing"}
     assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
@@ -132,14 +134,19 @@ ELSEWHERE = '[spark]\nmaster = "yarn"\nconf = { "spark.executor.memoryOverhead" 
 @pytest.mark.parametrize(
     ("text", "numbers", "way", "may"),
     [
-        (ELSEWHERE, Known(there=2_000_000, intervals=Number(9, 1, 9), state=True), "state", {"state", "task"}),
-        (ELSEWHERE, Known(there=4_000_000, intervals=Number(9, 1, 9), state=True), "task", {"task"}),  # not with labels
-        (ELSEWHERE, Known(there=2_000_000, intervals=Number(9, 1, 9)), "task", {"task"}),
-        (ELSEWHERE, Known(there=2_000_000, intervals=Number(9, 1, 9), kept=True), "resume", {"resume", "task"}),
+        (ELSEWHERE, KnownNumbers(there=2_000_000, intervals=Number(9, 1, 9), state=True), "state", {"state", "task"}),
+        (
+            ELSEWHERE,
+            KnownNumbers(there=4_000_000, intervals=Number(9, 1, 9), state=True),
+            "task",
+            {"task"},
+        ),  # not with labels
+        (ELSEWHERE, KnownNumbers(there=2_000_000, intervals=Number(9, 1, 9)), "task", {"task"}),
+        (ELSEWHERE, KnownNumbers(there=2_000_000, intervals=Number(9, 1, 9), kept=True), "resume", {"resume", "task"}),
     ],
 )
 def test_where_tasks_see_no_folder_changes_are_followed_from_the_state_in_a_table(
-    text: str, numbers: Known, way: str, may: set[str]
+    text: str, numbers: KnownNumbers, way: str, may: set[str]
 ) -> None:
     truss = truss_of(numbers, text=text)
     assert (truss.strategy, truss.possible_strategies) == (way, may)
@@ -149,7 +156,7 @@ def test_where_tasks_see_no_folder_changes_are_followed_from_the_state_in_a_tabl
 
 
 def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> None:
-    scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), Known(kept=True, there=2_000_000)
+    scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), KnownNumbers(kept=True, there=2_000_000)
     found = TrianglesChoice.choose(scope, parse_settings("", "x"), few)
     assert (found.strategy, found.possible_strategies) == ("resume", {"resume", "delta", "bulk", "nothing"})
     assert found.describe(str).startswith(
@@ -169,7 +176,7 @@ def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> Non
 
 def test_a_change_after_the_frontier_is_not_replayed() -> None:
     truss = TrussChoice.choose(
-        Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings("", "x"), Known(first=6)
+        Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings("", "x"), KnownNumbers(first=6)
     )
     assert truss.possible_strategies == {"nothing"}
 
@@ -187,9 +194,9 @@ def test_a_count_within_the_bounds_goes_a_way_that_was_open(
 ) -> None:
     least, most = min(a, b), max(a, b)
     text = f'[triangles]\nplan = "{wanted}"\nlimit_edges = {limit}\n[truss]\nlimit_edges = {limit}\n' + MOTIFS
-    guess = listed(text, Known(intervals=Number(most, least, most), there=there))
+    guess = listed(text, KnownNumbers(intervals=Number(most, least, most), there=there))
     for count in range(least, most + 1):
-        counted = Known(intervals=Number.exact(count), first=3 if count else None, there=there)
+        counted = KnownNumbers(intervals=Number.exact(count), first=3 if count else None, there=there)
         for name, (way, _) in listed(text, counted).items():
             assert way in guess[name][1], (name, count)
 
@@ -264,7 +271,7 @@ def test_the_document_names_every_decision(home: Home) -> None:
 
 def test_an_audit_says_which_epochs_it_compared() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
-    audit = choose_all(scope, parse_settings("", "x"), Known())[-1]
+    audit = choose_all(scope, parse_settings("", "x"), KnownNumbers())[-1]
     assert audit.strategy_of(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.strategy == "full: 3 5"
 
 
@@ -322,11 +329,11 @@ def test_the_ways_of_motifs_are_those_of_the_counts_within_the_bounds(wanted: st
 
 
 def test_motifs_ask_for_the_tables_of_their_relations() -> None:
-    class Each(Known):
-        def stored(self, table: str) -> int:
+    class Each(KnownNumbers):
+        def stored_rows(self, table: str) -> int:
             return {"edges": 100, "motif_edges": 7}[table]
 
-        def changed(self, table: str) -> Number:
+        def changed_rows(self, table: str) -> Number:
             return {"edges": Number(10, 0, 30), "motif_edges": Number(1, 1, 3)}[table]
 
     def asked(motifs: str) -> MotifsChoice:
@@ -341,7 +348,9 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
     assert (both.tables, both.stored, both.changed) == (("edges", "motif_edges"), 107, Number(11, 1, 33))
 
 
-def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None) -> TrussChoice:
+def truss_of(
+    numbers: KnownNumbers, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None
+) -> TrussChoice:
     return TrussChoice.choose(
         Scope(replace(EMPTY, **{"revision": 1, "frontier": 5, **parent}), epochs), parse_settings(text, "x"), numbers
     )
@@ -364,7 +373,7 @@ def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **p
 def test_the_trussness_is_replayed_from_the_first_change(
     epochs: tuple[int, ...], changed: Number, first: int | None, expected: int | None
 ) -> None:
-    truss = truss_of(Known(intervals=changed, first=first), epochs)
+    truss = truss_of(KnownNumbers(intervals=changed, first=first), epochs)
     assert (truss.first, truss.last, truss.expires) == (expected, max(epochs), max(epochs) > 5)
     assert truss.describe(str).startswith(
         f"replay {expected} … {max(epochs)} in one task" if expected else "nothing to"
@@ -373,9 +382,9 @@ def test_the_trussness_is_replayed_from_the_first_change(
 
 
 def test_of_an_empty_state_there_is_no_old_frontier() -> None:
-    truss = truss_of(Known(), (8,), revision=0, frontier=None)
+    truss = truss_of(KnownNumbers(), (8,), revision=0, frontier=None)
     assert (truss.first, truss.last, truss.expires) == (3, 8, False)
-    assert truss_of(Known(), (), revision=0, frontier=None).describe(str) == "nothing to replay"
+    assert truss_of(KnownNumbers(), (), revision=0, frontier=None).describe(str) == "nothing to replay"
 
 
 @pytest.mark.parametrize(
@@ -391,7 +400,7 @@ def test_of_an_empty_state_there_is_no_old_frontier() -> None:
 def test_more_edges_than_a_task_may_hold_are_counted(
     bounds: tuple[int, int, int | None], way: str, may: set[str]
 ) -> None:
-    truss = truss_of(Known(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
+    truss = truss_of(KnownNumbers(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
     assert (truss.strategy, truss.possible_strategies, truss.needs_edge_count) == (way, may, way == "parts")
     assert "in parts beyond 120 edges" in truss.describe(str)
 
@@ -409,7 +418,10 @@ def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
     state: bool, bounds: tuple[int, int, int], way: str, may: set[str], audit: str, audits: set[str]
 ) -> None:
     """300 edges for each that changes: a task may hold 75,000. Both estimates are shown."""
-    text, numbers = "[truss]\nlimit_edges = 75000\n", Known(intervals=Number(*bounds), there=100_000, state=state)
+    text, numbers = (
+        "[truss]\nlimit_edges = 75000\n",
+        KnownNumbers(intervals=Number(*bounds), there=100_000, state=state),
+    )
     truss, judged = truss_of(numbers, text=text), audit_of(text, numbers)
     assert (truss.strategy, truss.possible_strategies, judged.strategy, judged.possible_strategies) == (
         way,
@@ -426,7 +438,7 @@ def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
     found = AuditChoice.choose(
-        scope, parse_settings(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published)
+        scope, parse_settings(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), KnownNumbers(epochs=published)
     )
     assert found is not None and found.possible_strategies == {found.strategy} == {
         f"full: {' '.join(map(str, found.epochs))}"
@@ -443,7 +455,7 @@ def test_a_run_audits_its_last_epoch_the_frontier_and_what_is_asked_for() -> Non
     drawn = audited("sample 3", scope, published)
     assert {8, 20} <= {*drawn} <= {*published} and 3 <= len(drawn) <= 5
     assert drawn == audited("sample 3", scope, published)  # in the plan, then in the run
-    assert AuditChoice.choose(Scope(EMPTY, ()), parse_settings("", "x"), Known()) is None
+    assert AuditChoice.choose(Scope(EMPTY, ()), parse_settings("", "x"), KnownNumbers()) is None
 
 
 def test_the_audit_leaves_out_what_a_compaction_has_folded() -> None:
@@ -462,7 +474,7 @@ def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: li
     assert audited("every 100", scope, range(published)) == tuple(expected)
 
 
-def audit_of(text: str, numbers: Known, epochs: tuple[int, ...] = (5,)) -> AuditChoice:
+def audit_of(text: str, numbers: KnownNumbers, epochs: tuple[int, ...] = (5,)) -> AuditChoice:
     found = AuditChoice.choose(
         Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse_settings(text, "x"), numbers
     )
@@ -497,7 +509,7 @@ def test_what_cannot_be_proved_or_costs_little_is_recomputed(
     text: str, there: int, changed: int, way: str, may: set[str]
 ) -> None:
     text = f"[truss]\nlimit_edges = {100 * MANY}\n{text}" if "limit_edges" not in text else text
-    audit = audit_of(text, Known(intervals=Number.exact(changed), there=there))
+    audit = audit_of(text, KnownNumbers(intervals=Number.exact(changed), there=there))
     assert (audit.strategy, audit.possible_strategies) == (way, may)
     assert audit.audit_shares == (int(way.split()[1]) if way.startswith("rolling") else 0)
     rest = f"prove every epoch{f', and recount one in {audit.audit_shares} vertices' if audit.audit_shares else ''}"
@@ -509,9 +521,10 @@ def test_the_audit_within_the_bounds_of_the_changes() -> None:
     for there in (100, 50_000, 89_000, 90_000, 120_000, MANY):
         for most in (0, 10**3, 10**5, 10**6):
             text = f"[truss]\nlimit_edges = {10**9}\n"
-            guess = audit_of(text, Known(intervals=Number(most // 2, 0, most), there=there))
+            guess = audit_of(text, KnownNumbers(intervals=Number(most // 2, 0, most), there=there))
             counted = {
-                audit_of(text, Known(intervals=Number.exact(n), there=there)).strategy for n in (0, most // 2, most)
+                audit_of(text, KnownNumbers(intervals=Number.exact(n), there=there)).strategy
+                for n in (0, most // 2, most)
             }
             assert guess.possible_strategies == {*counted, "full: 5"}
 

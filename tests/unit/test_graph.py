@@ -23,7 +23,7 @@ from pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
-BESIDES = {"revision", "collection", "register", "ask", "over", "spark", "explain"}  # what is no view
+BESIDES = {"revision", "collection", "register", "ask", "for_home", "spark", "explain"}  # what is no view
 FORMS = {"arrow", "pandas", "polars"}
 
 
@@ -49,7 +49,7 @@ def test_the_command_line_has_the_same_names() -> None:
 class Asked(Views[Question]):
     """A door that gives the question."""
 
-    def _given(self, question: Question) -> Question:
+    def _answer_question(self, question: Question) -> Question:
         return question
 
 

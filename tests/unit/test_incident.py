@@ -80,4 +80,4 @@ def test_a_wrong_master_in_the_environment(home: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("ALTNEU_MASTER", "nonsense")
     with pytest.raises(UsageError, match="ALTNEU_MASTER = 'nonsense': \"local"):
-        master_of(Home.open_home(home))
+        master_of(Home.open(home))

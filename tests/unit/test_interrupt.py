@@ -70,7 +70,7 @@ from pipeline import interrupt
 STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
 child = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE)
 child.stdout.read(1)
-with interrupt.handled():
+with interrupt.handle_signals():
     for again in range(2):
         try:
             os.kill(os.getpid(), signal.SIGINT)

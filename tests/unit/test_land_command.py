@@ -35,7 +35,7 @@ class Land:
         return int(ended.value.code or 0), shown.out + shown.err
 
     def content(self) -> dict[str, list[str]]:
-        found = landing.list_batches(Home.open_home(self.home)).values()
+        found = landing.list_batches(Home.open(self.home)).values()
         return {
             each.label: [line for f in each.files for line in Path(f.location).read_text().splitlines()[1:]]
             for each in found
@@ -98,7 +98,7 @@ def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
     assert (code, land.home.exists()) == (2, False) and "0005-04-19: 100 years or more from today" in shown
     code, shown = land(*words, "--yes")
     assert code == 0, shown
-    home = Home.open_home(land.home)
+    home = Home.open(land.home)
     for epoch, batch in landing.list_batches(home).items():
         assert home.schedule.parse_epoch(batch.label) == epoch and home.schedule.has_date(epoch)
     code, shown = land("land", land.file("1,2,1e12\n"), "--columns", "src,dst,t", "--time", "t", "--time-unit", "s")
@@ -237,12 +237,12 @@ def test_a_header_is_found(land: Land) -> None:
     )
     assert code == 0 and "a header" in shown and "größe (double)" in shown
     assert land.content() == {"1": ["1,2,0.5,3", "4,5,1,7"]}
-    assert Home.open_home(land.home).config.values == {"größe": "double", "my col": "long"}
+    assert Home.open(land.home).config.values == {"größe": "double", "my col": "long"}
 
 
 def test_the_columns_are_those_of_the_header(land: Land) -> None:
     code, shown = land("land", land.file("src;dst;x y\n1;2;true\n"), "--epoch", "1")
-    assert code == 0 and "semicolons" in shown and Home.open_home(land.home).config.values == {"x y": "boolean"}
+    assert code == 0 and "semicolons" in shown and Home.open(land.home).config.values == {"x y": "boolean"}
     code, shown = land("land", land.file("1;2\n"), "--epoch", "1")
     assert code == 2 and "--columns is missing" in shown
 
@@ -250,7 +250,7 @@ def test_the_columns_are_those_of_the_header(land: Land) -> None:
 def test_a_type_is_that_of_all_rows(land: Land) -> None:
     rows = "".join(f"1,{n},{n}\n" for n in range(12_000)) + "2,3,2.5\n"
     assert land("land", land.file(rows), "--columns", "src,dst,w", "--epoch", "1")[0] == 0
-    assert Home.open_home(land.home).config.values == {"w": "double"} and len(land.content()["1"]) == 12_001
+    assert Home.open(land.home).config.values == {"w": "double"} and len(land.content()["1"]) == 12_001
 
 
 def test_what_is_replaced_is_told_and_a_dry_run_changes_nothing(land: Land) -> None:
@@ -274,7 +274,7 @@ def test_a_folder_is_not_a_missing_file(land: Land) -> None:
 
 
 def states(home: Path) -> dict[str, tuple[str, str]]:
-    opened = Home.open_home(home)
+    opened = Home.open(home)
     return {
         row["label"]: (row["state"], row["error"] or "") for row in list_epoch_rows(opened, Ledger(opened.database))[1]
     }

@@ -515,7 +515,7 @@ def command(home: Path, files: list[Path], options: dict[str, Any], capsys: pyte
 def landed_rows(home: Path, names: Sequence[str] = ()) -> Rows:
     """Read what has landed by the product's reader; Python's csv module has to read the same. `names`: the columns of a
     row, else those of the landed file in its order."""
-    opened = Home.open_home(home)
+    opened = Home.open(home)
     rows: Rows = []
     for batch in landing.list_batches(opened).values():
         for file in batch.files:
@@ -578,7 +578,7 @@ def test_what_lands_is_what_was_in_the_files(
 
 @pytest.mark.parametrize("given", [each for each in TABLE if each.folder], ids=lambda each: each.name)
 def test_the_landing_folder_reads_the_same(given: Input, tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "home", create=True).declare_settings(values={"w": "long"})
+    home = Home.open(tmp_path / "home", create=True).declare_settings(values={"w": "long"})
     if given.options.get("ids") == "string":
         home = home.declare_settings(vertices={"ids": "string"})
     folder = home.landing / "epoch=1"

@@ -19,7 +19,7 @@ from pipeline.state.ledger import Ledger
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.open_home(tmp_path / "home", create=True)
+    return Home.open(tmp_path / "home", create=True)
 
 
 def raw(tmp_path: Path, text: str, name: str = "raw.txt") -> Path:

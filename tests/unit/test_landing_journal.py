@@ -127,7 +127,7 @@ def test_every_step(
             assert code == 0 or "No space left" in said or "new batches could not be placed" in said, (at, said)
             if code == 0:
                 assert after == new, at
-        opened = Home.open_home(place)
+        opened = Home.open(place)
         unread = {landed.label for landed in landing.list_batches(opened).values() if landed.incomplete}
         if after not in (old, new):  # half moved: no run reads it, and the next land restores it
             assert unread, at
@@ -184,7 +184,7 @@ def test_two_at_once(before: tuple[Path, Path, State], tmp_path: Path) -> None:
                 file = tmp_path / f"{number}-{epoch}.csv"
                 file.write_text(f"{number},{epoch + 100}\n")
                 options = landing.LandOptions(("src", "dst"), epoch=f"1970-01-{epoch + 1:02d}", append=True)
-                landing.land(Home.open_home(home), [file], options)
+                landing.land(Home.open(home), [file], options)
         except BaseException as error:
             failures.append(error)
 
@@ -207,7 +207,7 @@ def test_one_that_waits_says_so_and_one_that_works_keeps_its_folder(before: tupl
     (draft.new / "1970-01-02" / "mine.csv").write_text("src,dst,seq\n9,9,9\n")
     said: list[str] = []
     landing.land(
-        Home.open_home(home), [file], landing.LandOptions(("src", "dst", "ts", "rating"), time_column="ts"), said.append
+        Home.open(home), [file], landing.LandOptions(("src", "dst", "ts", "rating"), time_column="ts"), said.append
     )
     with atomic_placement.landing_lock(place):
         assert (draft.new / "1970-01-02" / "mine.csv").exists()

@@ -46,14 +46,14 @@ class Scene:
 
     def land(self, text: str, epoch: int | None = 1, **options: object) -> landing.LandReport:
         self.raw.write_text(text)
-        return landing.land(Home.open_home(self.home.path), [self.raw], LandOptions(epoch=epoch, **options))  # type: ignore[arg-type]
+        return landing.land(Home.open(self.home.path), [self.raw], LandOptions(epoch=epoch, **options))  # type: ignore[arg-type]
 
     def put(self, name: str, text: str | bytes = "src,dst\n1,2\n") -> None:
         filesystem.write_file(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
 
     def seen(self) -> dict[str, list[str]]:
         """Epoch → the rows of its batch; of one that is none yet, nothing."""
-        found = landing.list_batches(Home.open_home(self.home.path)).values()
+        found = landing.list_batches(Home.open(self.home.path)).values()
         return {
             each.label: sorted(
                 line for file in each.files for line in open_stream(file.location).read().decode().split()[1:]
@@ -63,7 +63,7 @@ class Scene:
         }
 
     def why(self, epoch: int = 1) -> str | None:
-        return landing.list_batches(Home.open_home(self.home.path))[epoch].incomplete
+        return landing.list_batches(Home.open(self.home.path))[epoch].incomplete
 
     def names(self) -> set[str]:
         return set(filesystem.list_sizes(self.base))
@@ -74,7 +74,7 @@ def scene(tmp_path: Path, s3: str, store: Store) -> Scene:
     path = tmp_path / "home"
     path.mkdir()
     (path / "altneu.toml").write_text(f'[landing]\nuri = "{s3}/landing"\n')
-    return Scene(Home.open_home(path), store, tmp_path / "raw.csv")
+    return Scene(Home.open(path), store, tmp_path / "raw.csv")
 
 
 def test_landing_again_appending_and_emptying(scene: Scene) -> None:
@@ -326,7 +326,7 @@ def test_a_bucket_that_is_not_there(scene: Scene) -> None:
     """It is not taken for an empty landing: all that is published would be `gone`."""
     (scene.home.path / "altneu.toml").write_text('[landing]\nuri = "s3://no-such-bucket/landing"\n')
     with pytest.raises(Unavailable, match="no-such-bucket"):
-        landing.list_batches(Home.open_home(scene.home.path))
+        landing.list_batches(Home.open(scene.home.path))
 
 
 KILLED = {  # at which request the process dies → what is there afterwards
@@ -347,7 +347,7 @@ def test_killed(scene: Scene, moment: str) -> None:
     raw = scene.raw
     raw.write_text(f"src,dst,ts\n1,2,{DAY}\n1,3,{2 * DAY}\n")
     options = LandOptions(time_column="ts", time_unit="s")
-    landing.land(Home.open_home(scene.home.path), [raw], options)
+    landing.land(Home.open(scene.home.path), [raw], options)
     old, settings = scene.seen(), toml.read_text()
     raw.write_text(f"src,dst,weight,ts\n5,6,1,{DAY}\n5,7,2,{2 * DAY}\n")
     words = ["land", str(raw), "--time", "ts", "--time-unit", "s"]
@@ -368,7 +368,7 @@ def test_killed(scene: Scene, moment: str) -> None:
     assert scene.seen() == {"before": old, "between": {}, "after": new}[KILLED[moment]]
     # another epoch's land takes back what is half done
     raw.write_text(f"src,dst,ts\n8,9,{5 * DAY}\n")
-    landing.land(Home.open_home(scene.home.path), [raw], options)
+    landing.land(Home.open(scene.home.path), [raw], options)
     seen = scene.seen()
     assert seen.pop("1970-01-06") == ["8,9,432000000000"]
     assert seen == (new if KILLED[moment] == "after" else old)

@@ -170,7 +170,7 @@ def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monk
     monkeypatch.setattr(lease, "BEAT", 0.001)
     beaten = threading.Event()
     beat = ledger.renew_lease
-    monkeypatch.setattr(ledger, "beat", lambda run_id: (beat(run_id), beaten.set()))
+    monkeypatch.setattr(ledger, "renew_lease", lambda run_id: (beat(run_id), beaten.set()))
     with lease.hold_lease(ledger, "run"):
         for _ in range(3):
             wait(lease.SILENCE + 1)
@@ -182,7 +182,7 @@ def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monk
 
 
 def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
-    home = Home.open_home(tmp_path, create=True)
+    home = Home.open(tmp_path, create=True)
     (home.landing / "epoch=1").mkdir(parents=True, exist_ok=True)
     (home.landing / "epoch=1" / "a.csv").write_text("src,dst\n1,2\n")
     return home, Ledger(home.database)

@@ -20,7 +20,7 @@ def test_all_parts_have_one_key_and_keep_it(tmp_path: Path, monkeypatch: pytest.
     for name in ("AIRFLOW_HOME", airflow.KEY):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "altneu.toml").write_text("")
-    home, now = Home.open_home(tmp_path), datetime.now(UTC)
+    home, now = Home.open(tmp_path), datetime.now(UTC)
     first = airflow.airflow_environment(home, 8080, now)
     Fernet(first[airflow.KEY])
     airflow._keep_environment(home, first)

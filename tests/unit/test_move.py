@@ -36,7 +36,7 @@ from tests import home_helpers, seeds
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = Home.open_home(home_helpers.old(tmp_path_factory.mktemp("made"))[0])
+    home = Home.open(home_helpers.old(tmp_path_factory.mktemp("made"))[0])
     relocate_home(home)
     home.reports.mkdir()
     (home.reports / "diff-1-2.html").write_text("of two revisions")
@@ -47,14 +47,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(made: Path) -> Iterator[Home]:
     """The stored home, of six revisions: no move changes it."""
     before = digests(made)
-    yield Home.open_home(made)
+    yield Home.open(made)
     assert digests(made) == before
 
 
 @pytest.fixture
 def own(made: Path, tmp_path: Path) -> Home:
     """The same, to be changed."""
-    home = Home.open_home(shutil.copytree(made, tmp_path / "home"))
+    home = Home.open(shutil.copytree(made, tmp_path / "home"))
     relocate_home(home)
     return home
 
@@ -80,7 +80,7 @@ def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -
         home, move_target.parse_target(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]})
     )
     assert found is not None and found.home.path == folder
-    return Home.open_home(folder)
+    return Home.open(folder)
 
 
 def same(home: Home, new: Home) -> None:
@@ -175,7 +175,7 @@ def test_killed_at_any_step_and_gone_on_with(home: Home, tmp_path: Path, killed)
         assert killed(home, tmp_path / "new", [], 0)[0] == "done"
     assert attempt > 2
     assert copied <= whole["copied"]
-    same(home, Home.open_home(tmp_path / "new"))
+    same(home, Home.open(tmp_path / "new"))
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
@@ -195,7 +195,7 @@ def test_killed_at_the_end(every: int, home: Home, tmp_path: Path, killed) -> No
             assert {name: each for name, each in digests(folder).items() if "reports" not in name} == {
                 name: each for name, each in before.items() if name != move.JOURNAL and "reports" not in name
             }
-        same(home, Home.open_home(folder))
+        same(home, Home.open(folder))
 
 
 # -- Refused -------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
 
 def test_a_second_mover(home: Home, tmp_path: Path) -> None:
     """Of the same folder while the first is at work; of another home later."""
-    other = Home.open_home(shutil.copytree(home.path, tmp_path / "other"))
+    other = Home.open(shutil.copytree(home.path, tmp_path / "other"))
     relocate_home(other)
 
     def meanwhile(*_: object) -> dict[int, list[str]]:

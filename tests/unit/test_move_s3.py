@@ -68,7 +68,7 @@ def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
     if (tmp_path / "new" / move.JOURNAL).exists():  # killed after there was a new home
         assert killed(home, tmp_path / "new", [f"{s3}/new"], 0)[0] == "done"
     assert attempt > 1 and copied <= whole
-    same(home, Home.open_home(tmp_path / "new"))
+    same(home, Home.open(tmp_path / "new"))
 
 
 def test_places_that_are_not_ours(home: Home, tmp_path: Path, s3: str, store: Store) -> None:  # noqa: F811

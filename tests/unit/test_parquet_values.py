@@ -102,7 +102,7 @@ def test_any_column_may_be_left_out_and_bytes_be_landed(tmp_path: Path) -> None:
     texts = pa.array([b"a", b"\xff"])
     names = [f"c{n}" for n in range(len(skipped))]
     pq.write_table(pa.table([texts, pa.array([b"b", b"c"]), *skipped], ["src", "dst", *names]), tmp_path / "x.parquet")
-    home = Home.open_home(tmp_path / "home", create=True).declare_settings(
+    home = Home.open(tmp_path / "home", create=True).declare_settings(
         vertices={"ids": "string"}, ingest={"max_bad_share": 0.5}
     )
     options = landing.LandOptions(("src", "dst", *("_" for _ in skipped)), epoch=1)

@@ -27,7 +27,7 @@ from tests import home_helpers
 
 
 def settled(path: Path | str) -> str:
-    return home_identity.require_identity(Home.open_home(path)).catalog
+    return home_identity.require_identity(Home.open(path)).catalog
 
 
 def sql(home: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
@@ -39,7 +39,7 @@ def sql(home: Path, statement: str, *values: object) -> list[tuple[object, ...]]
 def old(tmp_path: Path) -> Path:
     """A home of before homes had a format, at its place: its catalog is named by a hash of the places."""
     path, _ = home_helpers.old(tmp_path)
-    home = Home.open_home(path)
+    home = Home.open(path)
     relocate_home(home)
     name = "altneu_" + hashlib.sha256(f"{home.database} {home.warehouse}".encode()).hexdigest()[:8]
     sql(path, "UPDATE iceberg_tables SET catalog_name = ?", name)
@@ -75,7 +75,7 @@ def test_relative_places_in_the_settings_are_in_the_home(tmp_path: Path, monkeyp
 
 
 def _claimed(path: str) -> str:
-    return home_identity.claim_identity(Home.open_home(path)).catalog
+    return home_identity.claim_identity(Home.open(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
 def test_an_old_home_keeps_its_name_and_reading_stores_nothing(old: Path) -> None:
     names = sql(old, "SELECT DISTINCT catalog_name FROM iceberg_tables")
     before = sql(old, "SELECT name FROM sqlite_master ORDER BY name")
-    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
     assert [(settled(old),)] == names
     assert sql(old, "SELECT name FROM sqlite_master ORDER BY name") == before
-    home_identity.claim_identity(Home.open_home(old))
+    home_identity.claim_identity(Home.open(old))
     assert sql(old, "SELECT catalog, format, warehouse, database FROM home") == [
         (*names[0], 1, str(old / "warehouse"), str(old / "altneu.db"))
     ]
@@ -114,13 +114,13 @@ def test_an_old_home_whose_password_once_changed(old: Path) -> None:
 
 
 def settled_or_elsewhere(path: Path) -> str:
-    found = home_identity.find_identity(Home.open_home(path))
+    found = home_identity.find_identity(Home.open(path))
     assert found is not None
     return found.catalog
 
 
 def test_a_home_of_a_later_version(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home_identity.claim_identity(Home.open_home(old))
+    home_identity.claim_identity(Home.open(old))
     sql(old, "UPDATE home SET format = 7")
     for command in (["status"], ["land", "x.csv", "--columns", "src,dst", "--epoch", "1"], ["relocate"]):
         with pytest.raises(SystemExit) as ended:
@@ -143,9 +143,9 @@ def test_a_home_elsewhere_names_the_command(
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and "next: altneu relocate" in shown and str(old / "warehouse") in shown
     with pytest.raises(home_identity.HomeMoved):
-        home_identity.require_identity(Home.open_home(there))
-    relocate_home(Home.open_home(there))
-    assert home_identity.open_ledger(Home.open_home(there)).get_revision().revision == 6
+        home_identity.require_identity(Home.open(there))
+    relocate_home(Home.open(there))
+    assert home_identity.open_ledger(Home.open(there)).get_revision().revision == 6
 
 
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
@@ -161,12 +161,12 @@ def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
         assert refused.value.next is not None and refused.value.next.startswith("altneu relocate")
     told = {check.name: check for check in doctor.list_checks(there)}["Place"]
     assert told.ok is False and told.remedy.startswith("altneu relocate")
-    relocate_home(Home.open_home(there))
+    relocate_home(Home.open(there))
     assert "Place" not in {check.name for check in doctor.list_checks(there)}
 
 
 def test_doctor_makes_no_database(tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "new", create=True)
+    home = Home.open(tmp_path / "new", create=True)
     assert "Place" not in {check.name for check in doctor.list_checks(home.path)}
     assert not (home.path / "altneu.db").exists()
 
@@ -181,13 +181,13 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "revision 0" not in shown.out
     Ledger(f"sqlite:///{old / 'altneu.db'}")  # an empty one
     with pytest.raises(AltneuError, match="lost or empty"):
-        home_identity.open_ledger(Home.open_home(old))
+        home_identity.open_ledger(Home.open(old))
 
 
 def test_relocation_does_not_bring_back_a_lost_database(old: Path) -> None:
     (old / "altneu.db").unlink()
     with pytest.raises(AltneuError, match="lost or empty"):
-        relocate_home(Home.open_home(old))
+        relocate_home(Home.open(old))
 
 
 def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
@@ -195,20 +195,20 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     (old / "warehouse").rename(tmp_path / "tables")
     with (old / "altneu.toml").open("a") as file:
         file.write(f'\n[storage]\nwarehouse = "{tmp_path / "tables"}"\n')
-    relocate_home(Home.open_home(old))
-    home_identity.open_ledger(Home.open_home(old))
+    relocate_home(Home.open(old))
+    home_identity.open_ledger(Home.open(old))
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
     with pytest.raises(UsageError, match="Two databases on the same tables") as refused:
-        home_identity.open_ledger(Home.open_home(copy))
+        home_identity.open_ledger(Home.open(copy))
     assert refused.value.next is not None and refused.value.next.startswith("altneu relocate --original-gone")
     with pytest.raises(UsageError, match="which is still there"):
-        relocate_home(Home.open_home(copy), original_gone=True)
+        relocate_home(Home.open(copy), original_gone=True)
     shutil.rmtree(old)
     with pytest.raises(UsageError, match="Two databases on the same tables"):
-        relocate_home(Home.open_home(copy))
-    relocate_home(Home.open_home(copy), original_gone=True)
-    assert home_identity.open_ledger(Home.open_home(copy)).get_revision().revision == 6
+        relocate_home(Home.open(copy))
+    relocate_home(Home.open(copy), original_gone=True)
+    assert home_identity.open_ledger(Home.open(copy)).get_revision().revision == 6
 
 
 def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
@@ -216,25 +216,25 @@ def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
     (old / "altneu.db").rename(tmp_path / "ledger.db")
     with (old / "altneu.toml").open("a") as file:
         file.write(f'\n[storage]\ndatabase = "sqlite:///{tmp_path / "ledger.db"}"\n')
-    relocate_home(Home.open_home(old), original_gone=True)
+    relocate_home(Home.open(old), original_gone=True)
     before = (tmp_path / "ledger.db").read_bytes()
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
     with pytest.raises(home_identity.HomeMoved):
-        home_identity.open_ledger(Home.open_home(copy))
+        home_identity.open_ledger(Home.open(copy))
     with pytest.raises(UsageError, match="which are still there: a copy needs a database of its own"):
-        relocate_home(Home.open_home(copy))
+        relocate_home(Home.open(copy))
     assert (tmp_path / "ledger.db").read_bytes() == before
-    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
     shutil.rmtree(old / "warehouse")  # it was moved, then
-    relocate_home(Home.open_home(copy))
-    assert home_identity.open_ledger(Home.open_home(copy)).get_revision().revision == 6
+    relocate_home(Home.open(copy))
+    assert home_identity.open_ledger(Home.open(copy)).get_revision().revision == 6
 
 
 def test_a_home_that_may_only_be_read(old: Path) -> None:
     """Nothing is written by looking: the file stays as it is, to the byte."""
     file = old / "altneu.db"
-    home_identity.open_ledger(Home.open_home(old))  # columns that came later are added once
+    home_identity.open_ledger(Home.open(old))  # columns that came later are added once
     before, times = file.read_bytes(), os.stat(file).st_mtime_ns
-    assert home_identity.open_ledger(Home.open_home(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
     assert file.read_bytes() == before and os.stat(file).st_mtime_ns == times

@@ -76,11 +76,11 @@ class Stored:
         published = [row for row in self.totals if row[2] <= BASE]
         ledger = SimpleNamespace(
             total_diffs=lambda revision: published,
-            facts=lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
-            proof=lambda run_id: self.proof,
-            fingerprints=lambda revision: self.before,
+            get_facts=lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
+            get_proof=lambda run_id: self.proof,
+            fingerprints_of=lambda revision: self.before,
             put_fingerprints=lambda run_id, change: None,
-            batches=lambda revision: [1],
+            published_batches=lambda revision: [1],
         )
         return SimpleNamespace(
             run_id="mine",
@@ -89,7 +89,7 @@ class Stored:
             epochs=[FIRST, FRONTIER],
             parent=SimpleNamespace(revision=1, frontier=BASE, since=None),
             total_diffs=lambda: self.totals,
-            keeps=lambda table: True,
+            appends_to=lambda table: True,
         )
 
 
@@ -230,8 +230,8 @@ def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest
 def test_where_nothing_was_replayed_nothing_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
     run = stored.run()
-    run.ledger.proof = lambda run_id: None
-    run.ledger.facts = lambda run_id, kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
+    run.ledger.get_proof = lambda run_id: None
+    run.ledger.get_facts = lambda run_id, kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
     stored.change = {table: {FIRST: print_of(1)} if table == "degrees" else {} for table in COLLECTIONS}
     found = prove(monkeypatch, stored, run)
     assert found is not None
@@ -262,9 +262,9 @@ def test_why_there_is_no_proof(
     stored = Stored()
     run = stored.run()
     proof = stored.proof if has_base else replace(stored.proof, base={})
-    run.ledger.proof = lambda run_id: proof if has_proof else None
-    run.ledger.fingerprints = lambda revision: known
-    run.ledger.facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
+    run.ledger.get_proof = lambda run_id: proof if has_proof else None
+    run.ledger.fingerprints_of = lambda revision: known
+    run.ledger.get_facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
     assert proof_verification.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
         assert prove(monkeypatch, stored, run) is None
@@ -275,17 +275,17 @@ def test_fingerprints_are_read_of_what_is_new_or_of_all(monkeypatch: pytest.Monk
     """Of a table that the run adds to and whose fingerprint is known: of its new rows. Else of all rows."""
     known = {"edges": {1: print_of(1), 2: print_of(2)}, "degrees": {1: print_of(3)}}
     run = Stored().run()
-    run.ledger.fingerprints = lambda revision: known
-    run.keeps = lambda table: keeps or table == "upserts"
+    run.ledger.fingerprints_of = lambda revision: known
+    run.appends_to = lambda table: keeps or table == "upserts"
     run.warehouse = SimpleNamespace(collections=["edges", "degrees", "trussness"])
-    run.delta, run.after = (lambda table: f"new {table}"), (lambda table: f"all {table}")
+    run.read_delta, run.read_after = (lambda table: f"new {table}"), (lambda table: f"all {table}")
     read: list[str] = []
 
     def take(reads: Callable[[str], str], warehouse: Any, tables: list[str]) -> Prints:
         read.extend(map(reads, tables))
         return {table: {2: print_of(2)} for table in tables}
 
-    monkeypatch.setattr(proof_verification.prints, "of_tables", take)
+    monkeypatch.setattr(proof_verification.table_fingerprints, "table_fingerprints", take)
     before, change = proof_verification.run_fingerprints(run)  # type: ignore[arg-type]
     new = {2: print_of(2)}
     if keeps:

@@ -288,7 +288,7 @@ def test_both_ways_agree(
         path.write_bytes(rng.choice([b"", b"", BOM]) + data)
         with monkeypatch.context() as patch:
             for way in (JsonLines, Delimited):
-                patch.setattr(way, "fast", refuse)
+                patch.setattr(way, "parse_with_arrow", refuse)
             slow = outcome(path, form)
         rest = b"\n".join(data.split(b"\n")[before:])
         for start, count in find_records(rest, kind).items():

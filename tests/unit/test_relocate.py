@@ -26,7 +26,7 @@ MADE = "/srv/altneu/home"  # where the stored home was made
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.open_home(home_helpers.old(tmp_path)[0])
+    return Home.open(home_helpers.old(tmp_path)[0])
 
 
 def locations(home: Home) -> dict[str, str]:
@@ -136,7 +136,7 @@ def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("how", ["missing", "broken off"])
 def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
     relocate_home(home)  # so that all files are in use
-    there = Home.open_home(shutil.copytree(home.path, home.path.parent / "there"))
+    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
     token = Path(locations(home)["upserts"]).name.removesuffix(".metadata.json").partition("-")[2]
     found = sorted((there.path / "warehouse/graph/upserts").glob(lost))
     file = next(path for path in found if path.suffix == ".parquet" or token in path.name)
@@ -154,9 +154,9 @@ def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
 def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     relocate_home(home)
     before = digests(home.path)
-    there = Home.open_home(shutil.copytree(home.path, home.path.parent / "there"))
+    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
     touched: list[str] = []
-    for name in ("read", "write", "sizes"):
+    for name in ("read_file", "write_file", "list_sizes"):
         real = getattr(filesystem, name)
 
         def noted(location: str, *rest: Any, real: Any = real) -> Any:
@@ -186,11 +186,11 @@ def test_there_and_back_again(home: Home) -> None:
     path = home.path
     for name in ("home-2", "home-2-home", "home"):
         path = path.rename(path.parent / name)
-        moved = Home.open_home(path)
+        moved = Home.open(path)
         relocate_home(moved)
         assert home_identity.open_ledger(moved).get_revision().revision == 6
         assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
-    assert relocate_home(Home.open_home(path)).tables == 0
+    assert relocate_home(Home.open(path)).tables == 0
 
 
 def test_a_home_without_tables(tmp_path: Path) -> None:
@@ -198,5 +198,5 @@ def test_a_home_without_tables(tmp_path: Path) -> None:
     assert relocate_home(made).tables == 0
     home_identity.claim_identity(made)
     there = made.path.rename(tmp_path / "there")
-    relocate_home(Home.open_home(there))
-    assert home_identity.open_ledger(Home.open_home(there)).get_revision().revision == 0
+    relocate_home(Home.open(there))
+    assert home_identity.open_ledger(Home.open(there)).get_revision().revision == 0

@@ -90,7 +90,7 @@ def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkey
     def publish(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(seed.ledger, "publish", publish)
+    monkeypatch.setattr(seed.ledger, "publish_revision", publish)
     with pytest.raises(KeyboardInterrupt):
         rollback.roll_back(seed.home, seed.ledger, 0)
     run = seed.ledger.list_runs()[-1]

@@ -254,10 +254,10 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     wait(lease.SILENCE + 1)
     rows = ledger._dead_run_records()
     assert [row.run_id for row in rows] == ["a", "r1"]
-    monkeypatch.setattr(ledger, "_leftovers", lambda: rows[:1])
+    monkeypatch.setattr(ledger, "_dead_run_records", lambda: rows[:1])
     ledger.finish_run("a", end, "its cause")
     assert ledger.expire_dead_runs() == []
-    monkeypatch.setattr(ledger, "_leftovers", lambda: rows[1:])
+    monkeypatch.setattr(ledger, "_dead_run_records", lambda: rows[1:])
     other = Ledger(ledger.uri)
     other.acquire_lease("r1")
     assert ledger.expire_dead_runs() == [] and ledger.get_run("r1").owner == other.owner()

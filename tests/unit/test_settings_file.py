@@ -80,14 +80,14 @@ def test_the_file_is_replaced_whole_and_stays_private(tmp_path: Path) -> None:
     real.write_text('[storage]\ndatabase = "postgresql+psycopg://me@host/db"\n')
     real.chmod(0o600)
     (home / "altneu.toml").symlink_to(real)
-    Home.open_home(home).declare_settings(epochs={"every": "1d"})
+    Home.open(home).declare_settings(epochs={"every": "1d"})
     assert (home / "altneu.toml").is_symlink() and 'every = "1d"' in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o600
     assert {path.name for path in (*home.iterdir(), *tmp_path.iterdir())} == {"altneu.toml", "home", "kept.toml"}
 
 
 def test_a_setting_that_cannot_be_is_not_written(tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     before = (home.path / "altneu.toml").read_bytes()
     with pytest.raises(UsageError, match="1w"):
         home.declare_settings(epochs={"every": "1w"})

@@ -50,16 +50,16 @@ class Tables:
     def __init__(self) -> None:
         self.snapshots = {"edges": 1, "degrees": 1}
 
-    def heads(self) -> Any:
+    def unpublished_revision(self) -> Any:
         return SimpleNamespace(snapshots=dict(self.snapshots))
 
-    def base(self, table: str) -> int:
+    def base_snapshot(self, table: str) -> int:
         return 1
 
     @property
     def warehouse(self) -> Any:
         sizes = {1: Size(rows=10, files=1, bytes=100), 2: Size(rows=17, files=3, bytes=150)}
-        return SimpleNamespace(size=lambda table, snapshot: sizes[snapshot])
+        return SimpleNamespace(snapshot_size=lambda table, snapshot: sizes[snapshot])
 
 
 def test_the_cost_of_a_stage_is_what_it_wrote_and_the_memory_it_took(seed: Seed) -> None:
@@ -80,7 +80,7 @@ def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
     watched = stage(seed, "publish")
     with pytest.raises(ValueError):
         watched.measure(function, Tables())  # type: ignore[arg-type]
-    assert watched.cost["python"] > 1_000_000
+    assert watched._figures["python"] > 1_000_000
 
 
 def test_every_event_is_a_line_of_json(seed: Seed) -> None:

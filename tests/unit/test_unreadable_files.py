@@ -65,7 +65,7 @@ def test_a_damaged_file_is_named_with_its_reason(what: str, tmp_path: Path) -> N
     path.write_bytes(content)
     with pytest.raises(BrokenFileError, match=says):
         list(read_blocks(path, LAYOUT))
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     if what == "gzip without its name":  # that `land` looks into a file is its own matter
         return
     with pytest.raises(AltneuError) as raised:
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_named_with_its_reason(what: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.parquet"])
 def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may read every file, so that the opener says what it would say to others."""
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     path = folder / name
@@ -100,7 +100,7 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
-    home = Home.open_home(tmp_path / "home", create=True)
+    home = Home.open(tmp_path / "home", create=True)
     for name in ("a.csv", "b.csv.gz", "c.parquet", "d.jsonl"):
         (home.landing / "epoch=1" / name).mkdir(parents=True)
         with pytest.raises(BrokenFileError, match=r"it cannot be read: .*([Ii]s a directory|path is a directory)"):

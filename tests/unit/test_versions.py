@@ -189,7 +189,7 @@ from pipeline.state import database, versions
 from pipeline.state.ledger import Ledger
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 database.SAY = 0.1
-print(Ledger(sys.argv[1], writes=True).at().revision, flush=True)
+print(Ledger(sys.argv[1], writes=True).get_revision().revision, flush=True)
 """
 
 
@@ -226,7 +226,7 @@ def altneu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_a_stored_home_of_an_earlier_version(tmp_path: Path, altneu: Callable[..., tuple[int, str]]) -> None:
     home, _ = home_helpers.old(tmp_path)
     assert altneu(home, "relocate")[0] == 0  # it was made elsewhere
-    assert number(Home.open_home(home).database) == versions.newest_version()
+    assert number(Home.open(home).database) == versions.newest_version()
     code, shown = altneu(home, "status", "--format", "json")
     assert code == 0 and json.loads(shown)["revision"] == 6
 

@@ -44,8 +44,17 @@ def _template_environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed", "vertex_page"):
-        environment.filters[name] = getattr(formatting, name)
+    environment.filters.update(
+        number=formatting.format_number,
+        signed=formatting.format_signed,
+        duration=formatting.format_duration,
+        share=formatting.format_share,
+        words=formatting.spell_out,
+        plan=formatting.plan_sentences,
+        cost=formatting.cost_sentences,
+        listed=formatting.join_words,
+        vertex_page=formatting.vertex_page,
+    )
     environment.filters["whole"] = _unbroken_markup
     environment.filters["moment"] = _moment_markup
     environment.filters["quoted"] = quote

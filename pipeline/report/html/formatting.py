@@ -107,9 +107,9 @@ def format_observed(text: str) -> str:
     """What a check has found, as it is shown. What earlier versions have stored of volumes ends in the distance from
     the middle of the band, a number that tells a reader nothing.
 
-    >>> observed("rows 90, usual rows 1200 to 4000, rows surprise -1.34")
+    >>> format_observed("rows 90, usual rows 1200 to 4000, rows surprise -1.34")
     '90 rows; 1,200 to 4,000 are usual'
-    >>> observed("edges 900, edges surprise 1.7"), observed("3 of 10 rows")
+    >>> format_observed("edges 900, edges surprise 1.7"), format_observed("3 of 10 rows")
     ('900 edges: not as usual', '3 of 10 rows')
     """
     told = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)

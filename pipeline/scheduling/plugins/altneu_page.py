@@ -161,14 +161,14 @@ def label_of(dag_id: str, run_id: str, prefix: str) -> str | None:
     with create_session() as session:
         handed = {row.task_id: XComModel.deserialize_value(row) for row in session.execute(query)}
     if isinstance(handed.get("landed"), int):
-        return Home.open_home(home_of(prefix)).schedule.format_label(handed["landed"])
+        return Home.open(home_of(prefix)).schedule.format_label(handed["landed"])
     planned = handed.get("plan")
     return base.last_label(planned) if isinstance(planned, dict) else None
 
 
 def dag_runs(home: str, prefix: str) -> dict[int, airflow_page.AirflowRun]:
     """Epoch → the run of `<prefix>_epoch` whose logical date starts it, from Airflow's database."""
-    schedule = Home.open_home(home).schedule
+    schedule = Home.open(home).schedule
     if schedule.seconds is None:
         return {}
     with create_session() as session:
