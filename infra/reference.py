@@ -399,7 +399,7 @@ def page() -> str:
         "# Reference",
         "",
         f"This page is generated from the code by `{RENEW}`: do not edit it. The words are explained in "
-        "[concepts](concepts.md), what to do with all this in [operating](operating.md).",
+        "[concepts](concepts.md), what to do with all this is in the [documentation by task](README.md).",
         "",
         "[Settings](#settings) · [Commands](#commands) · [Views](#views-of-altneu-show) · [Tables](#tables) · "
         "[The database](#the-database) · [Checks](#checks)",

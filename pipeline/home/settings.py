@@ -124,7 +124,7 @@ class Landing(Section):
         About(
             '"s3://bucket/landing"',
             "where batches are landed; default: the folder landing in the home. See [object "
-            "stores](operating.md#object-stores)",
+            "stores](operating/object-stores.md)",
             "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
             change="nothing, where the same batches are there; the next command looks there",
         ),
@@ -137,7 +137,7 @@ class Reports(Section):
         About(
             '"s3://bucket/reports"',
             "where report pages are written; default: the folder reports in the home. See [object "
-            "stores](operating.md#object-stores)",
+            "stores](operating/object-stores.md)",
             "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
             change="copy the pages, or `altneu report --all`",
         ),
@@ -260,7 +260,7 @@ class Alerts(Section):
         Literal["warning", "critical"],
         About(
             '"warning"',
-            "which incidents are sent as [alerts](operating.md#alerts): all of them, or the critical ones",
+            "which incidents are sent as [alerts](operating/alerts.md): all of them, or the critical ones",
             '"warning" or "critical"',
         ),
     ] = "warning"
@@ -323,7 +323,7 @@ class Storage(Section):
         setting_types.Place | None,
         About(
             '"s3://bucket/altneu"',
-            "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating.md#object-stores)",
+            "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating/object-stores.md)",
             "a folder or the URI of one, without keys",
             change="move or copy the tables, then `altneu relocate`",
         ),
@@ -332,7 +332,7 @@ class Storage(Section):
         Rest | None,
         About(
             '{ type = "rest", uri = "https://host/api" }',
-            "[a REST catalog](operating.md#catalogs) that lists the tables; default: the database does",
+            "[a REST catalog](operating/catalogs.md) that lists the tables; default: the database does",
             'a table with type = "rest" and uri, and as needed warehouse, namespace (default "graph") and scope; no '
             "secrets: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment",
             change="the tables stay where they are listed; into another catalog: `altneu move`",

@@ -302,7 +302,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
             yield Check("Jar: S3", True, jar.name)
         else:
             yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
-    remedy = "docs/operating.md, Object stores: endpoint, region and keys are said in the environment"
+    remedy = "docs/operating/object-stores.md: endpoint, region and keys are said in the environment"
     if filesystem.local_path(settings.warehouse) is None:
         try:
             yield Check(

@@ -11,7 +11,10 @@ REPO = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path.relative_to(REPO).as_posix()
     for path in [
-        *(REPO / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "infra/airflow/README.md")),
+        *(
+            REPO / name
+            for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "infra/airflow/README.md")
+        ),
         *(REPO / "docs").rglob("*.md"),
     ]
 )

@@ -181,7 +181,7 @@ def test_every_block_of_python_is_python(page: str) -> None:
             compile(block.text, f"{page}:{block.line}", "exec")
 
 
-# -- What operating.md promises ----------------------------------------------------------------------------------
+# -- What the pages of operating/ promise ------------------------------------------------------------------------
 
 STATES = {  # of `runner.survey` and `runner.grid`
     *("missing", "changed", "published", "running", "failed", "interrupted"),
@@ -190,7 +190,7 @@ STATES = {  # of `runner.survey` and `runner.grid`
 
 
 def test_every_state_and_every_exit_code_has_its_row_for_those_on_call() -> None:
-    page = read("docs/operating.md")
+    page = read("docs/operating/troubleshooting.md")
     assert {row[0] for row in table(page, "States of an epoch")} >= STATES
     codes = {row[0] for row in table(page, "Exit codes")}
     assert {str(int(code)) for code in Exit} <= codes
@@ -203,6 +203,6 @@ def test_every_figure_for_sizing_is_measured() -> None:
     """Each number of the table is one of the benchmarks' results."""
     results = "".join(read(f"tests/benchmarks/{name}") for name in ("RESULTS.md", "RESULTS-kernels.md"))
     figures = set(re.findall(r"\d[\d,]*(?:\.\d+)?", results))
-    for what, measured in table(read("docs/operating.md"), "Sizing"):
+    for what, measured in table(read("docs/operating/sizing.md"), "Sizing"):
         for figure in re.findall(r"\d[\d,]*(?:\.\d+)?", measured):
             assert figure.rstrip(",") in figures, f"{what}: {figure} is in none of the results"

@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/operating.md, typed as they stand there, on two weeks of the demo's messages."""
+"""The examples of README.md and docs/operating/commands.md, typed as they stand there, on two weeks of messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST, LAST = datetime(2004, 5, 4, tzinfo=UTC), datetime(2004, 5, 18, tzinfo=UTC
 
 def examples(*commands: str) -> list[str]:
     """The example lines of some commands, without their comments, each once."""
-    operating = (REPO / "docs" / "operating.md").read_text()
+    operating = (REPO / "docs" / "operating" / "commands.md").read_text()
     purposes = operating.split("\n## Commands by purpose\n")[1].split("\n## ")[0]
     lines = re.findall(r"^altneu (.*?)(?:\s{2,}#.*)?$", (REPO / "README.md").read_text() + purposes, re.M)
     return [line for line in dict.fromkeys(lines) if line.split()[0] in commands]
