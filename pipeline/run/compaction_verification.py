@@ -67,13 +67,11 @@ def verify_compaction(
     ]
     wrong = _first_difference(former_fingerprints(unknown), found, since) if unknown else None
     if wrong is None and since is not None and pins["upserts"] != row.snapshots["upserts"]:
-        wrong = _first_difference(
-            *(
-                _fingerprint_rows_in_force(warehouse, row, snapshot, since, revisions, live_for)
-                for snapshot in (row.snapshots["upserts"], pins["upserts"])
-            ),
-            since=None,
+        old, new = (
+            _fingerprint_rows_in_force(warehouse, row, snapshot, since, revisions, live_for)
+            for snapshot in (row.snapshots["upserts"], pins["upserts"])
         )
+        wrong = _first_difference(old, new, None)
     if wrong is not None:
         raise _changed_error(home, ledger, *wrong)
 

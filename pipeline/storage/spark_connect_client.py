@@ -73,8 +73,10 @@ class _SparkChannel(DefaultChannelBuilder):
         return grpc.intercept_channel(channel, _BearerInterceptor(token)) if token else channel
 
 
-class _BearerInterceptor(  # type: ignore[misc]
-    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
+class _BearerInterceptor(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
 ):
     """Sends a token where the connection itself has no credentials."""
 
