@@ -319,7 +319,9 @@ def count_colours(count: int, size: int, each: int = CELL_BYTES) -> int:
 def count_support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, of those that are in one, counted in cells. count: how many
     edges there are, about."""
-    return fold_over_cells(pairs, ENDS, count_colours(count, size), _support_task, ["n"], np.add, count, size)
+    return fold_over_cells(
+        pairs, ENDS, count_colours(count, size), work=_support_task, returns=["n"], fold=np.add, count=count, size=size
+    )
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------
@@ -335,7 +337,7 @@ def _partition_layout(
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
     in_cell = count_colours(count, size, CELL_BYTES + 2 * 8 * len(words))
     types, work = ENDS | {"owner": np.int32}, partial(_holders_task, len(words))
-    each = fold_over_cells(owned, types, in_cell, work, words, np.bitwise_or, count, size)
+    each = fold_over_cells(owned, types, in_cell, work=work, returns=words, fold=np.bitwise_or, count=count, size=size)
     kept = rounds.persist_rows(owned.join(each, EDGE, "left").fillna(0, words))
     rounds.drop_rows(owned)
     return PartitionLayout(kept, number)

@@ -43,6 +43,7 @@ def fold_over_cells(
     rows: DataFrame,
     types: Mapping[str, DTypeLike],
     colours: int,
+    *,
     work: Work,
     returns: Sequence[str],
     fold: np.ufunc,

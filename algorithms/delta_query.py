@@ -96,6 +96,7 @@ def delta_query(
     order: Sequence[str] | None = None,
     only: Column | None = None,
     fanout: Mapping[str, float] | None = None,
+    *,
     broadcast: bool = False,
 ) -> Collection:
     """The collection of the query's results.
@@ -114,7 +115,13 @@ def delta_query(
         late = F.coalesce(only, F.lit(False)).cast("bigint")
         frames = {name: frame.withColumn(NEU, late) for name, frame in frames.items()}
     return _run_rules(
-        query, relations, frames, rules(query, fanout), time, [NEU, *ties] if only is not None else ties, broadcast
+        query,
+        relations,
+        frames,
+        rules(query, fanout),
+        time,
+        [NEU, *ties] if only is not None else ties,
+        broadcast=broadcast,
     )
 
 
@@ -140,7 +147,7 @@ def query_changes(
             relation.concat(delta[name])  # refuses other columns and times
             frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
-    return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast)
+    return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast=broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -173,6 +180,7 @@ def _run_rules(
     found: Sequence[Rule],
     time: Lattice,
     stamp: Sequence[str],
+    *,
     broadcast: bool,
 ) -> Collection:
     """All rules through their steps together."""

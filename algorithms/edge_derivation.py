@@ -44,6 +44,7 @@ def edge_changes(
     values: Sequence[str],
     live_for: int | None = None,
     where: Column | str | None = None,
+    *,
     broadcast: bool = True,
 ) -> DataFrame:
     """Signed intervals `a, b, epoch, until, diff` by which the edges change when `delta` is added to `base`.
@@ -52,7 +53,7 @@ def edge_changes(
     looked at, of which the others change nothing. With `broadcast` the pairs must fit an executor's memory (about 100
     bytes each).
     """
-    versions = _upsert_versions(base, delta, pairs, values, broadcast)
+    versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
     found = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
     return distinct_changes(found.selectExpr(*_LIFE), ["a", "b"])
 
@@ -84,6 +85,7 @@ def relation_changes(
     base: DataFrame | None,
     delta: DataFrame,
     pairs: DataFrame | None,
+    *,
     values: Sequence[str],
     relations: Sequence[str],
     live_for: int | None = None,
@@ -95,7 +97,7 @@ def relation_changes(
     An upsert counts that passes `where` and the relation's own condition. Of a relation that is directed (a, b) is the
     key; of others, as of the edges, a < b, and one direction is enough. All in the one shuffle of `edge_changes`.
     """
-    versions = _upsert_versions(base, delta, pairs, values, broadcast)
+    versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
     each = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
     asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
@@ -115,7 +117,7 @@ _LIFE = ["a", "b", "epoch", "until", "_version AS version"]
 
 
 def _upsert_versions(
-    base: DataFrame | None, delta: DataFrame, pairs: DataFrame | None, values: Sequence[str], broadcast: bool
+    base: DataFrame | None, delta: DataFrame, pairs: DataFrame | None, values: Sequence[str], *, broadcast: bool
 ) -> DataFrame:
     """The upserts of the touched pairs (of all, where they are None) before (`_version` -1) and now (1), by pair.
 
@@ -127,7 +129,9 @@ def _upsert_versions(
         old = base.where("src <> dst")
         if pairs is not None:
             few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
-            old = join_on_pair(base.select(*columns, *_pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast)
+            old = join_on_pair(
+                base.select(*columns, *_pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast=broadcast
+            )
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
     rows = rows.select(*_pair_columns(), *columns, "_before").repartition("a", "b")
     # One landed row may stand in several files: what counts is whether it is there, before and after.
@@ -144,6 +148,7 @@ def join_on_pair(
     pair: tuple[str, str],
     few: DataFrame,
     other: tuple[str, str],
+    *,
     broadcast: bool = True,
     how: str = "inner",
 ) -> DataFrame:
@@ -174,7 +179,9 @@ def degree_changes(edges: DataFrame) -> DataFrame:
     return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True, whole: bool = False) -> DataFrame:
+def degree_total_changes(
+    before: DataFrame, delta: DataFrame, *, broadcast: bool = True, whole: bool = False
+) -> DataFrame:
     """How many vertices have an edge, and how many wedges (pairs of edges that meet) there are: diff triples
     `measure` (vertices, wedges), epoch, diff, from degree triples.
 
@@ -184,7 +191,7 @@ def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = 
     parts = [
         Collection.from_triples(each.select("vertex", "epoch", "diff"), Total("epoch")) for each in (before, delta)
     ]
-    changed = incremental.count(Change(*parts), ["vertex"], "degree", broadcast, whole).delta.df
+    changed = incremental.count(Change(*parts), ["vertex"], "degree", broadcast=broadcast, whole=whole).delta.df
     measures = {"vertices": F.lit(1), "wedges": F.shiftright(F.col("degree") * (F.col("degree") - 1), 1)}
     each = F.array(
         *[F.struct(F.lit(name).alias("measure"), (F.col("diff") * n).alias("diff")) for name, n in measures.items()]

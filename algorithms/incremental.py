@@ -62,35 +62,46 @@ def reduce(
     key: Sequence[str],
     aggregates: Mapping[str, Column],
     rows: Literal["positive", "nonzero"] = "positive",
+    *,
     broadcast: bool = False,
     whole: bool = False,
 ) -> Change:
     """The change of a `reduce`."""
-    return _reduce_again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast, whole)
-
-
-def count(
-    change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False, whole: bool = False
-) -> Change:
-    """The change of a `count`."""
-    return _reduce_again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast, whole)
-
-
-def threshold(
-    change: Change, function: Callable[[Column], Column], broadcast: bool = False, whole: bool = False
-) -> Change:
-    """The change of a `threshold`."""
     return _reduce_again(
-        change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast, whole
+        change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast=broadcast, whole=whole
     )
 
 
-def distinct(change: Change, broadcast: bool = False, whole: bool = False) -> Change:
+def count(
+    change: Change, key: Sequence[str], name: str = "count", *, broadcast: bool = False, whole: bool = False
+) -> Change:
+    """The change of a `count`."""
+    return _reduce_again(
+        change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast=broadcast, whole=whole
+    )
+
+
+def threshold(
+    change: Change, function: Callable[[Column], Column], *, broadcast: bool = False, whole: bool = False
+) -> Change:
+    """The change of a `threshold`."""
+    return _reduce_again(
+        change,
+        change.delta.data,
+        lambda c, _: algorithms.reduce.threshold(c, function),
+        broadcast=broadcast,
+        whole=whole,
+    )
+
+
+def distinct(change: Change, *, broadcast: bool = False, whole: bool = False) -> Change:
     """The change of a `distinct`."""
-    return _reduce_again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast, whole)
+    return _reduce_again(
+        change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast=broadcast, whole=whole
+    )
 
 
-def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast: bool = False) -> Change:
+def join(left: Change, right: Change, on: Sequence[str] | None = None, *, broadcast: bool = False) -> Change:
     """The change of a `join`: dR ⋈ S + R ⋈ dS + dR ⋈ dS."""
     came, other = (replace(c.delta, df=F.broadcast(c.delta.df)) if broadcast else c.delta for c in (left, right))
     new = joins.join(came, right.before, on).concat(joins.join(left.before, other, on))
@@ -98,7 +109,7 @@ def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast
 
 
 def query(
-    query: Query, changes: Mapping[str, Change], fanout: Mapping[str, float] | None = None, broadcast: bool = False
+    query: Query, changes: Mapping[str, Change], fanout: Mapping[str, float] | None = None, *, broadcast: bool = False
 ) -> Change:
     """The change of a delta query; the rules start from the deltas alone."""
     before = {name: change.before for name, change in changes.items()}
@@ -111,6 +122,7 @@ def _reduce_again(
     change: Change,
     key: Sequence[str],
     operator: Callable[[Collection, list[str]], Collection],
+    *,
     broadcast: bool,
     whole: bool,
 ) -> Change:
@@ -121,7 +133,7 @@ def _reduce_again(
     version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)
     signs = F.explode(F.array(F.lit(-1), F.lit(1))).alias(version)
     columns = change.delta.df.columns
-    history = change.before if whole else _history_of_keys(change, key, broadcast)
+    history = change.before if whole else _history_of_keys(change, key, broadcast=broadcast)
     old = history.df.select(*columns, signs)
     both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
     found = operator(replace(after, df=both), [version, *key])
@@ -129,7 +141,7 @@ def _reduce_again(
     return Change(lambda: operator(change.before, list(key)), delta)
 
 
-def _history_of_keys(change: Change, key: Sequence[str], broadcast: bool) -> Collection:
+def _history_of_keys(change: Change, key: Sequence[str], *, broadcast: bool) -> Collection:
     """What was there of the keys of the delta (null equals null)."""
     if not key:
         return change.before

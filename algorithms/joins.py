@@ -43,7 +43,7 @@ def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -
 
 
 def semijoin(
-    left: Collection, right: Collection, on: Sequence[str] | None = None, right_is_set: bool = False
+    left: Collection, right: Collection, on: Sequence[str] | None = None, *, right_is_set: bool = False
 ) -> Collection:
     """The records of `left` whose key is present in `right`, with the multiplicity they have in `left`.
 
@@ -56,10 +56,10 @@ def semijoin(
 
 
 def antijoin(
-    left: Collection, right: Collection, on: Sequence[str] | None = None, right_is_set: bool = False
+    left: Collection, right: Collection, on: Sequence[str] | None = None, *, right_is_set: bool = False
 ) -> Collection:
     """The records of `left` whose key is not in `right`: left minus the semijoin."""
-    return left.minus(semijoin(left, right, on, right_is_set))
+    return left.minus(semijoin(left, right, on, right_is_set=right_is_set))
 
 
 def _key_columns(left: Collection, right: Collection, on: Sequence[str] | None) -> list[str]:

@@ -206,7 +206,7 @@ class _Index:
         salt = F.pmod(F.xxhash64(*[F.col(v) for v in variables]), F.lit(SALTS))
         return F.coalesce(_choose_by_value(by, questions), _hash_values(NOTHING, [salt]))
 
-    def index_rows(self, with_nothing: bool = False) -> DataFrame:
+    def index_rows(self, *, with_nothing: bool = False) -> DataFrame:
         """The index. Questions of different kinds about the same columns of one view share its scan."""
         shared: dict[tuple[int, tuple[int, ...], bool], list[Column]] = {}
         for (number, key, used, whole), tag in self.tags.items():
@@ -218,12 +218,14 @@ class _Index:
             source = view.rows if whole else view.rows.select(*[view.names[p] for p in used]).distinct()
             given = {self.field_name(number, p): F.col(view.names[p]) for p in used}
             parts.append(
-                source.select(*self._value_columns(given), *self._triple_columns(whole), F.inline(F.array(*entries)))
+                source.select(
+                    *self._value_columns(given), *self._triple_columns(own=whole), F.inline(F.array(*entries))
+                )
             )
         if with_nothing:
             salts = parts[0].sparkSession.range(SALTS)
             entry = F.array(self._index_entry(NOTHING, [F.col("id")]))
-            parts.append(salts.select(*self._value_columns({}), *self._triple_columns(False), F.inline(entry)))
+            parts.append(salts.select(*self._value_columns({}), *self._triple_columns(own=False), F.inline(entry)))
         return functools.reduce(DataFrame.unionByName, parts)
 
     @staticmethod
@@ -233,7 +235,7 @@ class _Index:
     def _value_columns(self, given: dict[str, Column]) -> list[Column]:
         return [given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
 
-    def _triple_columns(self, own: bool) -> list[Column]:
+    def _triple_columns(self, *, own: bool) -> list[Column]:
         """The stamp and diff of a record, or those that change nothing: the least time, and 1."""
         least = dict(zip(self.time.columns, literal_time(self.time, self.time.minimum()), strict=True))
         least[DIFF] = F.lit(1).cast("bigint")

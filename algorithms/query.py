@@ -208,16 +208,16 @@ class _Reader:
                 self.less_than.append((left, right) if sign == "<" else (right, left))
             left = right
 
-    def read_term(self, compared: bool = False) -> Term:
+    def read_term(self, *, compared: bool = False) -> Term:
         constant = self.current_token.constant
         if constant is None:
-            return self.read_variable(compared)
+            return self.read_variable(compared=compared)
         if isinstance(constant.value, int) and not -_BEYOND <= constant.value < _BEYOND:
             self.raise_at(self.current_token, f"{constant} does not fit 64 bits")
         self.take_token()
         return constant
 
-    def read_variable(self, compared: bool = False) -> str:
+    def read_variable(self, *, compared: bool = False) -> str:
         token = self.current_token
         name = token.text
         if not token.word:

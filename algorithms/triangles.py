@@ -47,7 +47,7 @@ from algorithms.kernels.triangle_history import colours_for, vertex_changes
 CHANGE = ["vertex", "epoch", "diff"]
 
 
-def _index_both_ends(edges: DataFrame, neu: bool) -> DataFrame:
+def _index_both_ends(edges: DataFrame, *, neu: bool) -> DataFrame:
     """The index seen from both ends: x, w, and the interval as e, u, d."""
     from_a = F.explode(F.array(F.lit(True), F.lit(False))).alias("from_a")
     x = F.when(F.col("from_a"), F.col("a")).otherwise(F.col("b")).alias("x")
@@ -56,22 +56,22 @@ def _index_both_ends(edges: DataFrame, neu: bool) -> DataFrame:
     return edges.select("*", from_a).select(x, w, *interval, F.lit(neu).alias("neu"))
 
 
-def _small_frame(frame: DataFrame, broadcast: bool) -> DataFrame:
+def _small_frame(frame: DataFrame, *, broadcast: bool) -> DataFrame:
     return F.broadcast(frame) if broadcast else frame
 
 
-def count(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
+def count(index: DataFrame, delta: DataFrame, *, broadcast: bool = True) -> DataFrame:
     """Count: for every changed edge the end with fewer index rows, as `x`, the other as `y`, and `proposals`.
 
     Returns delta's rows with x, y, proposals. The sum of `proposals` bounds the work of `propose`.
     """
     x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_index_both_ends`
     ends = delta.select(x).distinct()
-    touching = index.select(x).join(_small_frame(ends, broadcast), "x").unionByName(delta.select(x))
+    touching = index.select(x).join(_small_frame(ends, broadcast=broadcast), "x").unionByName(delta.select(x))
     counts = touching.groupBy("x").agg(F.count("*").alias("n"))
     at_a = counts.select(F.col("x").alias("a"), F.col("n").alias("n_a"))
     at_b = counts.select(F.col("x").alias("b"), F.col("n").alias("n_b"))
-    both = delta.join(_small_frame(at_a, broadcast), "a").join(_small_frame(at_b, broadcast), "b")
+    both = delta.join(_small_frame(at_a, broadcast=broadcast), "a").join(_small_frame(at_b, broadcast=broadcast), "b")
     from_a = F.col("n_a") <= F.col("n_b")
     return both.select(
         "a",
@@ -115,45 +115,45 @@ def _met_interval() -> list[Column]:
     ]
 
 
-def propose(index: DataFrame, delta: DataFrame, counted: DataFrame, broadcast: bool = True) -> DataFrame:
+def propose(index: DataFrame, delta: DataFrame, counted: DataFrame, *, broadcast: bool = True) -> DataFrame:
     """Propose: the neighbours w of each changed edge's end x. Returns a, b, y, w, epoch, until, diff."""
-    few = _small_frame(counted.drop("proposals"), broadcast)
+    few = _small_frame(counted.drop("proposals"), broadcast=broadcast)
 
-    def side(edges: DataFrame, neu: bool) -> DataFrame:
-        joined = _index_both_ends(edges, neu).join(few, "x").where(F.col("w") != F.col("y")).where(_is_visible("x"))
+    def side(edges: DataFrame, *, neu: bool) -> DataFrame:
+        joined = _index_both_ends(edges, neu=neu).join(few, "x").where(F.col("w") != F.col("y")).where(_is_visible("x"))
         return joined.select("a", "b", "y", "w", *_met_interval()).where("epoch < until")
 
-    return side(index, False).unionByName(side(delta, True))
+    return side(index, neu=False).unionByName(side(delta, neu=True))
 
 
-def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, broadcast: bool = True) -> DataFrame:
+def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, *, broadcast: bool = True) -> DataFrame:
     """Validate: keep the proposals whose third edge {y, w} is there. Returns the changed triangles.
 
     Shape: a, b, c (a < b < c), epoch, until, diff. Not consolidated: equal rows may stand several times.
     """
     few = proposals.select("*", F.least("y", "w").alias("p"), F.greatest("y", "w").alias("q"))
 
-    def side(edges: DataFrame, neu: bool) -> DataFrame:
+    def side(edges: DataFrame, *, neu: bool) -> DataFrame:
         ends = F.col("a").alias("lo"), F.col("b").alias("hi")
         interval = F.col("epoch").alias("e"), F.col("until").alias("u"), F.col("diff").alias("d")
         stored = edges.select(*ends, *interval, F.lit(neu).alias("neu"))
-        joined = join_on_pair(stored, ("lo", "hi"), few, ("p", "q"), broadcast).where(_is_visible("y"))
+        joined = join_on_pair(stored, ("lo", "hi"), few, ("p", "q"), broadcast=broadcast).where(_is_visible("y"))
         corners = F.array_sort(F.array("a", "b", "w"))
         return joined.select(corners.alias("t"), *_met_interval()).where("epoch < until")
 
-    both = side(index, False).unionByName(side(delta, True))
+    both = side(index, neu=False).unionByName(side(delta, neu=True))
     return both.select(
         F.col("t")[0].alias("a"), F.col("t")[1].alias("b"), F.col("t")[2].alias("c"), "epoch", "until", "diff"
     )
 
 
-def triangle_changes(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
+def triangle_changes(index: DataFrame, delta: DataFrame, *, broadcast: bool = True) -> DataFrame:
     """All three steps: signed intervals `a, b, c, epoch, until, diff` by which the triangles change.
 
     `index`: the edges before; `delta`: their change, both as signed intervals.
     """
-    counted = count(index, delta, broadcast)
-    return validate(index, delta, propose(index, delta, counted, broadcast), broadcast)
+    counted = count(index, delta, broadcast=broadcast)
+    return validate(index, delta, propose(index, delta, counted, broadcast=broadcast), broadcast=broadcast)
 
 
 def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:

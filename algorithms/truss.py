@@ -150,6 +150,7 @@ def restored_changes(
     edges: DataFrame,
     trussness: DataFrame,
     state: DataFrame,
+    *,
     ends: tuple[int, int],
     counted: ProvedState,
     at: int,

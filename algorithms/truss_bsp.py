@@ -132,7 +132,14 @@ def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
     last = edges.fillna({"label": LAST})
     types = ENDS | {"k": np.int32, "label": np.int64}
     counted = fold_over_cells(
-        last, types, bsp.count_colours(count, size), _certificate_task, FACTS, np.add, count, size
+        last,
+        types,
+        bsp.count_colours(count, size),
+        work=_certificate_task,
+        returns=FACTS,
+        fold=np.add,
+        count=count,
+        size=size,
     )
     return edges.join(counted, EDGE, "left").fillna(0, FACTS)
 

@@ -244,6 +244,7 @@ def state_machine(
     events: DataFrame,
     key: Sequence[str],
     symbol: Column,
+    *,
     order: Sequence[str],
     start: Column,
     step: Callable[[Column, Column], Column],

@@ -55,7 +55,7 @@ class ExpectationRunner:
         return start if len(start) <= self._small else frame
 
     def judge_frame(
-        self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation], scan: bool = False
+        self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation], *, scan: bool = False
     ) -> list[Verdict]:
         """Judge a frame, as `fetch_small` left it, by its expectations. One of Spark's is persisted meanwhile, since it
         is read several times; a mere `scan` of a table is not: each time a few of its columns are read."""
@@ -84,7 +84,7 @@ class ExpectationRunner:
         for expectation, result in zip(expectations, quick, strict=True):
             if result.success:
                 judged = engine == "spark" or not expectation.unjudged or _has_values(frame, expectation)
-                verdicts.append(_make_verdict(expectation, result, total, [], judged))
+                verdicts.append(_make_verdict(expectation, result, total, [], judged=judged))
                 continue
             result = next(again)
             cap = None if expectation.per_epoch and engine == "pandas" else ROWS
@@ -184,7 +184,7 @@ def _offending_rows(found: Any, most: int | None) -> list[dict[str, Any]]:
 
 
 def _make_verdict(
-    expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]], judged: bool = True
+    expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]], *, judged: bool = True
 ) -> Verdict:
     wrong = 0 if result.success else int(result.result.get("unexpected_count", 1))
     plain = [plain_row(row) for row in rows]

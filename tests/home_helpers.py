@@ -44,7 +44,7 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
 
 
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
-    return run_as_planned(home, ledger, planning.plan_epochs(home, ledger, epochs, remove))
+    return run_as_planned(home, ledger, planning.plan_epochs(home, ledger, epochs, remove=remove))
 
 
 def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision | None:

@@ -26,6 +26,7 @@ from pipeline.home.home import Home
 from pipeline.landing import spark_reader
 from pipeline.run import compact, compaction_verification, rollback, run_context, serving_tables
 from pipeline.run.run_context import RunContext
+from pipeline.run.stages import get_stage
 from pipeline.state import home_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision

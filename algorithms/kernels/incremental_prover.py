@@ -111,7 +111,7 @@ class IncrementalProver:
         """To be called with the batch that comes next."""
         self._grow_to_graph()
         self._whole = self._is_cheaper_to_enumerate(removed.size + inserted.size)
-        self._gone = _FollowedEdges.empty() if self._whole else self._follow_edges(removed, True)
+        self._gone = _FollowedEdges.empty() if self._whole else self._follow_edges(removed, leave=True)
 
     def after_batch(self, epoch: int) -> None:
         """To be called when the batch has been applied: what has changed, proved."""
@@ -128,7 +128,7 @@ class IncrementalProver:
         else:
             old, new = self._level[changed], levels.level[changed]
             present = changed[new >= 0]
-            come = self._follow_edges(present, False)
+            come = self._follow_edges(present, leave=False)
             touched = distinct_values(np.concatenate([self._gone.touched, come.touched, present]))
             touched = touched[levels.level[touched] >= 0]
             vertices = self.graph.ids[np.concatenate([self._gone.vertices, come.vertices])]
@@ -213,7 +213,7 @@ class IncrementalProver:
 
     # -- parts of these ------------------------------------------------------------------------------------------
 
-    def _follow_edges(self, edges: Shorts, leave: bool) -> _FollowedEdges:
+    def _follow_edges(self, edges: Shorts, *, leave: bool) -> _FollowedEdges:
         before = self._level, self._label
         counts = self._certificate_counts.backing, self._certificate_counts.own
         scratch = self._flag, self._seen, self._delta, self._checked, *self._scratch_arrays()

@@ -136,14 +136,14 @@ class MaintainedGraph:
             finished, *log = delete_edges(self.graph, removed, self.certified, begun + limit, *scratch)
             lowered = log[0], log[1]
             spent = int(clock[STEPS]) - begun
-            self._learn_cost("descend", spent, own[0], finished)
+            self._learn_cost("descend", spent, own[0], finished=finished)
         if inserted.size and finished:
             begun = int(clock[STEPS])
             stop = begun + int((limit - spent) / LIFT_STEP)
             finished, *log = insert_edges(self.graph, inserted, self.certified, stop, *scratch)
             raised = log[0], log[1]
             cost = int((int(clock[STEPS]) - begun) * LIFT_STEP)
-            self._learn_cost(self._lift_method, cost, own[1], finished)
+            self._learn_cost(self._lift_method, cost, own[1], finished=finished)
             self.rent += 0 if self.certified else cost
             spent += cost
         return finished, spent, lowered, raised
@@ -201,7 +201,7 @@ class MaintainedGraph:
             self._sampled = self.present, cost
         return int(cost * max(self.present, 1))
 
-    def _learn_cost(self, kind: str, spent: int, own: float, finished: bool) -> None:
+    def _learn_cost(self, kind: str, spent: int, own: float, *, finished: bool) -> None:
         """Move the spread half-way to what this batch showed; an unfinished batch showed only a lower bound."""
         shown = spent / max(own, 1.0) * (1.0 if finished else 1.5)
         if finished or shown > self.spread[kind]:

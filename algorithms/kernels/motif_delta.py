@@ -140,7 +140,7 @@ def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int
     left = {j: edge for j, edge in enumerate(pattern.edges) if j != rule}
     levels: list[tuple[int, int, int, int, int]] = []
 
-    def bind_vertex(vertex: str, first: bool) -> None:
+    def bind_vertex(vertex: str, *, first: bool) -> None:
         place = places[vertex]
         found = [(j, e) for j, e in left.items() if vertex in (e.a, e.b) and {e.a, e.b} <= set(places)]
         for j, edge in found:

@@ -212,13 +212,13 @@ class _RegionProver(IncrementalProver):
     def _unknown_degrees(self, vertices: Ints) -> Ints:
         return self._unknown[vertices]
 
-    def _follow_edges(self, edges: Shorts, leave: bool) -> _FollowedEdges:
+    def _follow_edges(self, edges: Shorts, *, leave: bool) -> _FollowedEdges:
         levels = self.graph.levels
         old, new = self._level[edges], levels.level[edges]
         least = np.zeros(edges.size, np.int32) if leave else np.where(old < 0, 0, np.minimum(old, new))
         short = least < levels.floor[edges]
         np.minimum.at(levels.asked, edges[short], least[short].astype(np.int32))
-        return super()._follow_edges(edges, leave)
+        return super()._follow_edges(edges, leave=leave)
 
 
 @njit(cache=True, nogil=True)

@@ -183,7 +183,9 @@ class PersistentGraph:
 
     # -- changes ------------------------------------------------------------------------------------------------
 
-    def apply_batch(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> BatchResult:
+    def apply_batch(
+        self, removed: Shorts, inserted: Shorts, method: str = "auto", *, last: bool = False
+    ) -> BatchResult:
         """One batch of edges by number; see `MaintainedGraph.apply_batch`."""
         level = self.levels.level
         if (level[removed] < 0).any() or (level[inserted] >= 0).any():

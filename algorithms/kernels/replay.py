@@ -238,7 +238,7 @@ def _apply_batch(
 ) -> BatchResult:
     if prover is None:
         graph.counted = None  # nobody counts on
-        return graph.apply_batch(removed, inserted, method, last)
+        return graph.apply_batch(removed, inserted, method, last=last)
     prover.before_batch(removed, inserted)
     done = graph.apply_batch(removed, inserted, method)
     prover.after_batch(epoch)

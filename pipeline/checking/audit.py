@@ -139,6 +139,7 @@ def check_incremental_versus_full(
     read: Callable[[str], DataFrame],
     epochs: list[int],
     say: Callable[[str], None],
+    *,
     third_party: bool = False,
     revision: Revision | None = None,
     shown: ReportedTotals | None = None,
@@ -150,13 +151,16 @@ def check_incremental_versus_full(
     """
     from expectations.suite import check_differences
 
-    return check_differences(*find_differences(warehouse, read, epochs, say, third_party, revision, shown))
+    return check_differences(
+        *find_differences(warehouse, read, epochs, say=say, third_party=third_party, revision=revision, shown=shown)
+    )
 
 
 def find_differences(
     warehouse: Warehouse,
     read: Callable[[str], DataFrame],
     epochs: list[int],
+    *,
     say: Callable[[str], None],
     third_party: bool = False,
     revision: Revision | None = None,
@@ -284,6 +288,7 @@ def audit_published(
     revision: Revision,
     epochs: Iterable[int],
     say: Callable[[str], None],
+    *,
     third_party: bool = False,
 ) -> list[Check]:
     """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
@@ -299,7 +304,16 @@ def audit_published(
     shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
         placed = truss_checkpoint_table.read_labels(warehouse, graph_cache.saved_checkpoint(ledger, revision))
-        found, context = find_differences(warehouse, read_table, wanted, say, third_party, revision, shown, placed)
+        found, context = find_differences(
+            warehouse,
+            read_table,
+            wanted,
+            say=say,
+            third_party=third_party,
+            revision=revision,
+            shown=shown,
+            placed=placed,
+        )
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
             found += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)

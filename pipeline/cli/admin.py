@@ -114,7 +114,7 @@ def relocate(
     progress = Progress()
     try:
         progress("relocate", "")
-        found = relocate.relocate_home(home, original_gone, lambda text: progress("relocate", text))
+        found = relocate.relocate_home(home, original_gone=original_gone, say=lambda text: progress("relocate", text))
     finally:
         progress.close_display()
     if not found.tables:

@@ -183,8 +183,8 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     from ..home.home import Home
     from ..state import home_identity
 
-    home = Home.open(setting.home, create)
-    ledger = home_identity.open_ledger(home, writes)
+    home = Home.open(setting.home, create=create)
+    ledger = home_identity.open_ledger(home, writes=writes)
     if writes:
         setting.wrote = home, ledger
     if setting.outcome is CallOptions.outcome:

@@ -122,7 +122,7 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
         if states:
             raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
         theirs = Home.open(other)
-        ledgers = ledger, home_identity.open_ledger(theirs, False)
+        ledgers = ledger, home_identity.open_ledger(theirs, writes=False)
         return RevisionDiff(
             *(DiffSide(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
         )

@@ -107,7 +107,7 @@ def land(
         progress("land", "")
         report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm_form)
     folded = [] if dry_run else record_folded(*open_home(writes=True))
-    _print_report(report, dry_run, append)
+    _print_report(report, dry_run=dry_run, append=append)
     if folded:
         err.print(f"{describe_folded(folded)}\n  next: {REMEDY}", markup=False)
 
@@ -140,7 +140,7 @@ def _print_form(form: RawFormat) -> None:
         err.print(line, markup=False)
 
 
-def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
+def _print_report(report: LandReport, *, dry_run: bool, append: bool) -> None:
     label = report.home.schedule.format_label
     labels = [label(epoch) for epoch in report.epochs]
     span = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"

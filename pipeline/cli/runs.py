@@ -131,7 +131,7 @@ def run(
 
     home, ledger = open_home(writes=True)
     wanted = list(dict.fromkeys(home.schedule.parse_epoch(text) for text in epochs))
-    execute_plan(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold, accept=accept_rows)
+    execute_plan(home, ledger, planning.plan_epochs(home, ledger, wanted, remove=remove), hold=hold, accept=accept_rows)
 
 
 @register_command
@@ -160,7 +160,7 @@ def backfill(
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
     found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    execute_plan(home, ledger, found, hold, keep_going, accept_rows)
+    execute_plan(home, ledger, found, hold=hold, keep_going=keep_going, accept=accept_rows)
 
 
 @register_command
@@ -181,11 +181,11 @@ def rebuild(
     if dry_run and hold:
         raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
     home, ledger = open_home(writes=not dry_run)
-    found = planning.plan_rebuild(home, ledger, from_landing)
+    found = planning.plan_rebuild(home, ledger, from_landing=from_landing)
     if dry_run:
         _print_rebuild(home, ledger, found)
         return
-    execute_plan(home, ledger, found, hold)
+    execute_plan(home, ledger, found, hold=hold)
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
@@ -265,7 +265,8 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
-            f"[yellow]another {kind}{many} is at work[/] since {format_moment(other.started_at)} on revision {other.parent} "
+            f"[yellow]another {kind}{many} is at work[/] since {format_moment(other.started_at)} on "
+            f"revision {other.parent} "
             f"(last heartbeat {format_moment(other.beat_at)}): {wins}",
             markup=True,
         )
@@ -279,7 +280,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
 
 
 def execute_plan(
-    home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False, accept: bool = False
+    home: Home, ledger: Ledger, found: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
     batches are wrong; raises `BatchRejected` at the end, when there are any, and when a compaction has folded epochs
@@ -316,9 +317,9 @@ def execute_plan(
             f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
             f"about {guess.rows:,} rows{time_}"
         )
-        progress, began = Progress(_expected_seconds(guess, hold), guess.learned), time.time()
+        progress, began = Progress(_expected_seconds(guess, hold=hold), guess.learned), time.time()
         try:
-            revision = runner.execute_run(home, ledger, part, progress, hold, keep_going, accept)
+            revision = runner.execute_run(home, ledger, part, progress, hold=hold, keep_going=keep_going, accept=accept)
         except BatchRejected:
             if not keep_going:
                 raise
@@ -379,7 +380,7 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
     )
 
 
-def _expected_seconds(guess: Forecast, hold: bool) -> dict[str, float]:
+def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
     """Stage → the seconds that it is expected to take; of a run that is held without those of publishing."""
     from ..run import runner
 

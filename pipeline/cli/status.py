@@ -47,7 +47,7 @@ def status(
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
     home, ledger = open_home()
     parent, rows = list_epoch_rows(home, ledger)
-    shown = _choose_entries(home, rows, since, last, failed)
+    shown = _choose_entries(home, rows, since, last, failed=failed)
     sizes = ledger.table_sizes()
     readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
     waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.list_held()]
@@ -107,7 +107,10 @@ def status(
 def _format_held_run(run: Entry) -> str:
     """A held run, in a line."""
     which = abbreviate_labels(run["epochs"]) or "all epochs"
-    what = f"held since {format_moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
+    what = (
+        f"held since {format_moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision "
+        f"{run['parent']} ({which})"
+    )
     if run["warnings"]:
         what += f", {run['warnings']} check(s) warn"
     if run["overtaken_by"]:
@@ -115,7 +118,7 @@ def _format_held_run(run: Entry) -> str:
     return f"{what}; kept until {format_moment(run['expires_at'])}"
 
 
-def _choose_entries(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
+def _choose_entries(home: Home, rows: list[Entry], since: str | None, last: int | None, *, failed: bool) -> list[Entry]:
     if since is not None:
         first = home.schedule.parse_epoch(since)
         rows = [row for row in rows if row["epoch"] >= first]

@@ -91,7 +91,7 @@ def audit(
             if any(entry["differences"] for entry in found):
                 raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
             return
-        results = audit.audit_published(warehouse, row, wanted, report_progress, third_party)
+        results = audit.audit_published(warehouse, row, wanted, report_progress, third_party=third_party)
     finally:
         progress.close_display()
     ledger.put_checks(None, row.revision, results)
@@ -173,7 +173,7 @@ def repair(
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.get_revision().revision
-    execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
+    execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold=hold)
     if ledger.get_revision().revision != before:
         audit(epochs)
 
@@ -236,7 +236,7 @@ def report(
         raise UsageError("say either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
         raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
-    wanted = _epochs_to_report(home, ledger, epoch, all_)
+    wanted = _epochs_to_report(home, ledger, epoch, all_=all_)
     if json_:
         if not wanted:
             ledger.require_published()
@@ -254,7 +254,7 @@ def report(
         out.print(f"and {len(pages) - 1:,} more page(s)")
 
 
-def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
+def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, *, all_: bool) -> list[int]:
     """The epochs whose pages are wanted: those of which something is known."""
     from ..reading.query_executor import unpublished_error
     from ..state.records import RunKind

@@ -35,7 +35,7 @@ class Home:
     config: Config
 
     @classmethod
-    def open(cls, path: Path | str, create: bool = False) -> Home:
+    def open(cls, path: Path | str, *, create: bool = False) -> Home:
         """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
         path = _require_folder(path)
         file = path / NAME

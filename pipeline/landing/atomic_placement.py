@@ -176,7 +176,7 @@ def _list_drafts(landing: Path) -> list[Path]:
     return sorted(path for path in work.iterdir() if path.is_dir()) if work.is_dir() else []
 
 
-def _lock_file(path: Path, wait: bool = True) -> int:
+def _lock_file(path: Path, *, wait: bool = True) -> int:
     """A descriptor that holds the file's lock until it is closed, also by the end of the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:

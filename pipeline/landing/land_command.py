@@ -204,7 +204,7 @@ def _seal_and_place_batches(
             (home.landing / "_rejected").mkdir(exist_ok=True)
         if home.landed_remotely:
             labels = {label(epoch): rows for epoch, rows in total.items()}
-            object_store_landing.place_batches(home, draft.new, labels, settings, options.append)
+            object_store_landing.place_batches(home, draft.new, labels, settings, append=options.append)
             draft.place_batches([], None, moves)
             return
         for epoch in report.epochs:

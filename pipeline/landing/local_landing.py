@@ -141,7 +141,7 @@ def _count_lines(file: LandedFile) -> int:
     return max(lines - (".csv" in Path(file.name).suffixes), 0)
 
 
-def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], remember: bool = True) -> dict[int, str]:
+def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: bool = True) -> dict[int, str]:
     """Epoch → digest of its content (names of the files do not matter, their bytes do).
 
     A file whose stamp is as before is not read again. Nor is an object that is so young that it may have changed

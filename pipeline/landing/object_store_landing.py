@@ -198,7 +198,7 @@ def _read_json(location: str) -> dict[str, Any] | None:
 # -- landing ------------------------------------------------------------------------------------------------------
 
 
-def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str | None, append: bool) -> None:
+def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str | None, *, append: bool) -> None:
     """Put the files of `new/<label>/` into the landing as the batches of these epochs (label → their rows), and the new
     text of the home's `altneu.toml`. After an error all is as before; so it is for the next land after a kill.
 
@@ -207,11 +207,13 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
     token = new.parent.name
     with name_setting_on_error(home):
         there = ObjectStoreListing(home)
-        manifests = {label: _build_manifest(there, new / label, rows, token, append) for label, rows in labels.items()}
+        manifests = {
+            label: _build_manifest(there, new / label, rows, token, append=append) for label, rows in labels.items()
+        }
         sent = [
             (file, f"{home.landed_at}/epoch={label}/land-{token}-{name}")
             for label in labels
-            for file, name in _choose_names(there, new / label, append)
+            for file, name in _choose_names(there, new / label, append=append)
         ]
         filesystem.map_parallel(lambda pair: filesystem.upload_file(*pair), sent)
         file, own = home.path / "altneu.toml", new.parent / JOURNAL
@@ -247,7 +249,7 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
         filesystem.map_parallel(filesystem.delete_file, _list_superfluous(there, manifests))
 
 
-def _choose_names(there: ObjectStoreListing, folder: Path, append: bool) -> list[tuple[Path, str]]:
+def _choose_names(there: ObjectStoreListing, folder: Path, *, append: bool) -> list[tuple[Path, str]]:
     """The new files of an epoch, with names that no file of its batch has."""
     label = f"epoch={folder.name}"
     taken = {strip_row_prefix(name) for name in there.list_batch_names(label)} if append else set()
@@ -262,11 +264,11 @@ def _choose_names(there: ObjectStoreListing, folder: Path, append: bool) -> list
     return found
 
 
-def _build_manifest(there: ObjectStoreListing, folder: Path, rows: int, token: str, append: bool) -> Manifest:
+def _build_manifest(there: ObjectStoreListing, folder: Path, rows: int, token: str, *, append: bool) -> Manifest:
     label = f"epoch={folder.name}"
     old = there.folders.get(label, {})
     kept = there.list_batch_names(label) if append else []
-    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(there, folder, append)}
+    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(there, folder, append=append)}
     replaces = {
         name: old[name].stamp for name in batch_files.iterate_data_names(there.home, label, old) if name not in kept
     }

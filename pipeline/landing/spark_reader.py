@@ -58,6 +58,7 @@ def count_rows(
     spark: SparkSession,
     home: Home,
     landed: Sequence[BatchFiles],
+    *,
     apart: bool = False,
     count_failures: Callable[[Sequence[BatchFiles]], Iterable[Row]] | None = None,
 ) -> tuple[dict[int, tuple[int, int]], dict[int, BatchRejected]]:

@@ -109,7 +109,7 @@ def run_standalone(
         parts: dict[str, AirflowProcess] = {}
         try:
             _prepare_database(environment, stream, log)
-            for name, command in _part_commands(home, environment, connect).items():
+            for name, command in _part_commands(home, environment, connect=connect).items():
                 parts[name] = AirflowProcess(name, command, environment, stream)
             _wait_until_healthy(parts, port, log)
             _print_addresses(home, environment, folder, port, say)
@@ -195,7 +195,7 @@ class AirflowProcess:
         self.start_process()
 
 
-def _part_commands(home: Home, environment: dict[str, str], connect: bool) -> dict[str, list[str]]:
+def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) -> dict[str, list[str]]:
     """The parts of a local Airflow, as `airflow standalone` has them, but without its log servers: they listen on all
     interfaces, at fixed ports, and here everybody reads the files."""
     commands = {

@@ -68,7 +68,7 @@ class Check:
     remedy: str = ""
 
 
-def list_checks(home: Path | None = None, deep: bool = False) -> list[Check]:
+def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
     """All checks, in the order in which a set-up would meet them. Never raises because of what it finds."""
     found = [
         _check_python(),

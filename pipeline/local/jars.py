@@ -30,7 +30,7 @@ OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
 EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
 
 
-def fetch_jars(target: Path, java: Path, s3: bool = False) -> str:
+def fetch_jars(target: Path, java: Path, *, s3: bool = False) -> str:
     """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`.
 
     `s3`: also what tables in S3 need.

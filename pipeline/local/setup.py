@@ -40,7 +40,7 @@ class Step:
     remedy: str
 
 
-def set_up(say: Say, assets: Path = ASSETS, s3: bool = False) -> list[str]:
+def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
     """Do the steps that are not done; return the names of those that were. Raises `AltneuError` with a remedy.
 
     `s3`: also what tables in S3 need; later calls keep it.
@@ -80,7 +80,7 @@ def _setup_steps(assets: Path) -> list[Step]:
     def bring(say: Say) -> str:
         from .jars import fetch_jars
 
-        return fetch_jars(jars_folder, home, (assets / WITH_S3).exists())
+        return fetch_jars(jars_folder, home, s3=(assets / WITH_S3).exists())
 
     def archive(say: Say) -> str:
         from .jvm_cds_archive import make_archive

@@ -44,6 +44,7 @@ class Engines:
         self,
         read: Sequence[Revision],
         tables: tuple[str, ...],
+        *,
         works: bool,
         by_duckdb: Callable[[DuckTables], A],
         by_spark: Callable[[Warehouse], A],
@@ -55,7 +56,8 @@ class Engines:
         name it is a `UsageError`.
         """
         if read and (
-            self.engine is Engine.spark or not (self.engine is Engine.duckdb or self._is_little(read, tables, works))
+            self.engine is Engine.spark
+            or not (self.engine is Engine.duckdb or self._is_little(read, tables, works=works))
         ):
             return by_spark(self.spark())
         import duckdb
@@ -74,7 +76,7 @@ class Engines:
             )
             raise UsageError(f"{why}.", "--engine spark") from None
 
-    def _is_little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
+    def _is_little(self, read: Sequence[Revision], tables: tuple[str, ...], *, works: bool) -> bool:
         from ..state import filesystem
 
         if filesystem.local_path(self.home.warehouse) is None:

@@ -30,7 +30,7 @@ def explain_edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[
     require_answerable(tables.home, revision, epoch)
     a, b = sorted(numbers_of(tables, ends, revision))
     called, rows = _vertex_names(tables, revision, [(a, b)]), _landed_rows_with_fate(tables, revision, [(a, b)], epoch)
-    return _edge_document(tables, revision, epoch, a, b, rows, called, triangles=True)
+    return _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, triangles=True)
 
 
 def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
@@ -40,7 +40,7 @@ def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners:
     pairs = list(combinations(numbers, 2))
     rows = _landed_rows_with_fate(tables, revision, pairs, epoch)
     called = _vertex_names(tables, revision, pairs)
-    edges = [_edge_document(tables, revision, epoch, a, b, rows, called) for a, b in pairs]
+    edges = [_edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called) for a, b in pairs]
     return {
         "triangle": [called[number] for number in numbers],
         "epoch": tables.home.schedule.format_label(epoch),
@@ -82,7 +82,8 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         "triangle_diffs": counts,
         "motif_diffs": motifs,
         "edges": [
-            _edge_document(tables, revision, epoch, a, b, rows, called, trussness=False) for a, b in found[:SHOWN]
+            _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, trussness=False)
+            for a, b in found[:SHOWN]
         ],
         "edges_not_listed": max(0, len(found) - SHOWN),
     }
@@ -134,6 +135,7 @@ def _edge_document(
     tables: Tables[R],
     revision: Revision,
     epoch: int,
+    *,
     a: int,
     b: int,
     rows: list[Document],

@@ -73,6 +73,7 @@ class Views(Generic[F]):
 
     def totals(
         self,
+        *,
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
@@ -84,6 +85,7 @@ class Views(Generic[F]):
 
     def trusses(
         self,
+        *,
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
@@ -156,6 +158,7 @@ class Views(Generic[F]):
         self,
         first: Epoch | None = None,
         last: Epoch | None = None,
+        *,
         revision: int | None = None,
         k: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
@@ -175,6 +178,7 @@ class Views(Generic[F]):
         self,
         old: int,
         new: int | None = None,
+        *,
         all_epochs: bool = False,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
@@ -322,7 +326,9 @@ class Graph(Views["DataFrame"]):
             )
             return document
 
-        return self._engines.choose_and_run([row], explain.READS, False, explain_in, explain_in)
+        return self._engines.choose_and_run(
+            [row], explain.READS, works=False, by_duckdb=explain_in, by_spark=explain_in
+        )
 
     def __repr__(self) -> str:
         row = self.ledger.get_revision()

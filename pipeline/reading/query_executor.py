@@ -167,7 +167,7 @@ class _QueryRunner:
             )
             rows: list[dict[str, Any]] = [{**point, **point["motifs"]} for point in points]
         elif question.view == "trusses":
-            rows = views.list_trusses(home, ledger, question.revision, question.all_epochs, epoch)
+            rows = views.list_trusses(home, ledger, question.revision, all_epochs=question.all_epochs, as_of=epoch)
         elif question.view == "results":
             rows = _list_results(home, ledger, self.epoch_span)
         else:
@@ -215,7 +215,11 @@ class _QueryRunner:
             return Answer(columns, None, _filter_frame(self._select_view(warehouse), question, columns), notes)
 
         return engines.choose_and_run(
-            read, question.view_form.reads, question.view_form.works, answer_by_duckdb, answer_by_spark
+            read,
+            question.view_form.reads,
+            works=question.view_form.works,
+            by_duckdb=answer_by_duckdb,
+            by_spark=answer_by_spark,
         )
 
     @cached_property
@@ -235,7 +239,7 @@ class _QueryRunner:
                 return views.select_quarantine(house, row, span[0] if span else None, span[-1] if span else None)
             case "changes" if question.since_revision is not None:
                 old = self.ledger.get_revision(question.since_revision)
-                return views.select_changes_since(house, old, row, question.all_epochs, only)
+                return views.select_changes_since(house, old, row, all_epochs=question.all_epochs, only=only)
             case "changes" if question.k is not None:
                 return views.select_truss_changes(house, row, span[0], span[1], question.k, only)
             case "changes":
@@ -350,7 +354,10 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
         return [row[0] for row in _filter(frame, where, answer.columns).select(f"`{_NUMBER}`").collect()]
 
     with translate_condition_errors(where):
-        return [rows[number] for number in sorted(engines.choose_and_run((), (), False, by_duckdb, by_spark))]
+        return [
+            rows[number]
+            for number in sorted(engines.choose_and_run((), (), works=False, by_duckdb=by_duckdb, by_spark=by_spark))
+        ]
 
 
 def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:

@@ -117,7 +117,7 @@ def select_changes(tables: Tables[R], revision: Revision, since: int, until: int
 
 
 def select_changes_since(
-    tables: Tables[R], old: Revision, new: Revision, all_epochs: bool = False, only: RowFilter | None = None
+    tables: Tables[R], old: Revision, new: Revision, *, all_epochs: bool = False, only: RowFilter | None = None
 ) -> R:
     """What a consumer who has revision `old` applies to have `new`: exactly once, also after corrections.
 
@@ -210,7 +210,7 @@ def require_forward(home: Home, revision: Revision, since: int, until: int, view
 
 
 def list_trusses(
-    home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False, as_of: int | None = None
+    home: Home, ledger: Ledger, revision: int | None = None, *, all_epochs: bool = False, as_of: int | None = None
 ) -> list[dict[str, Any]]:
     """The sizes of every k-truss, from SQL alone, of each epoch the greatest k first and 2 last: epoch, label, k, edges
     (of trussness >= k), exactly (of just k)."""

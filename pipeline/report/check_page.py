@@ -83,7 +83,8 @@ def check_history(
             for revision, found in sorted(by_revision.items())[-POINTS:]
         ],
         "results": [
-            _result_document(record, published, label(record.epoch)) for record, published in reversed(results)
+            _result_document(record, published=published, label=label(record.epoch))
+            for record, published in reversed(results)
         ],
         "more": len(results) == NEWEST,
         "incidents": [incident_document(home, one, at) for one in mine],
@@ -174,7 +175,7 @@ def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
 
 
-def _result_document(record: CheckRecord, published: bool, label: str) -> Document:
+def _result_document(record: CheckRecord, *, published: bool, label: str) -> Document:
     return {
         "label": label,
         "revision": record.revision,

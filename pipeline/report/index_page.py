@@ -98,7 +98,7 @@ def index_document(
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
-        "headline": _index_headline(published, count, said, older, bool(axis or newest.revision)),
+        "headline": _index_headline(published, count, said, older, known=bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(found)],
         "revisions": _newest_revisions(found),
@@ -197,7 +197,9 @@ def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 
-def _index_headline(published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, known: bool) -> str:
+def _index_headline(
+    published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, *, known: bool
+) -> str:
     if not known:
         return "Nothing has been run yet."
     if not published:

@@ -300,10 +300,10 @@ class ReportState:
         """The newest one."""
         return self._find_audit(epoch, self.proofs.get(epoch), proof=True)
 
-    def _find_audit(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> AuditStatus | None:
+    def _find_audit(self, epoch: int, rows: list[CheckRecord] | None, *, proof: bool = False) -> AuditStatus | None:
         if not rows:
             return None
-        return self.marks.find_audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof)
+        return self.marks.find_audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof=proof)
 
     def is_fresh(self, row: CheckRecord) -> bool:
         return is_fresh(row, self.batches.get(row.epoch), self.marks)

@@ -148,7 +148,7 @@ def write_pages(
     frontier = stand.newest.frontier
     for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
-            _write_rows(home, ledger, stand.newest, epoch, stand.shown_epochs, at, files)
+            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
@@ -192,7 +192,9 @@ def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     files, row = ReportIndex(home, stand, folder), ledger.get_revision(revision)
     if row.frontier is not None and epoch <= row.frontier:
-        _write_rows(home, ledger, row, epoch, list_epoch_statuses(ledger, row).shown_epochs, at, files)
+        _write_rows(
+            home, ledger, row, epoch=epoch, axis=list_epoch_statuses(ledger, row).shown_epochs, at=at, files=files
+        )
     rows = _existing_rows_page(home, folder, epoch, revision)
     text = render_epoch_page(
         epoch_document(home, ledger, epoch, revision), files.has_page, check_page.known_checks(ledger), (), rows
@@ -215,7 +217,7 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
     name = vertex_file(vertex, label, row.revision)
     found["rows_page"] = rows_name(label, row.revision)
     folder.put_page(name, render_vertex_page(found, files.has_page_or_rows))
-    _write_rows(home, ledger, row, epoch, axis, at, files, again=True)
+    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=at, files=files, again=True)
     folder.flush_pages()
     return folder.page_location(name)
 
@@ -224,6 +226,7 @@ def _write_rows(
     home: Home,
     ledger: Ledger,
     row: Revision,
+    *,
     epoch: int,
     axis: list[int],
     at: str,
@@ -364,7 +367,7 @@ class ReportIndex:
             return None
         return "new" if self.is_current(epoch) and not self.is_marked_outdated(epoch) else "old"
 
-    def put_page(self, epoch: int, text: str, at: str, old: bool = False) -> None:
+    def put_page(self, epoch: int, text: str, at: str, *, old: bool = False) -> None:
         self.folder.put_page(self.page_name(epoch), text)
         self.entries[epoch] = {
             "stamp": self.content_stamp(epoch),

@@ -92,7 +92,8 @@ def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
     if by is not None:
         raise RevisionConflict(
             f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
-            f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
+            f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. "
+            f"Nothing of it was published.",
             f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
     if json.dumps(run.config) != json.dumps(home.config.semantic_settings()):  # the order of motifs, too

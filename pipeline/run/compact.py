@@ -137,17 +137,29 @@ def compact(
 
     def rewrite_table(table: str, run_id: str, since: int | None, oldest: int) -> int:
         say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
-        return _rewrite_if_useful(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
+        return _rewrite_if_useful(
+            warehouse, table, row, run_id=run_id, since=since, oldest=oldest, size=sizes[table], live_for=live_for
+        )
 
     def verify_tables(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
         say("comparing fingerprints")
-        compaction_verification.verify_compaction(home, ledger, warehouse, row, pins, since, revisions, live_for)
+        compaction_verification.verify_compaction(
+            home, ledger, warehouse, row=row, pins=pins, since=since, revisions=revisions, live_for=live_for
+        )
         serving_tables.verify_folded(warehouse, row, pins, since)
         return True
 
     with warehouse.size_plans(row):
         facts = replace_and_drop(
-            home, ledger, warehouse, row, rewrite_table, verify_tables, warehouse.remove_orphans, grace, say
+            home,
+            ledger,
+            warehouse,
+            row=row,
+            rewrite=rewrite_table,
+            verify=verify_tables,
+            remove_orphans=warehouse.remove_orphans,
+            grace=grace,
+            say=say,
         )
     graph_cache.drop_other_graphs(
         home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.get_revision())
@@ -162,6 +174,7 @@ def replace_and_drop(
     home: Home,
     ledger: Ledger,
     warehouse: Branches,
+    *,
     row: Revision,
     rewrite: Callable[[str, str, int | None, int], int],
     verify: Callable[[dict[str, int], int | None, list[int]], bool],
@@ -175,7 +188,7 @@ def replace_and_drop(
     warehouse.discard_leftovers(ledger)
     since, line, dropped = compaction_horizon(home, ledger, row)
     run_id = new_run_id()
-    ledger.create_run(run_id, row.revision, [], {}, RunKind.COMPACT)
+    ledger.create_run(run_id, row.revision, epochs=[], config={}, kind=RunKind.COMPACT)
     with lease.hold_lease(ledger, run_id):
         started = time.time()
         ledger.record_stage(run_id, "compact", StageState.RUNNING, started)
@@ -220,6 +233,7 @@ def _rewrite_if_useful(
     warehouse: Warehouse,
     table: str,
     row: Revision,
+    *,
     run_id: str,
     since: int | None,
     oldest: int,

@@ -29,6 +29,7 @@ def verify_compaction(
     home: Home,
     ledger: Ledger,
     warehouse: Warehouse,
+    *,
     row: Revision,
     pins: Mapping[str, int],
     since: int | None,

@@ -41,7 +41,8 @@ def compare_costs(
             missing = planning.plan_run(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
                 say(
-                    f"publishing {len(missing.run)} epoch(s) before {home.schedule.format_label(epoch)} in the scratch home"
+                    f"publishing {len(missing.run)} epoch(s) before {home.schedule.format_label(epoch)} "
+                    f"in the scratch home"
                 )
                 runner.execute_run(copy, ledger, missing)
             say(f"{home.schedule.format_label(epoch)}: maintaining")

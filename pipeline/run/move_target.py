@@ -108,7 +108,8 @@ def _parse_catalog(text: str) -> dict[str, str]:
     said = dict(parse_qsl(options, keep_blank_values=True))
     if not setting_types.is_endpoint(uri) or said.keys() - set(OF_CATALOG) or not all(said.values()):
         raise UsageError(
-            f"--to {_redact_location(text)}: expected the address of a REST catalog, with no option but {', '.join(OF_CATALOG)}.",
+            f"--to {_redact_location(text)}: expected the address of a REST catalog, with no option but "
+            f"{', '.join(OF_CATALOG)}.",
             "tokens are said in the environment: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL",
         )
     return {"type": "rest", "uri": uri} | said

@@ -32,7 +32,7 @@ class Plan:
         return [entry for entry in self.epochs if entry.state == state]
 
 
-def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], force: bool = False) -> Plan:
+def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], *, force: bool = False) -> Plan:
     """The plan over the epochs that `wanted` accepts. `force`: those whose batch is unchanged too."""
     parent, found = compare_with_ledger(home, ledger)
     epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
@@ -49,7 +49,7 @@ def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[
     return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
 
 
-def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Plan:
+def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bool = False) -> Plan:
     """The plan over named epochs, which must be landed; with `remove`, those that are gone become empty batches."""
     parent, found = compare_with_ledger(home, ledger)
     chosen, run = [], []
@@ -78,7 +78,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
     return Plan(parent, tuple(chosen), tuple(run))
 
 
-def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
+def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
     """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
     parent, found = compare_with_ledger(home, ledger)
     if parent.frontier is None:

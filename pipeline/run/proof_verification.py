@@ -85,7 +85,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
-    rows = _compare_landed(run, first, epochs, not run.appends_to("edges") or not is_known(before), part)
+    rows = _compare_landed(run, first, epochs, whole=not run.appends_to("edges") or not is_known(before), part=part)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -199,7 +199,7 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
 
 
 def _compare_landed(
-    run: RunContext, first: int, epochs: list[int], whole: bool, part: Proof | None
+    run: RunContext, first: int, epochs: list[int], *, whole: bool, part: Proof | None
 ) -> list[dict[str, Any]]:
     """The edges of the pairs that landed again, and of the `part` of the vertices that a proof has recounted, derived
     from the landed rows; and that part's rows of all tables. One job."""

@@ -49,7 +49,7 @@ def roll_back(
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     run_id = new_run_id()
     config = ledger.get_run(target.run_id).config if target.revision else home.config.semantic_settings()
-    ledger.create_run(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
+    ledger.create_run(run_id, parent.revision, epochs=epochs, config=config, kind=RunKind.ROLLBACK)
     with hold_lease(ledger, run_id):
         try:
             pins = target.snapshots
@@ -110,11 +110,11 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             home,
             ledger,
             warehouse,
-            target,
-            pins,
-            target.since,
-            [target.revision],
-            ledger.get_run(target.run_id).config.get("live_for"),
+            row=target,
+            pins=pins,
+            since=target.since,
+            revisions=[target.revision],
+            live_for=ledger.get_run(target.run_id).config.get("live_for"),
         )
     return pins
 
@@ -143,11 +143,11 @@ def _republish(
     return ledger.publish_revision(
         run_id,
         parent.revision,
-        target.frontier,
-        pins,
-        target.config_digest or home.config.semantic_digest(),
-        target.mark,
-        target.since,
+        frontier=target.frontier,
+        snapshots=pins,
+        digest=target.config_digest or home.config.semantic_digest(),
+        mark=target.mark,
+        since=target.since,
         again=target,
     )
 

@@ -49,7 +49,7 @@ _COVERS = {
 }
 
 
-def begin_run(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: bool = False) -> str | None:
+def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alone: bool = False) -> str | None:
     """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
     somebody approves. `alone`: raises `RunInProgress` when another run is at work.
 
@@ -68,7 +68,13 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone:
         )
     run_id = new_run_id()
     ledger.create_run(
-        run_id, plan.parent.revision, list(plan.run), home.config.semantic_settings(), plan.kind, hold, alone
+        run_id,
+        plan.parent.revision,
+        epochs=list(plan.run),
+        config=home.config.semantic_settings(),
+        kind=plan.kind,
+        hold=hold,
+        alone=alone,
     )
     events.log_event("run started", **telemetry.run_fields(home, ledger.get_run(run_id)))
     openlineage.emit_run(home, ledger, run_id)
@@ -185,6 +191,7 @@ def execute_run(
     ledger: Ledger,
     plan: Plan,
     say: Say = lambda stage, text: None,
+    *,
     hold: bool = False,
     keep_going: bool = False,
     accept: bool = False,
@@ -196,13 +203,15 @@ def execute_run(
     """
     from expectations.gx_runner import import_in_background
 
-    run_id = begin_run(home, ledger, plan, hold)
+    run_id = begin_run(home, ledger, plan, hold=hold)
     if run_id is None:
         return None
     with _record_interruption(ledger, run_id):
         import_in_background()
         spare = plan.run if keep_going else ()
-        _execute_stages(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
+        _execute_stages(
+            home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept=accept
+        )
         why = approval.approval_reason(home, ledger, run_id)
         if why is not None:
             say(NAMES[-2], f"not published: {why}")
@@ -225,6 +234,7 @@ def _execute_stages(
     names: Sequence[str],
     say: Say,
     spare: Collection[int] = (),
+    *,
     accept: bool = False,
 ) -> None:
     for name in names:

@@ -20,7 +20,7 @@ from .run_context import RunContext
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
-def run_suites(run: RunContext, whole: bool = True) -> list[Check]:
+def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
     """The Great Expectations suites over the run's new tables. `whole`: over the state at the frontier as well, which
     costs as much as the graph is large; without it, over what the run has written."""
     from expectations.suite import check_tables

@@ -31,7 +31,7 @@ class Approval(ApprovalOperator):
         return self._request_approval(context, self.planned)
 
     def _request_approval(self, context: Any, planned: Any) -> Any:
-        planned, question = run_tasks.request_approval(self.home, planned, dag_builder.log_progress, self.pages)
+        planned, question = run_tasks.request_approval(self.home, planned, dag_builder.log_progress, pages=self.pages)
         if question is None:
             return planned
         links = [f"[the epoch]({dag_builder.page_address(base.last_label(planned) or '')})"]
@@ -55,7 +55,7 @@ class Approval(ApprovalOperator):
         approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
         because = (event.get("params_input") or {}).get("because") or None
         try:
-            run_tasks.record_decision(self.home, planned, approved, user.get("name"), because)
+            run_tasks.record_decision(self.home, planned, approved=approved, person=user.get("name"), because=because)
         except RevisionConflict as overtaken:
             dag_builder.log_progress(overtaken.what)
             return self._request_approval(context, planned)

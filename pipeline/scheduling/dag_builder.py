@@ -129,14 +129,14 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
         except AltneuError as error:
             label = base.last_label(args[0]) if args and isinstance(args[0], dict) else None
             says = [base.format_error(error), *([f"report: {page_address(label)}"] if label else [])]
-            raise task_failure("\n".join(says), error.transient) from error
+            raise task_failure("\n".join(says), retry=error.transient) from error
         finally:
             base.release_session()
 
     return wrapper
 
 
-def task_failure(says: str, retry: bool) -> Exception:
+def task_failure(says: str, *, retry: bool) -> Exception:
     """A task's failure in Airflow's terms."""
     return (AirflowException if retry else AirflowFailException)(says)
 

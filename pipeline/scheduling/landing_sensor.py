@@ -114,7 +114,7 @@ class LandingSensor(BaseOperator):
                 waited = timedelta(seconds=self.patience)
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
                 raise dag_builder.task_failure(say, retry=False)
-        raise dag_builder.task_failure(event["says"], event["retry"])
+        raise dag_builder.task_failure(event["says"], retry=event["retry"])
 
     landed = resume_landed  # the name that tasks which an earlier version deferred have stored
 

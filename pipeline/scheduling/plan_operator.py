@@ -70,11 +70,11 @@ class PlanOperator(BaseOperator):
         dag_builder.log_progress(event["says"])
         match event["state"]:
             case "error":
-                raise dag_builder.task_failure(event["says"], event["retry"])
+                raise dag_builder.task_failure(event["says"], retry=event["retry"])
             case "late":
                 waited = timedelta(seconds=self.patience)
                 raise dag_builder.task_failure(
-                    f"{event['says']}, after {waited}.\nnext: decide, then clear this task", False
+                    f"{event['says']}, after {waited}.\nnext: decide, then clear this task", retry=False
                 )
         return self.plan_epoch(context)
 
@@ -90,7 +90,7 @@ class PlanOperator(BaseOperator):
 
         others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
         try:
-            planned = run_batching.plan_epoch(self.home, int(self.epoch), dag_builder.log_progress, others, again)
+            planned = run_batching.plan_epoch(self.home, int(self.epoch), dag_builder.log_progress, others, again=again)
         except RunInProgress as first:
             dag_builder.log_progress(f"{first.what} This run plans when that one is over.")
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)

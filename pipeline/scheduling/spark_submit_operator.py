@@ -57,7 +57,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
             shutil.rmtree(former["folder"], ignore_errors=True)
         path, stage, planned = self._stage_arguments()
         master, cluster = self._connection_master()
-        self.conf, self.env_vars = run_tasks.submit_settings(path, master, cluster)
+        self.conf, self.env_vars = run_tasks.submit_settings(path, master, cluster=cluster)
         if lineage.is_sending():
             self.env_vars["OPENLINEAGE_DISABLED"] = "true"
         if self._openlineage_inject_parent_job_info:

@@ -86,7 +86,7 @@ class Epochs(DeltaDataIntervalTimetable):
                 f"the same backfill with {local:%Y-%m-%d}T00:00Z instead of {local:%Y-%m-%d}",
             )
 
-    def _interval_start(self, when: datetime, up: bool = False) -> datetime:
+    def _interval_start(self, when: datetime, *, up: bool = False) -> datetime:
         """The start of an interval: the last one until an instant, or the next one from it on."""
         number, beyond = divmod(when.timestamp(), self._delta.total_seconds())
         return datetime.fromtimestamp((number + (up and beyond > 0)) * self._delta.total_seconds(), UTC)

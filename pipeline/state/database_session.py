@@ -29,7 +29,7 @@ class Store:
         self._leases: set[str] = set()  # the runs that this process works on
         self.engine = database.acquire_engine(uri, self)
         with database.translate_errors(uri):
-            versions.prepare_database(self.engine, writes)
+            versions.prepare_database(self.engine, writes=writes)
 
     def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
         """The rows of a query. Raises `DatabaseOutdated` where an older database lacks what it asks for."""

@@ -80,7 +80,7 @@ class InvalidationMarks:
         return revision >= max(self.contributing_revision(epoch), self.everywhere)
 
     def find_audit(
-        self, epoch: int, revision: int | None, passed: object, at: str, proof: bool = False
+        self, epoch: int, revision: int | None, passed: object, at: str, *, proof: bool = False
     ) -> AuditStatus | None:
         """What was found of an epoch at a revision; None: nothing was."""
         if revision is None:

@@ -59,7 +59,7 @@ class HomeMoved(UsageError):
     """The home is at another place than its tables' metadata say."""
 
 
-def open_ledger(home: Home, writes: bool = False) -> Ledger:
+def open_ledger(home: Home, *, writes: bool = False) -> Ledger:
     """A home's ledger. Raises like `verify_identity`. `writes`: its database is brought up to date."""
     with database.shared_engine(home.database):
         verify_identity(home)
@@ -236,7 +236,8 @@ def require_unmoved(home: Home, identity: Identity) -> None:
     if other:
         raise HomeMoved(
             f"the database of this home was {identity.database or 'another one'} when its tables in {home.warehouse} "
-            f"were made; now it is {database.redact_uri(home.database)}. Two databases on the same tables would destroy "
+            f"were made; now it is {database.redact_uri(home.database)}. Two databases on the same "
+            f"tables would destroy "
             "them.",
             "altneu relocate --original-gone   (if nobody works with the former one any more); else copy the tables, "
             f"name their place under [storage] warehouse in {home.path / 'altneu.toml'}, and: altneu relocate",
@@ -259,7 +260,8 @@ def refuse_full_warehouse(home: Home, lost: str) -> None:
         away = "name another place under [storage] warehouse"
     if full:
         raise AltneuError(
-            f"{lost}, while {filesystem.normalize_location(home.warehouse)} is full: without it nobody knows which rows are published.",
+            f"{lost}, while {filesystem.normalize_location(home.warehouse)} is full: without it nobody "
+            f"knows which rows are published.",
             f"put it back from a backup; or start again from the landing: {away}; altneu backfill --all",
         )
 

@@ -270,21 +270,21 @@ def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
         if of_batch or stopped:
             whose = failure.epochs if stopped and failure.epoch not in failure.epochs else (failure.epoch,)
             firsts = [
-                _first_publication_after(touched.get(epoch, ()), failure, stopped)
+                _first_publication_after(touched.get(epoch, ()), failure, stopped=stopped)
                 for epoch in whose
                 if epoch is not None
             ]
             if firsts and all(firsts):
                 ends.append(max(each for each in firsts if each))
         if not of_batch or (stopped and not failure.epochs):
-            ends += [each for each in (_first_publication_after(again, failure, stopped),) if each]
+            ends += [each for each in (_first_publication_after(again, failure, stopped=stopped),) if each]
         at, why = min(ends, default=(None, ""))
         out.append(replace(failure, ended=at, why=why))
     return out
 
 
 def _first_publication_after(
-    published: Iterable[tuple[int, str, str]], failure: Failure, stopped: bool
+    published: Iterable[tuple[int, str, str]], failure: Failure, *, stopped: bool
 ) -> tuple[str, str] | None:
     """The first of some publications, oldest first, that comes after a failure: when, and what it is."""
     later = (one for one in published if one[0] > failure.revision or (stopped and one[0] == failure.revision))
@@ -388,9 +388,9 @@ def _resolve_failed_run(
         after = next((at for at in done if at > failure.at), None)
         return replace(failure, ended=after, why="another compaction was done" if after else "")
     if not failure.epochs:
-        found = _first_publication_after(again, failure, True)
+        found = _first_publication_after(again, failure, stopped=True)
     else:
-        firsts = [_first_publication_after(touched.get(epoch, ()), failure, True) for epoch in failure.epochs]
+        firsts = [_first_publication_after(touched.get(epoch, ()), failure, stopped=True) for epoch in failure.epochs]
         found = max(each for each in firsts if each) if all(firsts) else None
     return replace(failure, ended=found[0], why=found[1]) if found else failure
 

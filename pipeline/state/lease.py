@@ -87,7 +87,7 @@ def has_heartbeat(run: RunRecord) -> bool:
 
 
 @contextlib.contextmanager
-def hold_lease(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[None]:
+def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it.
     `again`: to compute, see `Runs.acquire_lease`."""
 
@@ -95,7 +95,7 @@ def hold_lease(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[Non
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so
             ledger.renew_lease(run_id)
 
-    ledger.acquire_lease(run_id, again)
+    ledger.acquire_lease(run_id, again=again)
     try:
         with run_periodically(BEAT, send_heartbeat):
             yield

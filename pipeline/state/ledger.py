@@ -32,6 +32,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
         self,
         run_id: str,
         parent: int,
+        *,
         frontier: int | None,
         snapshots: dict[str, int],
         digest: str,

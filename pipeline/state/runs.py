@@ -84,6 +84,7 @@ class Runs(Revisions):
         self,
         run_id: str,
         parent: int,
+        *,
         epochs: list[int],
         config: Json,
         kind: RunKind = RunKind.RUN,
@@ -138,7 +139,7 @@ class Runs(Revisions):
                 beat = {"beat_at": lease.timestamp(), "base": run.base and run.base.to_json()}
                 connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
-    def acquire_lease(self, run_id: str, again: bool = False) -> None:
+    def acquire_lease(self, run_id: str, *, again: bool = False) -> None:
         """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`.
 
         `again`: to compute; of a held run, what was decided of it then holds no more.

@@ -56,7 +56,8 @@ def stored_version(connection: sa.Connection) -> str | None:
     if found is None or found in known_versions():
         return found
     raise UsageError(
-        f"the database {redact_uri(str(connection.engine.url))} is of a later version of altneu (its tables have version "
+        f"the database {redact_uri(str(connection.engine.url))} is of a later version of altneu (its "
+        f"tables have version "
         f"{found}; this one knows up to {newest_version()}).",
         "update altneu, or use a home of this version: altneu --home DIR …",
     )
@@ -68,7 +69,7 @@ def database_version(connection: sa.Connection) -> str | None:
     return found or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
 
 
-def prepare_database(engine: sa.Engine, writes: bool) -> None:
+def prepare_database(engine: sa.Engine, *, writes: bool) -> None:
     """See to it that a database can be used; a new one gets its tables. Raises `UsageError` for one of a later version.
 
     `writes`: an older one is brought up to date.
@@ -122,8 +123,8 @@ def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
         found = database_version(connection)
     if found != newest_version():
         raise DatabaseOutdated(
-            f"the database {redact_uri(str(engine.url))} was made by an earlier version of altneu, and lacks what is asked "
-            f"for (its tables have version {found}; this one needs {newest_version()}).",
+            f"the database {redact_uri(str(engine.url))} was made by an earlier version of altneu, and lacks "
+            f"what is asked for (its tables have version {found}; this one needs {newest_version()}).",
             "altneu doctor   (brings it up to date, as the next run does)",
         ) from None
 

@@ -176,7 +176,8 @@ class DuckTables:
         there = {column.name: column for column in scan.projection().fields}
         # by the numbers of the columns, as Iceberg has it: one that was dropped and declared again is another
         schema = ", ".join(
-            f"{column.field_id}: {{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
+            f"{column.field_id}: "
+            f"{{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
             "default_value: NULL}"
             for name, column in there.items()
         )

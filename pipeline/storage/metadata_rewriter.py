@@ -103,7 +103,7 @@ class MetadataRewriter(ABC):
 
         def rewrite_entry(old: str) -> str:
             if remember_path(old) not in self._manifests:
-                self._manifests[old] = self._rewrite_manifest(old, old in deletes)
+                self._manifests[old] = self._rewrite_manifest(old, deletes=old in deletes)
             return self._manifests[old][0]
 
         changes: dict[tuple[str, ...], avro_patch.Change] = {
@@ -112,7 +112,7 @@ class MetadataRewriter(ABC):
         }
         return self.write_metadata_file(location, "list", self._rewrite_avro(location, changes))
 
-    def _rewrite_manifest(self, location: str, deletes: bool) -> tuple[str, int]:
+    def _rewrite_manifest(self, location: str, *, deletes: bool) -> tuple[str, int]:
         """Write a manifest (of data files, or of lists of places) again; its location and bytes."""
         entry: dict[str, Any] = {}
 

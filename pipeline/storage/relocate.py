@@ -38,7 +38,7 @@ class RelocateResult:
 
 
 def relocate_home(
-    home: Home, original_gone: bool = False, say: Callable[[str], None] = lambda text: None
+    home: Home, *, original_gone: bool = False, say: Callable[[str], None] = lambda text: None
 ) -> RelocateResult:
     """See the first lines. Raises `UsageError` where that would take something from another home."""
     if home.config.storage.catalog is not None:
@@ -51,7 +51,7 @@ def relocate_home(
         home_identity.refuse_lost_database(home)
         return RelocateResult(home.warehouse, home.warehouse, 0, 0)
     warehouse, other = home_identity.detect_moves(home, identity)
-    _refuse_other_home(home, identity, warehouse, other, original_gone)
+    _refuse_other_home(home, identity, warehouse=warehouse, other=other, original_gone=original_gone)
     if not warehouse and not other:
         return RelocateResult(home.warehouse, home.warehouse, 0, 0)
     located, written = table_locations(home, identity), 0
@@ -71,12 +71,13 @@ def relocate_home(
 
 
 def _refuse_other_home(
-    home: Home, identity: home_identity.Identity, warehouse: bool, other: bool, original_gone: bool
+    home: Home, identity: home_identity.Identity, *, warehouse: bool, other: bool, original_gone: bool
 ) -> None:
     settings = home.path / "altneu.toml"
     if warehouse and not other and _has_tables(identity.warehouse):
         raise UsageError(
-            f"the database {database.redact_uri(home.database)} serves the tables in {identity.warehouse}, which are still "
+            f"the database {database.redact_uri(home.database)} serves the tables in "
+            f"{identity.warehouse}, which are still "
             "there: a copy needs a database of its own.",
             f"if these tables take their place: mv {identity.warehouse} {identity.warehouse}.old, and altneu relocate; "
             f"for a copy: copy the database, name it under [storage] database in {settings}, and altneu relocate",

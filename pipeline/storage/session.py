@@ -107,7 +107,7 @@ def count_cores(spark: SparkSession) -> int:
     return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()  # a server says it by no setting
 
 
-def start_session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
+def start_session(master: str | None = None, conf: dict[str, str] | None = None, *, few: bool = False) -> SparkSession:
     """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
 
     `few`: the process is for a few rows (`FEW_ROWS`), and short: its JVM optimises less. Long work takes longer then.
@@ -129,14 +129,15 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
     if master.startswith(STANDALONE):
         _require_cluster_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
-    settings = _session_settings(master, conf, few)
+    settings = _session_settings(master, conf, few=few)
     try:
         with interrupt.preserve_sigint_handler():
             spark = _apply_settings(builder, settings).getOrCreate()
     except (Py4JError, PySparkException) as error:
         memory = settings["spark.driver.memory"]
         raise AltneuError(
-            f"Spark did not start (master {master}, spark.driver.memory {memory}): {describe_error(error)[0].rstrip('.')}.",
+            f"Spark did not start (master {master}, spark.driver.memory {memory}): "
+            f"{describe_error(error)[0].rstrip('.')}.",
             "altneu doctor; [spark] in altneu.toml says master and conf",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
@@ -145,7 +146,7 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
     return spark
 
 
-def _session_settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
+def _session_settings(master: str, conf: dict[str, str], *, few: bool) -> dict[str, str]:
     """Everything that a driver's JVM and its session start with."""
     settings = _STATIC | _RUNTIME | _jar_settings(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     driver = "spark.driver.extraJavaOptions"
@@ -172,7 +173,7 @@ def _executor_settings(conf: dict[str, str]) -> dict[str, str]:
     return settings | {options: f"-XX:+ExitOnOutOfMemoryError {conf.get(options, '')}".strip()}
 
 
-def submit_settings(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
+def submit_settings(conf: dict[str, str], master: str, *, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
     """What `spark-submit` needs so that its session is like ours: settings and environment.
 
     `cluster`: the driver is on another machine, which has altneu installed, and where nothing of this one's files may
@@ -208,7 +209,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
         sizes = ledger.table_sizes()
         stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
-    return start_session(master, home.config.spark.conf, few)
+    return start_session(master, home.config.spark.conf, few=few)
 
 
 def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:

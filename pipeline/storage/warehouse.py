@@ -97,7 +97,7 @@ class Warehouse(Branches):
     def _table_columns(self, table: str) -> dict[str, str]:
         return table_columns(self.home, table)
 
-    def ensure_tables(self, retype: bool = False) -> None:
+    def ensure_tables(self, *, retype: bool = False) -> None:
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
 
         A value column that was declared since is added. One with another type is an error, or with `retype` replaced
@@ -113,7 +113,7 @@ class Warehouse(Branches):
         )
         retry(self._create_tables, retype)
 
-    def _create_tables(self, retype: bool) -> None:
+    def _create_tables(self, *, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
         there = self._existing_tables()
         if self.home.config.storage.catalog is not None:
@@ -173,7 +173,7 @@ class Warehouse(Branches):
             f"TBLPROPERTIES ('format-version'='2', {_properties_sql(properties)})"
         )
 
-    def drop_table(self, table: str, damaged: bool = False) -> None:
+    def drop_table(self, table: str, *, damaged: bool = False) -> None:
         """Drop a table that is none of the home's own, with its files. Damaged: without a look at which it has."""
         assert table.startswith(home_identity.ROUNDS)
         if damaged:

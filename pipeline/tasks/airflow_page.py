@@ -58,6 +58,7 @@ def overview_page(
     runs: Mapping[int, AirflowRun],
     prefix: str = PREFIX,
     root: str = "../",
+    *,
     may_run: bool = False,
     sites: Sequence[str] = (),
 ) -> str:

@@ -111,13 +111,13 @@ def format_error(error: AltneuError) -> str:
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 
 
-def open_home(path: str, writes: bool = True) -> tuple[Home, Ledger]:
+def open_home(path: str, *, writes: bool = True) -> tuple[Home, Ledger]:
     """A home and its ledger; `writes`: the task may write to it."""
     from ..home.home import Home
     from ..state import home_identity
 
     home = Home.open(path)
-    return home, home_identity.open_ledger(home, writes)
+    return home, home_identity.open_ledger(home, writes=writes)
 
 
 def abbreviate_labels(labels: list[str]) -> str:

@@ -69,7 +69,8 @@ def epoch_of(
         named = schedule.parse_epoch(str(asked))
         if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):
             raise UsageError(
-                f"this run is for the epoch of its date, {schedule.format_label(schedule.epoch_of(start))}, but the parameter "
+                f"this run is for the epoch of its date, "
+                f"{schedule.format_label(schedule.epoch_of(start))}, but the parameter "
                 f"epoch asks for {schedule.format_label(named)}. A backfill takes its epochs from its dates.",
                 "the same backfill again, with the parameter epoch left empty",
             )

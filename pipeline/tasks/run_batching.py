@@ -31,7 +31,7 @@ Count = Callable[[Sequence[datetime]], int]  # of the DAG runs of these dates, t
 
 
 def plan_epoch(
-    path: str, epoch: int, say: Say = ignore_message, count: Count | None = None, again: bool = True
+    path: str, epoch: int, say: Say = ignore_message, count: Count | None = None, *, again: bool = True
 ) -> PlannedRun | None:
     """Begin a run over an epoch that is missing or has changed, and over those of other DAG runs that wait; None when
     it is published as landed, or a person has rejected it. Raises `RunInProgress` when another run comes first.

@@ -67,7 +67,7 @@ def plan_range(
 
     home, ledger = open_home(path)
     inside = planning.epochs_within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    found = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force)
+    found = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
     if not found.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
@@ -102,7 +102,7 @@ def plan_corrected(path: str, say: Say = ignore_message) -> PlannedRun | None:
     return begin_run(home, ledger, planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say)), say)
 
 
-def begin_run(home: Home, ledger: Ledger, found: Plan, say: Say, alone: bool = False) -> PlannedRun | None:
+def begin_run(home: Home, ledger: Ledger, found: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
     """Begin a run of a plan; None when it has nothing to do, which is said. `alone`: raises `RunInProgress` when
     another run is at work."""
     from ..run import runner
@@ -166,7 +166,7 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
 
 
 def request_approval(
-    path: str, planned: PlannedRun, say: Say = ignore_message, pages: bool = True
+    path: str, planned: PlannedRun, say: Say = ignore_message, *, pages: bool = True
 ) -> tuple[PlannedRun, ApprovalRequest | None]:
     """Hold the planned run where somebody has to approve it first; what to ask, or None: it may be published, or
     nothing is left to publish. The run asked about is the first's; one that was overtaken is computed again, so that
@@ -204,7 +204,7 @@ def request_approval(
         if run.state is not RunState.HELD:
             run = approval.hold_run(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
-        return planned, _approval_request(home, ledger, run, why, pages, say)
+        return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
     what = abbreviate_labels(_format_labels(home, ledger.get_run(planned["run_id"]).epochs))
     raise RevisionConflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
@@ -231,7 +231,9 @@ def _execute_stages(home: Home, ledger: Ledger, run_id: str, planned: PlannedRun
         say(f"{name}: {runner.format_facts(home, facts)}")
 
 
-def _approval_request(home: Home, ledger: Ledger, run: RunRecord, why: str, pages: bool, say: Say) -> ApprovalRequest:
+def _approval_request(
+    home: Home, ledger: Ledger, run: RunRecord, why: str, *, pages: bool, say: Say
+) -> ApprovalRequest:
     from ..run import diff_report
 
     found, page = diff_report.diff_held_run(home, ledger, run), None
@@ -247,12 +249,13 @@ def _approval_request(home: Home, ledger: Ledger, run: RunRecord, why: str, page
     labels = _format_labels(home, run.epochs)
     return {
         "subject": f"Publish {abbreviate_labels(labels)}?",
-        "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff {run.run_id}`.\n\n{diff_report.diff_summary(found)}",
+        "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff "
+        f"{run.run_id}`.\n\n{diff_report.diff_summary(found)}",
         "page": page,
     }
 
 
-def record_decision(path: str, planned: PlannedRun, approved: bool, person: str | None, because: str | None) -> None:
+def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:
     """Record what was decided of a held run. Raises `RevisionConflict` when it was overtaken: then it is asked for
     again."""
     from ..run import approval
@@ -312,7 +315,8 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
         run_id = again
         say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
     raise RevisionConflict(
-        f"{abbreviate_labels(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in a row. Nothing of it was "
+        f"{abbreviate_labels(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} "
+        f"times in a row. Nothing of it was "
         "published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
@@ -362,11 +366,11 @@ def _failed_checks(ledger: Ledger, run_id: str, severity: Severity) -> list[Chec
 # -- as submissions to a cluster ---------------------------------------------------------------------------------
 
 
-def submit_settings(path: str, master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
+def submit_settings(path: str, master: str, *, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
     """What `spark-submit` needs for a home: conf and environment. `cluster`: the driver is on another machine."""
     from ..storage import session
 
-    return session.submit_settings(Home.open(path).config.spark.conf, master, cluster)
+    return session.submit_settings(Home.open(path).config.spark.conf, master, cluster=cluster)
 
 
 def run_submitted(path: str, name: str, planned: str, answer: str) -> int:

@@ -42,11 +42,11 @@ SEED, CASES, RUNS = seeds.one(91), 25, 3
 OPERATORS = {
     "reduce": lambda c, few: incremental.reduce(c, ["case", "k"], aggregates(), broadcast=few),
     "reduce, nonzero rows": lambda c, few: incremental.reduce(
-        c, ["case", "k"], {"n": F.sum("multiplicity")}, "nonzero", few
+        c, ["case", "k"], {"n": F.sum("multiplicity")}, "nonzero", broadcast=few
     ),
     "count": lambda c, few: incremental.count(c, ["case", "k"], broadcast=few),
     "distinct": incremental.distinct,
-    "threshold": lambda c, few: incremental.threshold(c, lambda m: m * m - m, few),
+    "threshold": lambda c, few: incremental.threshold(c, lambda m: m * m - m, broadcast=few),
 }
 
 

@@ -233,7 +233,9 @@ def test_state_machine_equals_a_loop(spark) -> None:
     def emit(state):
         return F.when(state == "", F.expr("cast(array() as array<string>)")).otherwise(F.array(state, F.upper(state)))
 
-    got = collected(state_machine(df, ["case"], F.col("s"), ["seq"], F.lit(""), step, emit), raw=True)
+    got = collected(
+        state_machine(df, ["case"], F.col("s"), order=["seq"], start=F.lit(""), step=step, emit=emit), raw=True
+    )
     want: Counter = Counter()
     for case in range(CASES):
         state, held = "", set()

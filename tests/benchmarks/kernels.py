@@ -134,7 +134,8 @@ def peels(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
         slow = f"{cpu(every_truss, a, b):.1f}" if name == smallest else "–"
         memory = [f"{elsewhere(run, a, b) / m:.0f}" for run in (peak_of_peel, peak_of_replay)]
         yield (
-            f"| {name} | {m:,} | {triangles.count_triangles(a, b).total:,} | {truss.peel(a, b).max()} | {counting:.3f} | "
+            f"| {name} | {m:,} | {triangles.count_triangles(a, b).total:,} | {truss.peel(a, b).max()} | "
+            f"{counting:.3f} | "
             f"{peel:.3f} | {m / peel / 1e6:.2f} | {bucket} | {peer} | {slow} | {memory[0]} | {memory[1]} |"
         )
 

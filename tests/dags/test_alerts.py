@@ -190,7 +190,7 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     monkeypatch.setenv("ALTNEU_NOTIFIERS", text)
     (found,) = (check for check in list_checks() if check.name == "Alerts")
     assert found.ok is False and says in found.found and found.remedy
-    ledger.create_run("run_1", 0, [1], {})
+    ledger.create_run("run_1", 0, epochs=[1], config={})
     ledger.finish_run("run_1", "failed", "no room")
     alerts.send_alerts(str(home.path), {}, patience=0)
     assert "could not be sent" in caplog.text
@@ -245,7 +245,7 @@ def published(home: Home, ledger: Ledger) -> None:
 
 
 def failed(home: Home, ledger: Ledger) -> None:
-    ledger.create_run("run_1", 0, [home.schedule.parse_epoch("2004-04-17")], {})
+    ledger.create_run("run_1", 0, epochs=[home.schedule.parse_epoch("2004-04-17")], config={})
     ledger.finish_run("run_1", "failed", "no room")
 
 

@@ -49,7 +49,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
         run_tasks.execute_stage(path, planned, stage)
     held, question = run_tasks.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
-    run_tasks.record_decision(path, held, True, "ada", None)
+    run_tasks.record_decision(path, held, approved=True, person="ada", because=None)
     by_command = Home(home.path, Home.open(home.path).config.model_copy(update={"publish": Publish()}))
     runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
@@ -59,7 +59,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
         path, planned, pages=False
     )  # the task is cleared: the same run, no third one
     assert question is not None and again["run_id"] == ledger.list_held()[-1].run_id and len(ledger.list_held()) == 2
-    run_tasks.record_decision(path, again, True, "ada", None)
+    run_tasks.record_decision(path, again, approved=True, person="ada", because=None)
     assert run_tasks.publish_run(path, again)["revision"] == 2
 
 
@@ -72,9 +72,9 @@ def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         run_tasks.execute_stage(path, planned, stage)
     run_tasks.request_approval(path, planned, pages=False)
-    run_tasks.record_decision(path, planned, False, "bob", None)  # as `altneu discard` does
+    run_tasks.record_decision(path, planned, approved=False, person="bob", because=None)  # as `altneu discard` does
     with pytest.raises(Exception, match="it was rejected by bob"):
-        run_tasks.record_decision(path, planned, True, "ada", None)
+        run_tasks.record_decision(path, planned, approved=True, person="ada", because=None)
     with pytest.raises(RunFailed, match="it was rejected by bob"):
         run_tasks.publish_run(path, planned)
 
@@ -101,5 +101,5 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
         task.execute_complete(context, event)
     assert f"next: altneu publish {held['run_id']}" in str(failed.value)
     assert ledger.get_revision().revision == 0 and [run.run_id for run in ledger.list_held()] == [held["run_id"]]
-    run_tasks.record_decision(path, held, True, "ada", "late, but right")
+    run_tasks.record_decision(path, held, approved=True, person="ada", because="late, but right")
     assert run_tasks.publish_run(path, held)["revision"] == 1

@@ -64,7 +64,7 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     assert 'Awaited: <a class="whole" href="../dags/altneu_epoch/runs/b" target="_top">2004-04-20</a>' in html
     assert "data-dag" not in html.partition("<script>")[0]  # no button for who may not trigger DAGs
     home_helpers.put(home, first + 4, [(7, 8, None, "upsert", 0)])
-    html = airflow_page.overview_page(str(home.path), run_of, "calls", "../../../", True, ["altneu"])
+    html = airflow_page.overview_page(str(home.path), run_of, "calls", "../../../", may_run=True, sites=["altneu"])
     assert 'Absent, with later epochs there: <span class="whole">2004-04-17</span> to ' in html
     assert 'data-dag="calls_backfill"' in html and 'data-clear="a run"' in html and "<b>wrong" not in html
     assert 'href="../../../altneu/">altneu</a>' in html and "calls_backfill from" in html

@@ -140,7 +140,7 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
 def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: Week) -> None:
     """Whatever its epochs are; a compaction disturbs nobody."""
     home, ledger, first = week
-    ledger.create_run("compact", 0, [], {}, planning.RunKind("compact"))
+    ledger.create_run("compact", 0, epochs=[], config={}, kind=planning.RunKind("compact"))
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
     for epoch, others in ((first + 1, [first]), (first + 3, []), (first + 3, None)):
@@ -333,7 +333,7 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     look = run_batching.poll_run(str(home.path), held_up.value.run_id, 60)
     assert look[0] == "waiting" and "held until somebody decides" in look[1]
     assert run_batching.poll_run(str(home.path), held_up.value.run_id, -1)[0] == "late"
-    run_tasks.record_decision(str(home.path), planned, True, "ada", None)
+    run_tasks.record_decision(str(home.path), planned, approved=True, person="ada", because=None)
     assert run_tasks.publish_run(str(home.path), planned)["revision"] == 1
     assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
     assert len(ledger.list_runs()) == 1
@@ -346,7 +346,7 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
-    run_tasks.record_decision(str(home.path), planned, False, "ada", "half is missing")
+    run_tasks.record_decision(str(home.path), planned, approved=False, person="ada", because="half is missing")
     if then == "landed again":
         home_helpers.put(home, first + 1, up((7, 8)))
     if then == "another revision":
@@ -431,7 +431,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
         run_tasks.execute_stage(str(home.path), second, name)
     if asks:
         assert run_tasks.request_approval(str(home.path), second, pages=False)[1] is not None
-        run_tasks.record_decision(str(home.path), second, True, "Ada", None)
+        run_tasks.record_decision(str(home.path), second, approved=True, person="Ada", because=None)
     assert run_tasks.publish_run(str(home.path), second)["revision"] == 1
     runs = ledger.list_runs()
     assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "ingest")

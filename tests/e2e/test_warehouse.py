@@ -23,7 +23,7 @@ TRIPLES = [(7, 1, revision, revision) for revision in (1, 2, 3, 4)]  # vertex, e
 
 def made(spark: SparkSession, home: Home, retype: bool = False) -> Warehouse:
     warehouse = Warehouse(spark, home)
-    warehouse.ensure_tables(retype)
+    warehouse.ensure_tables(retype=retype)
     return warehouse
 
 

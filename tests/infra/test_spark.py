@@ -213,7 +213,7 @@ def test_a_submission_to_a_cluster_leaves_the_python_of_this_machine_alone(
     cluster: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", {name: os.environ[name] for name in ("PATH", "HOME")})
-    _, environment = submit_settings({}, "spark://head:7077", cluster)
+    _, environment = submit_settings({}, "spark://head:7077", cluster=cluster)
     assert environment.get("PYSPARK_PYTHON") == (None if cluster else "python3")
     assert read_environment("local[2]", {})["PYSPARK_PYTHON"] == sys.executable
     assert "SPARK_LOCAL_IP" not in os.environ
@@ -223,7 +223,7 @@ def test_a_submission_to_a_cluster_leaves_the_python_of_this_machine_alone(
 @pytest.mark.parametrize("cluster", [False, True])
 def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) -> None:
     name = "spark.executor.extraJavaOptions"
-    settings, _ = submit_settings({name: own} if own else {}, "spark://head:7077", cluster)
+    settings, _ = submit_settings({name: own} if own else {}, "spark://head:7077", cluster=cluster)
     assert settings[name].split() == ["-XX:+ExitOnOutOfMemoryError", *own.split()]
 
 
@@ -236,7 +236,7 @@ def test_what_the_environment_of_executors_is_unless_it_is_said(cluster: bool) -
         ({"spark.executor.pyspark.memory": "2g"}, ("2", "system")),
         ({"spark.executor.pyspark.memory": "2g", pool: "jemalloc"}, ("2", "jemalloc")),
     ):
-        settings, _ = submit_settings(conf, "spark://head:7077", cluster)
+        settings, _ = submit_settings(conf, "spark://head:7077", cluster=cluster)
         assert (settings.get(arenas), settings.get(pool)) == found
 
 

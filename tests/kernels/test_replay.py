@@ -374,15 +374,15 @@ def test_how_far_changes_spread_is_learned_from_each_batch():
     kept = PersistentGraph.from_edges(np.arange(3), *(np.array(x, np.int32) for x in ([0], [1], [0])), spare=False).kept
     assert kept.spread == maintained_graph.SPREAD and kept.spread is not maintained_graph.SPREAD
     kept.spread = {"descend": 1.0}
-    kept._learn_cost("descend", 30, 10.0, True)
+    kept._learn_cost("descend", 30, 10.0, finished=True)
     assert kept.spread == {"descend": 2.0}
-    kept._learn_cost("descend", 5, 10.0, True)
+    kept._learn_cost("descend", 5, 10.0, finished=True)
     assert kept.spread == {"descend": 1.25}
-    kept._learn_cost("descend", 5, 10.0, False)  # 0.75 at the least: less than what is known
+    kept._learn_cost("descend", 5, 10.0, finished=False)  # 0.75 at the least: less than what is known
     assert kept.spread == {"descend": 1.25}
-    kept._learn_cost("descend", 15, 10.0, False)
+    kept._learn_cost("descend", 15, 10.0, finished=False)
     assert kept.spread == {"descend": 1.75}
-    kept._learn_cost("descend", 3, 0.0, True)  # of no triangle: as of one step
+    kept._learn_cost("descend", 3, 0.0, finished=True)  # of no triangle: as of one step
     assert kept.spread == {"descend": 2.375}
 
 

@@ -186,5 +186,5 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
         delta=lambda table: read(table).where("revision = 2"),
     )
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
-    found = proof_verification._compare_landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
+    found = proof_verification._compare_landed(run, 1, [1, FRONTIER], whole=False, part=proof)  # type: ignore[arg-type]
     assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

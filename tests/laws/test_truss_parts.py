@@ -68,7 +68,7 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
     warehouse = Warehouse(tiny, home)
     warehouse.ensure_tables()
     for run_id in ("alive", "failed", "mine"):
-        ledger.create_run(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, epochs=[1], config={})
         ledger.acquire_lease(run_id)
         kept = bsp_round_tables.RoundTables(warehouse, run_id).persist_rows(
             tiny.range(3).selectExpr("id AS a", "1 AS part")

@@ -237,7 +237,9 @@ def test_a_condition_is_asked_only_of_rows_that_pass_the_one_before(spark: Spark
     assert {row.line: row.reason.split()[0] for row in bad} == {r.line: e for r in rows if (e := expected(r))}
     kept = predicate_validation.keep_decided(frame(spark, rows), asked)
     relations = ["-> where tag > 5", "->"]
-    found = edge_derivation.relation_changes(None, kept, None, list(TYPES), relations, None, "c + 1 > 3").collect()
+    found = edge_derivation.relation_changes(
+        None, kept, None, values=list(TYPES), relations=relations, live_for=None, where="c + 1 > 3"
+    ).collect()
     assert {row.relation for row in found} == {*relations}
 
 

@@ -167,7 +167,7 @@ class World:
     def write(self, name: str, run_id: str | None = None) -> str:
         """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
         book, run_id = self.ledger(name), run_id or f"run of {name}"
-        book.create_run(run_id, book.get_revision().revision, [1], {})
+        book.create_run(run_id, book.get_revision().revision, epochs=[1], config={})
         return self.stages(book, run_id)
 
     def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
@@ -187,7 +187,11 @@ class World:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
         book.create_run(
-            run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic_settings(), hold=True
+            run_id,
+            book.get_revision().revision,
+            epochs=[1],
+            config=self.protocol.home.config.semantic_settings(),
+            hold=True,
         )
         runner.execute_stage(self.protocol.home, book, run_id, "audit")
         approval.hold_run(self.protocol.home, book, run_id)
@@ -224,7 +228,17 @@ class World:
 
         said: Callable[[str], None] = lambda text: None  # noqa: E731
         home, grace = self.protocol.home, self.protocol.grace
-        compact.replace_and_drop(home, book, branches, row, rewrite, lambda *_: True, lambda table: 0, grace, said)
+        compact.replace_and_drop(
+            home,
+            book,
+            branches,
+            row=row,
+            rewrite=rewrite,
+            verify=lambda *_: True,
+            remove_orphans=lambda table: 0,
+            grace=grace,
+            say=said,
+        )
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:

@@ -86,7 +86,9 @@ class Seed:
         """A run over `landed` (epoch -> rows, quarantined): published, or ended in `state` with `error`."""
         parent = self.ledger.get_revision()
         run_id = f"run{next(self.ids):04d}"
-        self.ledger.create_run(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
+        self.ledger.create_run(
+            run_id, parent.revision, epochs=sorted(landed) if kind == "run" else [], config={}, kind=kind
+        )
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
             self.ledger.record_stage(run_id, stage, StageState.RUNNING, started)
@@ -105,7 +107,9 @@ class Seed:
             self.ledger.finish_run(run_id, state, error)
         else:
             frontier = max([*landed, *([] if parent.frontier is None else [parent.frontier])])
-            self.ledger.publish_revision(run_id, parent.revision, frontier, {}, "digest", mark)
+            self.ledger.publish_revision(
+                run_id, parent.revision, frontier=frontier, snapshots={}, digest="digest", mark=mark
+            )
         return run_id
 
     def hold(self, epoch: int) -> str:
@@ -210,5 +214,5 @@ def every_state(path: Path) -> Seed:
         [check(last + 4, "edges are unique", False, rows=[{"a": 1, "b": 2, "copies": 3, "note": HOSTILE}])],
         error=f"audit: 1 critical check(s) failed {HOSTILE}",
     )
-    seed.ledger.create_run("open", seed.ledger.get_revision().revision, [last + 5], {})
+    seed.ledger.create_run("open", seed.ledger.get_revision().revision, epochs=[last + 5], config={})
     return seed

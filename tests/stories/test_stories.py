@@ -34,6 +34,7 @@ from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.run import planning, rollback, runner, stages
 from pipeline.run.compact import compact
 from pipeline.run.run_context import RunContext
+from pipeline.run.stages import get_stage
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.stories.world import Settings, World
@@ -173,12 +174,12 @@ class Story(RuleBasedStateMachine):
         folded = since is not None and self._restated()  # what is folded can be counted otherwise from the files alone
         if (from_landing and gone) or (not from_landing and folded):
             with pytest.raises(UsageError):
-                plan = planning.plan_rebuild(world.home, world.ledger, from_landing)
+                plan = planning.plan_rebuild(world.home, world.ledger, from_landing=from_landing)
                 home_helpers.run_as_planned(world.home, world.ledger, plan)
             world.configure(world.newest.settings)
             return
         home_helpers.run_as_planned(
-            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing)
+            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=from_landing)
         )
         world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
 

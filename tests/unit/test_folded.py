@@ -30,11 +30,13 @@ def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKi
     """All that is landed, without its tables."""
     parent, known = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.create_run(run_id, parent.revision, [*known], home.config.semantic_settings(), kind)
+    ledger.create_run(run_id, parent.revision, epochs=[*known], config=home.config.semantic_settings(), kind=kind)
     ledger.put_batches(
         run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in known.values()]
     )
-    ledger.publish_revision(run_id, parent.revision, max(known), {}, "digest", None, since)
+    ledger.publish_revision(
+        run_id, parent.revision, frontier=max(known), snapshots={}, digest="digest", mark=None, since=since
+    )
 
 
 @pytest.fixture

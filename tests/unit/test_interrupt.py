@@ -56,7 +56,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
         raise ConnectionRefusedError("no JVM answers")
 
     home, ledger = landed
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
         runner.execute_stage(home, ledger, "a", "edges")

@@ -41,7 +41,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def ledger(tmp_path: Path, wait: Clock) -> Ledger:
     ledger = Ledger(f"sqlite:///{tmp_path / 'altneu.db'}")
-    ledger.create_run("run", 0, [1], {})
+    ledger.create_run("run", 0, epochs=[1], config={})
     return ledger
 
 
@@ -59,7 +59,7 @@ WRITES: dict[str, Callable[[Ledger], object]] = {
     "checks": lambda ledger: ledger.put_checks("run", 1, []),
     "heartbeat": lambda ledger: ledger.renew_lease("run"),
     "end": lambda ledger: ledger.finish_run("run", "failed", "of the former owner"),
-    "ledger row": lambda ledger: ledger.publish_revision("run", 0, 1, {}, "d", None),
+    "ledger row": lambda ledger: ledger.publish_revision("run", 0, frontier=1, snapshots={}, digest="d", mark=None),
     "compaction": lambda ledger: ledger.repin_revisions("run", {"edges": 1}, [1], None, []),
 }
 
@@ -72,8 +72,8 @@ def test_a_process_that_lost_its_lease_changes_nothing(ledger: Ledger, wait: Clo
     wait(lease.SILENCE + 1)
     successor = other(ledger)
     if then == "given up":
-        successor.create_run("winner", 0, [2], {})
-        successor.publish_revision("winner", 0, 2, {}, "d", None)
+        successor.create_run("winner", 0, epochs=[2], config={})
+        successor.publish_revision("winner", 0, frontier=2, snapshots={}, digest="d", mark=None)
         assert successor.expire_dead_runs() == ["run"]
     else:
         successor.acquire_lease("run")
@@ -191,7 +191,9 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
     digest = compare_with_ledger(home, ledger)[1][1].digest
     ledger.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
-    ledger.publish_revision(run_id, ledger.get_run(run_id).parent, 1, {}, home.config.semantic_digest(), None)
+    ledger.publish_revision(
+        run_id, ledger.get_run(run_id).parent, frontier=1, snapshots={}, digest=home.config.semantic_digest(), mark=None
+    )
 
 
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
@@ -202,8 +204,8 @@ def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
 
 def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
-    ledger.create_run("b", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
+    ledger.create_run("b", 0, epochs=[1], config={})
     publish(home, ledger, "a")
     good = told(home, ledger)
     assert good == ("published", None, "unaudited")
@@ -222,8 +224,8 @@ def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
 
 def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
-    ledger.create_run("b", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
+    ledger.create_run("b", 0, epochs=[1], config={})
     publish(home, ledger, "a")
     with pytest.raises(RevisionConflict, match="Nothing of this run was published"):
         runner.execute_stage(home, ledger, "b", "ingest")
@@ -234,9 +236,9 @@ def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> Non
 def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clock, end: str) -> None:
     """Run a began first and published last: how b ended in between is history."""
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     wait(1)
-    ledger.create_run("b", 0, [1], {})
+    ledger.create_run("b", 0, epochs=[1], config={})
     wait(1)
     if end != "killed":
         ledger.finish_run("b", end, "its cause")
@@ -251,14 +253,14 @@ def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clo
 @pytest.mark.parametrize(("state", "page"), [("failed", "failed"), ("interrupted", "running")])
 def test_how_a_run_ended_is_told(tmp_path: Path, state: str, page: str) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     ledger.finish_run("a", state, "its cause")
     assert told(home, ledger) == (state, "its cause", page)
 
 
 def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     assert told(home, ledger)[0] == "running"
     wait(lease.SILENCE + 1)
     state, error, _ = told(home, ledger)
@@ -285,7 +287,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
                 raise ConnectionRefusedError("no JVM answers")
 
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
         runner.execute_stage(home, ledger, "a", "edges")
@@ -301,7 +303,7 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no such device")
 
     home, ledger = home_of(tmp_path)
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
         runner.execute_stage(home, ledger, "a", "edges")

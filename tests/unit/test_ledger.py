@@ -19,7 +19,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
-    ledger.create_run(run_id, parent, [1], {})
+    ledger.create_run(run_id, parent, epochs=[1], config={})
     ledger.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
     ledger.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
 
@@ -29,11 +29,13 @@ def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
     assert ledger.get_revision() == EMPTY
     begin(ledger, "a")
     assert (ledger.get_revision(), ledger.published_batches(), ledger.total_diffs()) == (EMPTY, {}, [])
-    row = ledger.publish_revision("a", 0, 1, {"edges": 2**62 + 1}, "d", None)
+    row = ledger.publish_revision("a", 0, frontier=1, snapshots={"edges": 2**62 + 1}, digest="d", mark=None)
     assert (row.revision, row.snapshots) == (1, {"edges": 2**62 + 1})
     assert ledger.total_diffs() == [("edges", 0, 1, 1, 5)]
     assert ledger.published_batches()[1].digest == "a"
-    assert ledger.publish_revision("a", 0, 1, {"edges": 2**62 + 1}, "d", None) == row  # a lost answer, asked again
+    assert (
+        ledger.publish_revision("a", 0, frontier=1, snapshots={"edges": 2**62 + 1}, digest="d", mark=None) == row
+    )  # a lost answer, asked again
     with pytest.raises(AltneuError, match="revision 7 was not published; the newest is 1"):
         ledger.get_revision(7)
 
@@ -49,7 +51,7 @@ def test_of_many_writers_one_wins(ledger: Ledger) -> None:
     def write(name: str) -> None:
         barrier.wait()
         try:
-            outcomes[name] = ledger.publish_revision(name, 0, 1, {}, "d", None)
+            outcomes[name] = ledger.publish_revision(name, 0, frontier=1, snapshots={}, digest="d", mark=None)
         except RevisionConflict as error:
             outcomes[name] = error
 
@@ -69,7 +71,7 @@ def test_a_stage_tried_again_replaces_what_it_wrote(ledger: Ledger) -> None:
     begin(ledger, "a")
     ledger.put_totals("a", ["edges"], [("edges", 0, 1, 7), ("edges", 0, 2, 0)])
     ledger.put_totals("a", ["triangles"], [("triangles", 0, 1, 1)])
-    ledger.publish_revision("a", 0, 1, {}, "d", None)
+    ledger.publish_revision("a", 0, frontier=1, snapshots={}, digest="d", mark=None)
     assert sorted(ledger.total_diffs()) == [("edges", 0, 1, 1, 7), ("triangles", 0, 1, 1, 1)]
 
 

@@ -75,7 +75,7 @@ def told(receiver: Receiver) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
-    seed.ledger.create_run("run_1", 0, [DAY], {})
+    seed.ledger.create_run("run_1", 0, epochs=[DAY], config={})
     openlineage.emit_run(seed.home, seed.ledger, "run_1")
     (start,) = told(receiver)
     assert (start["eventType"], start["outputs"]) == ("START", [])

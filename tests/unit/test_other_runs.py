@@ -34,7 +34,7 @@ def test_another_run_is_told_at_the_start(
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 4, [(0, 1, None, "upsert", 0)])
     other = Ledger(home.database)
-    other.create_run("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
+    other.create_run("other", 0, epochs=[] if kind == "compact" else [4, 7], config={}, kind=kind)
     if end:
         other.finish_run("other", end)
     monkeypatch.setattr(runner, "execute_run", run)

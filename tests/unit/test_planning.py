@@ -37,11 +37,13 @@ def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
     """All that is landed, without its tables."""
     parent, found = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.create_run(run_id, parent.revision, [*found], {})
+    ledger.create_run(run_id, parent.revision, epochs=[*found], config={})
     ledger.put_batches(
         run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in found.values()]
     )
-    ledger.publish_revision(run_id, parent.revision, max(found), {}, "digest", None, since)
+    ledger.publish_revision(
+        run_id, parent.revision, frontier=max(found), snapshots={}, digest="digest", mark=None, since=since
+    )
 
 
 def change(home: Home, epoch: int) -> None:
@@ -153,7 +155,7 @@ def test_what_is_not_landed_completely_is_refused(world: World) -> None:
     unfinished(home, 4)
     for remove in (False, True):
         with pytest.raises(UsageError, match=r"epoch 4 is not landed completely: more\.csv\.part is still being"):
-            planning.plan_epochs(home, ledger, [4], remove)
+            planning.plan_epochs(home, ledger, [4], remove=remove)
     unfinished(home, 4, files=False)
     with pytest.raises(UsageError, match="epoch 4 is not landed completely"):
         planning.plan_epochs(home, ledger, [4])
@@ -203,7 +205,7 @@ def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
     home_helpers.put(home, 1, ROW)
     for from_landing in (False, True):
         with pytest.raises(UsageError, match="nothing is published, so there is nothing to rebuild"):
-            planning.plan_rebuild(home, ledger, from_landing)
+            planning.plan_rebuild(home, ledger, from_landing=from_landing)
 
 
 @pytest.mark.parametrize(

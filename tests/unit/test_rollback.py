@@ -71,7 +71,7 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
     """The snapshots that a rollback has read may be gone: it does not pin them."""
     ledger = seed.ledger
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3}})
-    ledger.create_run("compaction", 2, [], {}, "compact")
+    ledger.create_run("compaction", 2, epochs=[], config={}, kind="compact")
     ledger.repin_revisions("compaction", {"edges": 5}, [1], None, [])
     ledger.repin_revisions("compaction", {"edges": 7}, [2], None, [])
     put = Ledger.put_totals

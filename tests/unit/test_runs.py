@@ -58,7 +58,7 @@ def ledger(tmp_path: Path, wait: Clock) -> Ledger:
 def publish(ledger: Ledger, run_id: str, epoch: int = 1, kind: RunKind = RunKind.RUN, **pins: int) -> None:
     """A run of one epoch, published on what is the newest revision."""
     parent = ledger.get_revision().revision
-    ledger.create_run(run_id, parent, [epoch], {}, kind)
+    ledger.create_run(run_id, parent, epochs=[epoch], config={}, kind=kind)
     ledger.put_batches(run_id, [StagedBatch(epoch, f"of {run_id}", 1, 5, 0)])
     ledger.put_totals(run_id, ["edges"], [("edges", 0, epoch, 5)])
     frontier = max(
@@ -66,15 +66,15 @@ def publish(ledger: Ledger, run_id: str, epoch: int = 1, kind: RunKind = RunKind
         *([] if parent == 0 or ledger.get_revision().frontier is None else [ledger.get_revision().frontier]),
         epoch,
     )
-    ledger.publish_revision(run_id, parent, frontier, pins, "digest", None)
+    ledger.publish_revision(run_id, parent, frontier=frontier, snapshots=pins, digest="digest", mark=None)
 
 
 # -- revisions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_published_run_says_so_and_its_former_failure_is_gone(ledger: Ledger) -> None:
-    ledger.create_run("a", 0, [1], {})
-    ledger.create_run("other", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
+    ledger.create_run("other", 0, epochs=[1], config={})
     ledger.finish_run("a", RunState.FAILED, "no memory")
     assert (ledger.get_run("a").state, ledger.get_run("a").error) == ("failed", "no memory")
     failed_at = ledger.get_run("a").finished_at
@@ -84,7 +84,7 @@ def test_a_published_run_says_so_and_its_former_failure_is_gone(ledger: Ledger) 
         None,
         None,
     )
-    ledger.publish_revision("a", 0, 1, {}, "digest", None)
+    ledger.publish_revision("a", 0, frontier=1, snapshots={}, digest="digest", mark=None)
     run = ledger.get_run("a")
     assert (run.state, run.error) == ("published", None) and run.finished_at and run.finished_at > str(failed_at)
     assert (ledger.get_run("other").state, ledger.get_run("other").finished_at) == ("running", None)
@@ -109,8 +109,17 @@ def test_a_rollback_hides_the_revisions_that_it_takes_back(ledger: Ledger) -> No
 
     def back(run_id: str, to: int) -> None:
         newest, again = ledger.get_revision().revision, ledger.get_revision(to)
-        ledger.create_run(run_id, newest, [], {}, RunKind.ROLLBACK)
-        ledger.publish_revision(run_id, newest, again.frontier, again.snapshots, "digest", None, again.since, again)
+        ledger.create_run(run_id, newest, epochs=[], config={}, kind=RunKind.ROLLBACK)
+        ledger.publish_revision(
+            run_id,
+            newest,
+            frontier=again.frontier,
+            snapshots=again.snapshots,
+            digest="digest",
+            mark=None,
+            since=again.since,
+            again=again,
+        )
 
     back("to 2", 2)
     assert (ledger.get_revision().revision, ledger.get_revision().hidden) == (4, ((3, 3),))
@@ -136,7 +145,7 @@ def test_which_epochs_a_revision_answers_after_a_compaction() -> None:
 def test_a_compaction_changes_the_revisions_that_it_names(ledger: Ledger) -> None:
     for number in (1, 2, 3, 4):
         publish(ledger, f"r{number}", number, edges=number)
-    ledger.create_run("compaction", 4, [], {}, RunKind.COMPACT)
+    ledger.create_run("compaction", 4, epochs=[], config={}, kind=RunKind.COMPACT)
     ledger.repin_revisions("compaction", {"edges": 9}, [2, 3], 2, [1])
     assert [(row.snapshots, row.since) for row in ledger.list_revisions()] == [
         ({}, None),
@@ -151,14 +160,16 @@ def test_a_compaction_changes_the_revisions_that_it_names(ledger: Ledger) -> Non
 
 def test_runs_oldest_first_and_one_that_is_not_there(ledger: Ledger) -> None:
     for run_id in ("b", "a", "c"):
-        ledger.create_run(run_id, 0, [1, 2], {"motifs": {"y": "a-b", "x": "b-c"}} if run_id == "a" else {})
+        ledger.create_run(
+            run_id, 0, epochs=[1, 2], config={"motifs": {"y": "a-b", "x": "b-c"}} if run_id == "a" else {}
+        )
     assert [run.run_id for run in ledger.list_runs()] == ["b", "a", "c"]
     assert (ledger.get_run("a").epochs, ledger.get_run("a").kind, ledger.get_run("a").is_alive) == (
         (1, 2),
         RunKind.RUN,
         True,
     )
-    ledger.publish_revision("a", 0, 2, {}, "digest", None)
+    ledger.publish_revision("a", 0, frontier=2, snapshots={}, digest="digest", mark=None)
     assert (ledger.list_motifs(ledger.get_revision()), ledger.list_motifs(EMPTY)) == (["y", "x"], [])
     with pytest.raises(AltneuError, match="there is no run 'none'"):
         ledger.get_run("none")
@@ -167,11 +178,11 @@ def test_runs_oldest_first_and_one_that_is_not_there(ledger: Ledger) -> None:
 def test_a_run_goes_on_from_its_parent_as_it_was_when_it_began(ledger: Ledger) -> None:
     publish(ledger, "r1", 1, edges=1)
     publish(ledger, "r2", 2, edges=2)
-    ledger.create_run("before", 2, [3], {})
-    ledger.create_run("on the first", 1, [3], {})
-    ledger.create_run("compaction", 2, [], {}, RunKind.COMPACT)
+    ledger.create_run("before", 2, epochs=[3], config={})
+    ledger.create_run("on the first", 1, epochs=[3], config={})
+    ledger.create_run("compaction", 2, epochs=[], config={}, kind=RunKind.COMPACT)
     ledger.repin_revisions("compaction", {"edges": 9}, [1, 2], 2, [])
-    ledger.create_run("after", 2, [3], {})
+    ledger.create_run("after", 2, epochs=[3], config={})
     found = {run_id: ledger.get_parent(ledger.get_run(run_id)) for run_id in ("before", "on the first", "after")}
     assert {run_id: (row.revision, row.since, row.snapshots) for run_id, row in found.items()} == {
         "before": (2, None, {"edges": 2}),
@@ -187,10 +198,12 @@ def test_a_run_goes_on_from_its_parent_as_it_was_when_it_began(ledger: Ledger) -
 
 def test_snapshots_of_revisions_and_of_runs_that_may_go_on_are_needed(ledger: Ledger) -> None:
     publish(ledger, "r1", 1, edges=1, names=7)
-    ledger.create_run("overtaken", 1, [2], {})
+    ledger.create_run("overtaken", 1, epochs=[2], config={})
     publish(ledger, "r2", 2, edges=2, names=7)
     for run_id in ("open", "failed", "interrupted", "superseded", "compaction"):
-        ledger.create_run(run_id, 2, [3], {}, RunKind.COMPACT if run_id == "compaction" else RunKind.RUN)
+        ledger.create_run(
+            run_id, 2, epochs=[3], config={}, kind=RunKind.COMPACT if run_id == "compaction" else RunKind.RUN
+        )
     for state in (RunState.FAILED, RunState.INTERRUPTED, RunState.SUPERSEDED):
         ledger.finish_run(str(state), state)
     assert ledger.pinned_snapshots() == {"edges": {1, 2}, "names": {7}}
@@ -206,16 +219,16 @@ def test_snapshots_of_revisions_and_of_runs_that_may_go_on_are_needed(ledger: Le
 
 
 def test_whose_branches_may_go(ledger: Ledger, wait: Clock) -> None:
-    ledger.create_run("silent", 0, [1], {})
-    ledger.create_run("failed", 0, [1], {})
+    ledger.create_run("silent", 0, epochs=[1], config={})
+    ledger.create_run("failed", 0, epochs=[1], config={})
     ledger.finish_run("failed", RunState.FAILED, "its cause")
     publish(ledger, "r1", 1)
-    ledger.create_run("on the newest", 1, [2], {})
+    ledger.create_run("on the newest", 1, epochs=[2], config={})
     ledger.finish_run("on the newest", RunState.INTERRUPTED)
-    ledger.create_run("compaction", 1, [], {}, RunKind.COMPACT)
-    ledger.create_run("done", 1, [], {}, RunKind.COMPACT)
+    ledger.create_run("compaction", 1, epochs=[], config={}, kind=RunKind.COMPACT)
+    ledger.create_run("done", 1, epochs=[], config={}, kind=RunKind.COMPACT)
     ledger.finish_run("done", RunState.DONE)
-    ledger.create_run("refused", 1, [2], {})
+    ledger.create_run("refused", 1, epochs=[2], config={})
     ledger.finish_run("refused", RunState.SUPERSEDED)
     assert ledger.runs_with_branches() == {"silent", "failed", "r1", "on the newest", "compaction", "done", "refused"}
     assert {*ledger.list_dead_runs()} == {"failed"}  # the others may be at work
@@ -230,7 +243,7 @@ def test_whose_branches_may_go(ledger: Ledger, wait: Clock) -> None:
 
 def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait: Clock) -> None:
     for run_id in ("silent", "failed"):
-        ledger.create_run(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, epochs=[1], config={})
     beat = ledger.get_run("silent").beat_at
     ledger.finish_run("failed", RunState.FAILED, "its cause")
     publish(ledger, "r1", 1)
@@ -249,7 +262,7 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch, end: RunState
 ) -> None:
     """Between the look and the end of the lease: another process takes it, or writes how it ended."""
-    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("a", 0, epochs=[1], config={})
     publish(ledger, "r1", 1)
     wait(lease.SILENCE + 1)
     rows = ledger._dead_run_records()
@@ -265,8 +278,8 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
 
 
 def test_what_overtakes_a_run(ledger: Ledger) -> None:
-    ledger.create_run("late", 0, [1], {})
-    ledger.create_run("compaction", 0, [], {}, RunKind.COMPACT)
+    ledger.create_run("late", 0, epochs=[1], config={})
+    ledger.create_run("compaction", 0, epochs=[], config={}, kind=RunKind.COMPACT)
     assert ledger.supersede_if_behind("late") is None
     publish(ledger, "r1", 1)
     publish(ledger, "r2", 2)
@@ -293,7 +306,7 @@ def test_what_overtakes_a_run(ledger: Ledger) -> None:
 
 def test_checks_of_a_run_and_of_an_epoch(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
-        ledger.create_run(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, epochs=[1], config={})
     ledger.put_checks("a", 1, [check(1, "old")])
     ledger.put_checks("b", 1, [check(1, "other", passed=False)])
     ledger.put_checks("a", 1, [check(1, "one"), check(2, "two")])  # the stage tried again
@@ -314,14 +327,14 @@ def test_checks_of_a_run_and_of_an_epoch(ledger: Ledger) -> None:
 def test_batches_and_totals_as_of_a_revision(ledger: Ledger) -> None:
     publish(ledger, "r1", 2)
     publish(ledger, "r2", 1)
-    ledger.create_run("r3", 2, [2], {})
+    ledger.create_run("r3", 2, epochs=[2], config={})
     ledger.put_batches("r3", [StagedBatch.for_removed_epoch(2), StagedBatch(3, "of r3", 2, 7, 1)])
     ledger.put_totals("r3", ["edges"], [("edges", 0, 2, -5), ("edges", 0, 3, 0)])
     ledger.put_totals("r3", ["truss"], [("truss", 3, 2, 1)])
     assert [*ledger.published_batches()] == [1, 2]
     assert [batch.epoch for batch in ledger.staged_batches("r3")] == [2, 3]
     assert sorted(ledger.staged_totals("r3", 8)) == [("edges", 0, 2, 8, -5), ("truss", 3, 2, 8, 1)]
-    ledger.publish_revision("r3", 2, 3, {}, "digest", None)
+    ledger.publish_revision("r3", 2, frontier=3, snapshots={}, digest="digest", mark=None)
     assert {epoch: (batch.revision, batch.rows) for epoch, batch in ledger.published_batches().items()} == {
         1: (2, 5),
         3: (3, 7),
@@ -335,7 +348,7 @@ def test_batches_and_totals_as_of_a_revision(ledger: Ledger) -> None:
 
 def test_what_finished_stages_say(ledger: Ledger) -> None:
     publish(ledger, "r1", 1)
-    ledger.create_run("a", 1, [1], {})
+    ledger.create_run("a", 1, epochs=[1], config={})
     ingest = IngestFacts(rows=3, quarantined=0, changed_rows=3, replaced_epochs=0, quarantine_sample=[])
     ledger.record_stage("a", "edges", StageState.RUNNING, 2000.0)
     assert [(row.state, row.seconds) for row in ledger.list_stages("a")] == [("running", None)]
@@ -354,7 +367,7 @@ def test_what_finished_stages_say(ledger: Ledger) -> None:
     done = ledger.list_stages("a")[1]
     assert done.started_at == "1970-01-01T00:50:00.000+00:00" and done.seconds and done.seconds > 10**9
     assert ledger.list_recent_stages(5) == []  # it is not published
-    ledger.publish_revision("a", 1, 1, {}, "digest", None)
+    ledger.publish_revision("a", 1, frontier=1, snapshots={}, digest="digest", mark=None)
     ledger.record_stage("a", "audit", StageState.FAILED, 4000.0)
     assert {row.stage for row in ledger.list_recent_stages(1)} == {"ingest", "edges"}
     ledger.record_stage("r1", "audit", StageState.DONE, 1.0, AuditFacts(checks=1, failed=0, critical=0))
@@ -366,7 +379,7 @@ def test_what_finished_stages_say(ledger: Ledger) -> None:
 def test_sizes_are_those_of_the_last_publication_or_compaction(ledger: Ledger) -> None:
     assert ledger.table_sizes() == {}
     for run_id in ("a", "b", "c"):
-        ledger.create_run(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, epochs=[1], config={})
 
     def published(run_id: str, at: float, rows: int, state: StageState = StageState.DONE) -> None:
         facts = PublishFacts(revision=1, tables={"edges": Size(rows=rows)})
@@ -385,9 +398,9 @@ def test_sizes_are_those_of_the_last_publication_or_compaction(ledger: Ledger) -
 
 
 def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None:
-    ledger.create_run("late", 0, [1, 2], {})
-    ledger.create_run("early", 0, [2], {})
-    ledger.create_run("compaction", 0, [2], {}, RunKind.COMPACT)
+    ledger.create_run("late", 0, epochs=[1, 2], config={})
+    ledger.create_run("early", 0, epochs=[2], config={})
+    ledger.create_run("compaction", 0, epochs=[2], config={}, kind=RunKind.COMPACT)
     publish(ledger, "r1", 2)
     ledger.finish_run("early", RunState.FAILED, "its cause")
     wait(10)
@@ -425,7 +438,7 @@ def test_what_a_run_that_did_not_publish_still_says() -> None:
 
 def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
-        ledger.create_run(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, epochs=[1], config={})
     one, other = (Proof({}, GraphCounts(n, 2, 1, 0, {3: n}), [], {}, n, 0, [], ProofScope(8, 3)) for n in (5, 6))
     for proof in (other, one):
         ledger.put_proof("a", proof.to_json())

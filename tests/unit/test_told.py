@@ -30,10 +30,12 @@ class World:
     def publish(self, *epochs: int) -> int:
         parent = self.ledger.get_revision()
         run_id, revision = f"run{parent.revision + 1}", parent.revision + 1
-        self.ledger.create_run(run_id, parent.revision, list(epochs), {})
+        self.ledger.create_run(run_id, parent.revision, epochs=list(epochs), config={})
         self.ledger.put_batches(run_id, [StagedBatch(epoch, f"{epoch} {run_id}", 1, 3, 0) for epoch in epochs])
         frontier = max([*epochs, *([] if parent.frontier is None else [parent.frontier])])
-        self.ledger.publish_revision(run_id, parent.revision, frontier, {"edges": revision}, "digest", None)
+        self.ledger.publish_revision(
+            run_id, parent.revision, frontier=frontier, snapshots={"edges": revision}, digest="digest", mark=None
+        )
         return revision
 
     def claim(self, teller: str, own: int | None = None) -> dict[str, str]:

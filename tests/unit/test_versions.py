@@ -114,9 +114,9 @@ def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
         (RunKind.RUN, RunState.UNCHANGED, (3,)),
     ]
     assert ledger.published_batches()[1].rows == 5
-    ledger.create_run("c", 1, [4], {})
+    ledger.create_run("c", 1, epochs=[4], config={})
     ledger.put_batches("c", [StagedBatch(4, "y", 1, 2, 0)])
-    assert ledger.publish_revision("c", 1, 4, {"edges": 1}, "d", None).revision == 2
+    assert ledger.publish_revision("c", 1, frontier=4, snapshots={"edges": 1}, digest="d", mark=None).revision == 2
     assert Ledger(uri).published_batches()[4].rows == 2
 
 

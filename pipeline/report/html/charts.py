@@ -51,7 +51,7 @@ class _Frame:
     def y(self, value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / self.ticks[-1])
 
-    def path(self, values: Sequence[float], stepped: bool = False) -> str:
+    def path(self, values: Sequence[float], *, stepped: bool = False) -> str:
         parts = [f"M{_coordinate(self.x(0))} {_coordinate(self.y(values[0]))}"]
         for place in _drawn_points(values)[1:]:
             x, y = _coordinate(self.x(place)), _coordinate(self.y(values[place]))
@@ -65,11 +65,11 @@ class _Frame:
         for place, tick in enumerate(self.ticks):
             y, said = self.y(tick), ticks[place] if ticks else _short_number(tick)
             grid += f'<path class="grid" d="M{LEFT} {_coordinate(y)}H{WIDTH - RIGHT}"/>' + _text_label(
-                LEFT - 6, y + 4, said, True
+                LEFT - 6, y + 4, said, end=True
             )
         ends = _text_label(LEFT, HEIGHT - 6, self.labels[0])
         if len(self.labels) > 1:
-            ends += _text_label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], True)
+            ends += _text_label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], end=True)
         said = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
         named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
         return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{said}{grid}{body}{ends}</svg>')
@@ -91,7 +91,7 @@ def _coordinate(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _text_label(x: float, y: float, text: str, end: bool = False) -> str:
+def _text_label(x: float, y: float, text: str, *, end: bool = False) -> str:
     anchor = ' text-anchor="end"' if end else ""
     return f'<text x="{_coordinate(x)}" y="{_coordinate(y)}"{anchor}>{escape(text)}</text>'
 
@@ -99,8 +99,10 @@ def _text_label(x: float, y: float, text: str, end: bool = False) -> str:
 def _chart_description(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     return (
-        f"{name} from {labels[0]} to {labels[-1]}: {format_number(values[0])} at first, {format_number(values[-1])} at last, least "
-        f"{format_number(low)} ({labels[values.index(low)]}), most {format_number(high)} ({labels[values.index(high)]})."
+        f"{name} from {labels[0]} to {labels[-1]}: {format_number(values[0])} at first, "
+        f"{format_number(values[-1])} at last, least "
+        f"{format_number(low)} ({labels[values.index(low)]}), most {format_number(high)} "
+        f"({labels[values.index(high)]})."
     )
 
 
@@ -111,7 +113,7 @@ def line_chart(
     if not values:
         return Markup("")
     frame = _Frame(labels, max(*values, top))
-    path, floor = frame.path(values, stepped), _coordinate(frame.y(0))
+    path, floor = frame.path(values, stepped=stepped), _coordinate(frame.y(0))
     x, y = _coordinate(frame.x(len(values) - 1)), _coordinate(frame.y(values[-1]))
     drawn = f'<path class="fill" d="{path}V{floor}H{LEFT}Z"/><path class="line" d="{path}"/>'
     drawn += f'<circle class="dot" cx="{x}" cy="{y}" r="3.5"/>'
@@ -237,21 +239,28 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
             used[0, i], used[1, j] = used.get((0, i), 0.0) + thick, used.get((1, j), 0.0) + thick
             one, other, middle = x - across + block, x, x - (across - block) / 2
             ribbons += (
-                f'<path class="ribbon" d="M{_coordinate(one)} {_coordinate(left)}C{_coordinate(middle)} {_coordinate(left)} {_coordinate(middle)} {_coordinate(right)} '
-                f"{_coordinate(other)} {_coordinate(right)}V{_coordinate(right + thick)}C{_coordinate(middle)} {_coordinate(right + thick)} {_coordinate(middle)} "
+                f'<path class="ribbon" d="M{_coordinate(one)} {_coordinate(left)}C{_coordinate(middle)} '
+                f"{_coordinate(left)} {_coordinate(middle)} {_coordinate(right)} "
+                f"{_coordinate(other)} "
+                f"{_coordinate(right)}V{_coordinate(right + thick)}C{_coordinate(middle)} "
+                f"{_coordinate(right + thick)} {_coordinate(middle)} "
                 f'{_coordinate(left + thick)} {_coordinate(one)} {_coordinate(left + thick)}Z"/>'
             )
         for y, group in zip(tops[place], step["communities"], strict=True):
             tall, number = group["vertices"] * unit, group["number"]
             said = f"{step['label']}: {number}, {group['vertices']} vertices, {group['edges']} edges"
             blocks += (
-                f'<rect class="block" x="{_coordinate(x)}" y="{_coordinate(y)}" width="{block}" height="{_coordinate(tall)}">'
+                f'<rect class="block" x="{_coordinate(x)}" y="{_coordinate(y)}" width="{block}" '
+                f'height="{_coordinate(tall)}">'
                 f"<title>{escape(said)}</title></rect>"
             )
             if tall >= 10:
-                blocks += f'<text class="in" x="{_coordinate(x + block / 2)}" y="{_coordinate(y + tall / 2 + 4)}">{number}</text>'
+                blocks += (
+                    f'<text class="in" x="{_coordinate(x + block / 2)}" '
+                    f'y="{_coordinate(y + tall / 2 + 4)}">{number}</text>'
+                )
     ends = _text_label(LEFT, height - 6, steps[0]["label"]) + _text_label(
-        width - LEFT, height - 6, steps[-1]["label"], True
+        width - LEFT, height - 6, steps[-1]["label"], end=True
     )
     counts = [len(step["communities"]) for step in steps]
     text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below says the same."
@@ -282,7 +291,10 @@ def graph_picture(
         kind, radius = ("node it", 8) if place == middle else ("node", 4)
         dot = f'<circle class="{kind}" cx="{_coordinate(x[place])}" cy="{_coordinate(y[place])}" r="{radius}">'
         drawn += f"{dot}<title>{escape(called)}</title></circle>"
-        drawn += f'<text class="name" x="{_coordinate(x[place])}" y="{_coordinate(y[place] - radius - 3)}">{escape(short)}</text>'
+        drawn += (
+            f'<text class="name" x="{_coordinate(x[place])}" '
+            f'y="{_coordinate(y[place] - radius - 3)}">{escape(short)}</text>'
+        )
     text = f"{len(names)} vertices and {len(lines)} edges; the thick ones have trussness {most}."
     said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'

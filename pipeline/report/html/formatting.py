@@ -171,7 +171,8 @@ def cost_sentences(stage: dict[str, Any]) -> list[str]:
     found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
     if found.rows:
         said.append(
-            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in {pluralize(found.files or 0, 'file')}"
+            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in "
+            f"{pluralize(found.files or 0, 'file')}"
         )
     peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
     memory = [f"{name} {format_size(peak)}" for name, peak in peaks if peak]

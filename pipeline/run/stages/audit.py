@@ -91,10 +91,15 @@ def _recompute_epochs(
     run: RunContext, epochs: Iterable[int]
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
-    parts = run.warehouse, run.read_after, listed, run.say
     placed = truss_checkpoint_table.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
     return listed, audit.find_differences(
-        *parts, revision=run.unpublished_revision(), shown=staged_totals(run, listed), placed=placed
+        run.warehouse,
+        run.read_after,
+        listed,
+        say=run.say,
+        revision=run.unpublished_revision(),
+        shown=staged_totals(run, listed),
+        placed=placed,
     )
 
 

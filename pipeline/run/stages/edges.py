@@ -32,15 +32,22 @@ def derive_edges(run: RunContext) -> EdgesFacts:
             new = edge_derivation.first_edges(delta, values, config.edges.live_for, config.edge_condition)
         else:
             new = edge_derivation.edge_changes(
-                base, delta, pairs, values, config.edges.live_for, config.edge_condition, few
+                base, delta, pairs, values, config.edges.live_for, config.edge_condition, broadcast=few
             )
         with predicate_validation.name_conditions(run.home):
             rows = run.write_rows("edges", new)
             if relations:
-                how = (values, relations, config.edges.live_for, config.edge_condition)
-                motif_edges = run.write_rows(
-                    "motif_edges", edge_derivation.relation_changes(base, delta, pairs, *how, few)
+                changes = edge_derivation.relation_changes(
+                    base,
+                    delta,
+                    pairs,
+                    values=values,
+                    relations=relations,
+                    live_for=config.edges.live_for,
+                    where=config.edge_condition,
+                    broadcast=few,
                 )
+                motif_edges = run.write_rows("motif_edges", changes)
     else:
         rows = run.write_rows("edges", None)
     if config.motifs and not motif_edges:
@@ -53,7 +60,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     run.write_rows("degrees", edge_derivation.degree_changes(delta_edges))
     edge_diffs = edge_derivation.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     degree_diffs = edge_derivation.degree_total_changes(
-        run.read_before("degrees"), run.read_delta("degrees"), few, whole=tiny
+        run.read_before("degrees"), run.read_delta("degrees"), broadcast=few, whole=tiny
     )
     known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):

@@ -23,11 +23,11 @@ def publish(run: RunContext) -> PublishFacts:
         row = run.ledger.publish_revision(
             run.run_id,
             run.parent.revision,
-            run.frontier,
-            run.unpublished_revision().snapshots,
-            run.home.config.semantic_digest(),
-            Severity.WARNING if warned else None,
-            None if run.kind is RunKind.RELOAD else run.parent.since,
+            frontier=run.frontier,
+            snapshots=run.unpublished_revision().snapshots,
+            digest=run.home.config.semantic_digest(),
+            mark=Severity.WARNING if warned else None,
+            since=None if run.kind is RunKind.RELOAD else run.parent.since,
         )
     sizes = {table: run.warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
     facts = PublishFacts(revision=row.revision, tables=sizes)

@@ -141,8 +141,19 @@ def _restore_from_checkpoint(
         run.say("the state of the run before is not there any more: from the tables")
         return None
     edges, stored = resume_inputs.changed_edges(run, state.at, first), run.read_before("trussness")
-    given = state.rows, state.ends, counted, state.at, first, run.frontier
-    return resume_inputs.execute_plan(run, truss.restored_changes(edges, stored, *given, keep, ask))
+    changes = truss.restored_changes(
+        edges,
+        stored,
+        state.rows,
+        ends=state.ends,
+        counted=counted,
+        at=state.at,
+        first=first,
+        last=run.frontier,
+        keep=keep,
+        ask=ask,
+    )
+    return resume_inputs.execute_plan(run, changes)
 
 
 def _update_region(
@@ -154,13 +165,21 @@ def _update_region(
     if state is None:
         run.say("the state of the run before is not there any more: in parts")
         return None
-    sizes = decision.edges.value, decision.most
-    parts = resume_inputs.changed_edges(run, state.at, first), run.read_before("trussness"), first, run.frontier, *sizes
-    known = RunningFingerprint(run.ledger.fingerprints_of(run.parent.revision).get("trussness", {})).advance_to(
-        state.at
+    fingerprints = run.ledger.fingerprints_of(run.parent.revision)
+    update = truss_local_update.trussness_changes(
+        state,
+        resume_inputs.changed_edges(run, state.at, first),
+        run.read_before("trussness"),
+        first=first,
+        last=run.frontier,
+        size=decision.edges.value,
+        most=decision.most,
+        known=RunningFingerprint(fingerprints.get("trussness", {})).advance_to(state.at),
+        rounds=place,
+        say=run.say,
     )
     try:
-        return stack.enter_context(truss_local_update.trussness_changes(state, *parts, known, place, run.say))
+        return stack.enter_context(update)
     except truss_local_update.RegionUnfit as error:
         run.say(f"{error}: in parts")
         return None
@@ -176,19 +195,24 @@ def _replay_from_tables(
 ) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.format_label
-    limit = (
-        decision.limit if decision.needs_edge_count else None
-    )  # the table's whole history is within it: nothing to count
-    parts = run.read_after("edges"), run.read_before("trussness"), first, run.frontier, limit
 
     def report_epoch(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
-    size, leave = (
-        memory_budget.max_partition_edges(run.home.config),
-        CERTIFIED if decision.edges.value <= decision.most else None,
-    )
-    return truss.trussness_changes(*parts, report_epoch, keep, ask, place, size, leave).persist()
+    return truss.trussness_changes(
+        run.read_after("edges"),
+        run.read_before("trussness"),
+        first,
+        run.frontier,
+        # where the table's whole history is within the limit, nothing has to be counted
+        limit_edges=decision.limit if decision.needs_edge_count else None,
+        say=report_epoch,
+        keep=keep,
+        ask=ask,
+        rounds=place,
+        part_edges=memory_budget.max_partition_edges(run.home.config),
+        leave=CERTIFIED if decision.edges.value <= decision.most else None,
+    ).persist()
 
 
 def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:

@@ -89,7 +89,9 @@ def page(user: User, prefix: Prefix = base.PREFIX) -> HTMLResponse:
     try:
         home = home_of(prefix)
         return HTMLResponse(
-            airflow_page.overview_page(home, dag_runs(home, prefix), prefix, root, may_run(user, prefix), others)
+            airflow_page.overview_page(
+                home, dag_runs(home, prefix), prefix, root, may_run=may_run(user, prefix), sites=others
+            )
         )
     except AltneuError as error:
         return HTMLResponse(airflow_page.error_page(error), 503)
