@@ -28,7 +28,7 @@ SAID = {
 def test_another_run_is_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, end: str | None
 ) -> None:
-    def run(*_: Any) -> None:
+    def run(*_: Any, **__: Any) -> None:
         raise AltneuError("the run itself is another test's")
 
     home, ledger = home_helpers.make(tmp_path / "home")
