@@ -73,7 +73,7 @@ class MemoryTables(Branches):
 
         super().__init__(self.collections, look)
 
-    def ensure(self, retype: bool = False) -> None:
+    def ensure_tables(self, *, retype: bool = False) -> None:
         home_identity.claim_identity(self.home)
         for table in self.tables:
             if table not in self.catalog.metadata:
@@ -88,7 +88,7 @@ class MemoryTables(Branches):
 
         return tuple(row for row in self.catalog.rows[table][snapshot] if shows(row[-2]))
 
-    def plans(self, revision: Revision) -> contextlib.AbstractContextManager[None]:
+    def size_plans(self, revision: Revision) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def remove_orphans(self, table: str) -> int:
@@ -105,7 +105,7 @@ class MemoryReader(DuckTables):
         self.home, self._tables = home, owner.tables(home)
         self._connection = duckdb.connect(config=duckdb_tables._SETTINGS)
 
-    def at(self, table: str, revision: Revision) -> Query:
+    def read_table(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
             return self.empty_rows(table)
         snapshot = require_pinned_snapshot(table, revision)
@@ -118,7 +118,7 @@ class MemoryReader(DuckTables):
         arrow = pa.table({each: pa.array(held[each], ARROW[type_]) for each, type_ in columns.items()})
         return Query(f"SELECT * FROM {name} WHERE {visibility_condition(revision)}", {name: arrow})
 
-    def size(self, revision: Revision, tables: tuple[str, ...]) -> int:
+    def count_stored_rows(self, revision: Revision, tables: tuple[str, ...]) -> int:
         pins = revision.snapshots
         return sum(self._tables.snapshot_size(table, pins[table]).rows for table in tables if table in pins)
 
@@ -174,7 +174,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         audit = import_module("pipeline.run.stages.audit")
         patch.setattr(audit, "audit_run", lambda run: plain_stages.audit(run, owner.checks))
         for module in (refs_without_spark, rollback):
-            patch.setattr(module, "branches", owner.tables)
+            patch.setattr(module, "open_branches", owner.tables)
         patch.setattr(rollback, "rewrite_revision", partial(write_again, owner))
         patch.setattr(compact, "_rewrite_if_useful", rewrite_table)
         patch.setattr(compaction_verification, "verify_compaction", lambda *_: None)

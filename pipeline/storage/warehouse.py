@@ -111,7 +111,7 @@ class Warehouse(Branches):
             stop=stop_after_attempt(MAKES),
             reraise=True,
         )
-        retry(self._create_tables, retype)
+        retry(self._create_tables, retype=retype)
 
     def _create_tables(self, *, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")

@@ -20,7 +20,7 @@ SIZES = (100, 3_000)
 
 def measured(work: Any) -> tuple[int, int, float]:
     """Statements, rows, seconds."""
-    counted, original = [0, 0], Ledger._rows
+    counted, original = [0, 0], Ledger.read_rows
 
     def count(ledger: Ledger, statement: Any) -> Any:
         found = original(ledger, statement)
@@ -28,12 +28,12 @@ def measured(work: Any) -> tuple[int, int, float]:
         counted[1] += len(found)
         return found
 
-    Ledger._rows = count  # type: ignore[method-assign]
+    Ledger.read_rows = count  # type: ignore[method-assign]
     began = time.perf_counter()
     try:
         work()
     finally:
-        Ledger._rows = original  # type: ignore[method-assign]
+        Ledger.read_rows = original  # type: ignore[method-assign]
     return counted[0], counted[1], time.perf_counter() - began
 
 

@@ -25,7 +25,8 @@ from pipeline.scheduling.relanded_trigger import RelandedTrigger
 )
 def test_a_stored_path_leads_to_what_it_named(path: str, now: Any) -> None:
     module, _, name = path.rpartition(".")
-    assert getattr(import_module(module), name) is now
+    found = getattr(import_module(module), name)
+    assert (found.__module__, found.__qualname__) == (now.__module__, now.__qualname__)
 
 
 def test_a_deferred_task_goes_on_in_the_method_that_it_has_stored() -> None:

@@ -106,7 +106,7 @@ from pipeline.local import airflow as local
 local._prepare = local._wait = lambda *how: None
 local._commands = lambda *how: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
 local.LASTS_SECONDS = float(sys.argv[3])
-local.standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
+local.run_standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
 """
 
 

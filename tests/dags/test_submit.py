@@ -154,7 +154,7 @@ def test_the_next_try_finds_the_driver(
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
     planned = run_tasks.plan_range(str(home.path), None, None)
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "spark://head", "port": 7077}))
-    monkeypatch.setattr(run_tasks, "submit_settings", lambda *how: ({}, {}))
+    monkeypatch.setattr(run_tasks, "submit_settings", lambda *_, **__: ({}, {}))
     command = [sys.executable, "-c", DRIVER, str(tmp_path)]
     monkeypatch.setattr(
         SparkSubmitHook, "_build_spark_submit_command", lambda hook, _: [*command, *hook._application_args]

@@ -74,14 +74,14 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
     assert 1 <= runner._estimate_landed_rows(home, [3, 4]) <= 10 and runner._estimate_landed_rows(home, []) == 0
-    few: list[bool] = []
-    monkeypatch.setattr(module, "start_session", lambda master, conf, few_: few.append(few_))
+    small: list[bool] = []
+    monkeypatch.setattr(module, "start_session", lambda master, conf, few: small.append(few))
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
     session_for(home, ledger)
     session_for(home, ledger, lambda: 1e6)
     monkeypatch.setattr(ledger, "table_sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
     session_for(home, ledger)
-    assert few == [True, False, False]
+    assert small == [True, False, False]
 
 
 def test_the_session_is_set_as_promised(spark: SparkSession) -> None:
@@ -110,9 +110,9 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
 COMMITS = """
 import sys
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import register_catalog, session
+from pipeline.storage.session import register_catalog, start_session
 
-spark = session("local[1]", {"spark.driver.memory": "1g"})
+spark = start_session("local[1]", {"spark.driver.memory": "1g"})
 name = "together"
 register_catalog(spark, name, jdbc_options(sys.argv[1], sys.argv[2]))
 print("ready", flush=True)
@@ -276,7 +276,7 @@ def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert count_cores(spark) == spark.sparkContext.defaultParallelism
-    monkeypatch.setattr(pipeline.storage.session, "classic", lambda spark: False)
+    monkeypatch.setattr(pipeline.storage.session, "has_jvm", lambda spark: False)
     assert count_cores(spark) == spark.sparkContext.defaultParallelism
 
 

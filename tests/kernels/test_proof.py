@@ -185,12 +185,12 @@ def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> No
     prover = IncrementalProver(graph, ProofScope())
     before = prover.wrong
     assert before == len(wrong), "by one enumeration"
-    prover.share_fingerprints(graph.stretch(1, 0))
+    prover.share_fingerprints(graph.next_vertex_range(1, 0))
     assert prover.wrong == before, "edge by edge it is the same"
     levels.label[:] = levels.label[::-1].copy()
     counts = prover._recount()
     differ = (counts.own != graph.counted.own).any() or (counts.backing != graph.counted.backing).any()
-    prover.share_fingerprints(graph.stretch(1, 0))
+    prover.share_fingerprints(graph.next_vertex_range(1, 0))
     assert prover.wrong - before == differ, "and what was changed behind its back shows there"
 
 
@@ -249,11 +249,11 @@ def test_neighbours_that_are_not_those_of_the_edges_are_found(
         *columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=ProofScope()
     ).graph
     prover, levels = IncrementalProver(graph, ProofScope()), graph.levels
-    prover.share_fingerprints(graph.stretch(1, 0))
+    prover.share_fingerprints(graph.next_vertex_range(1, 0))
     assert not prover.wrong
-    come = graph.numbered(np.array([1], np.int64), np.array([4], np.int64))
+    come = graph.number_edges(np.array([1], np.int64), np.array([4], np.int64))
     prover.before_batch(come[:0], come)
-    graph.apply(come[:0], come)
+    graph.apply_batch(come[:0], come)
     if what == "a neighbour":
         levels.neighbour[levels.begin[0]] += 1
     elif what == "the order":

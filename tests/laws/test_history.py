@@ -401,10 +401,10 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
     world.publish_epochs(2)
     ensure = Warehouse.ensure_tables
 
-    def overtaken(warehouse: Warehouse, retype: bool = False) -> None:
+    def overtaken(warehouse: Warehouse, *, retype: bool = False) -> None:
         monkeypatch.setattr(Warehouse, "ensure_tables", ensure)
         world.publish_epochs(3)
-        ensure(warehouse, retype)
+        ensure(warehouse, retype=retype)
 
     monkeypatch.setattr(Warehouse, "ensure_tables", overtaken)
     assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]

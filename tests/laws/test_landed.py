@@ -180,10 +180,10 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
         home=home,
         frontier=FRONTIER,
         parent=SimpleNamespace(since=None),
-        keeps=lambda table: True,
-        decide=lambda kind: SimpleNamespace(way=Strategy.BROADCAST),
-        after=read,
-        delta=lambda table: read(table).where("revision = 2"),
+        appends_to=lambda table: True,
+        choose=lambda kind: SimpleNamespace(strategy=Strategy.BROADCAST),
+        read_after=read,
+        read_delta=lambda table: read(table).where("revision = 2"),
     )
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
     found = proof_verification._compare_landed(run, 1, [1, FRONTIER], whole=False, part=proof)  # type: ignore[arg-type]

@@ -139,6 +139,6 @@ def run_between(
         parent=SimpleNamespace(frontier=frontiers[0]),
         frontier=frontiers[1],
         warehouse=SimpleNamespace(collections=TABLES),
-        after=reader(spark, home, after),
-        delta=reader(spark, home, {table: change(table) for table in TABLES}),
+        read_after=reader(spark, home, after),
+        read_delta=reader(spark, home, {table: change(table) for table in TABLES}),
     )

@@ -198,7 +198,7 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
         assert all(row.reason.startswith("[edges] where cannot be evaluated on {") for row in bad)
         kept = predicate_validation.keep_decided(frame(spark, rows), condition)
         home: Any = SimpleNamespace(
-            config=SimpleNamespace(condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
+            config=SimpleNamespace(edge_condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
         )
         values = list(TYPES)
         surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
@@ -364,7 +364,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
 
     def rebuild(condition: str, *, from_landing: bool) -> None:
         (home.path / "altneu.toml").write_text(TOML.format(condition))
-        now = type(home).open_home(home.path)
+        now = type(home).open(home.path)
         runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:

@@ -101,12 +101,12 @@ class Process:
             raise FileNotFoundError(f"snapshot {snapshot} of {name}")
         return self.catalog.rows[name][snapshot]
 
-    # -- iceberg.Changes --------------------------------------------------------------------------------------------
+    # -- iceberg.TableWriter --------------------------------------------------------------------------------------------
 
-    def begin(self, name: str) -> None:
+    def commit_first_snapshot(self, name: str) -> None:
         raise NotImplementedError
 
-    def commit(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
+    def commit_steps(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
         with self._written(f"commit {name}: {' '.join(step[0] for step in steps)}"):
             if str(self.catalog.locations[name]) != location:
                 raise iceberg.CommitConflict
@@ -123,7 +123,7 @@ class Process:
                     refs[ref] = {"snapshot-id": snapshot[0]}
             self.catalog.put(name, metadata)
 
-    def expire(self, name: str, snapshots: set[int]) -> None:
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
         with self._written(f"expire {name}"):
             metadata = copy.deepcopy(self.catalog.metadata[name])
             metadata["snapshots"] = [each for each in metadata["snapshots"] if each["snapshot-id"] not in snapshots]
@@ -133,10 +133,10 @@ class Process:
             self.catalog.rows[name] = {s: rows for s, rows in self.catalog.rows[name].items() if s not in snapshots}
             self.catalog.put(name, metadata)
 
-    def append(self, name: str, branch: str, rows: Any) -> None:
+    def append_rows(self, name: str, branch: str, rows: Any) -> None:
         self._add(name, branch, rows, False)
 
-    def overwrite(self, name: str, branch: str, rows: Any) -> None:
+    def overwrite_rows(self, name: str, branch: str, rows: Any) -> None:
         self._add(name, branch, rows, True)
 
     def _add(self, name: str, branch: str, rows: Rows, whole: bool) -> None:

@@ -84,8 +84,12 @@ def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: s
 def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """Who publishes second takes the next number, whatever was published since its run began."""
     publish = Ledger.publish_revision
-    patch.setattr(Ledger, "overtaken", lambda book, run_id: None)
-    patch.setattr(Ledger, "publish_revision", lambda book, run, _, *more: publish(book, run, book.at().revision, *more))
+    patch.setattr(Ledger, "supersede_if_behind", lambda book, run_id: None)
+    patch.setattr(
+        Ledger,
+        "publish_revision",
+        lambda book, run, _, **more: publish(book, run, book.get_revision().revision, **more),
+    )
 
 
 def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +106,7 @@ def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def without_pin(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """What the branches hold is published, not what was audited."""
-    head = lambda run, table: run.warehouse.head(table, run.run_id, run.base(table))  # noqa: E731
+    head = lambda run, table: run.warehouse.branch_snapshot(table, run.run_id, run.base_snapshot(table))  # noqa: E731
     patch.setattr(RunContext, "verified_snapshot", head)
 
 
@@ -119,7 +123,7 @@ def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """A held run counts as one that nobody works on any more."""
     leftovers = Ledger._dead_run_records
-    patch.setattr(Ledger, "_leftovers", lambda book: [*leftovers(book), *book.held()])
+    patch.setattr(Ledger, "_dead_run_records", lambda book: [*leftovers(book), *book.list_held()])
 
 
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]

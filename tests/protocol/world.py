@@ -65,7 +65,7 @@ class Protocol:
         for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
             patch.setattr(module, "refresh_pages", lambda *_: None)
         patch.setattr(pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
-        patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
         patch.setattr(rollback, "new_run_id", lambda: f"rollback{next(names)}")

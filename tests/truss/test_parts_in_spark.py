@@ -258,7 +258,7 @@ class Losing(ExecutorRoundStore):
     def __init__(self, spark: SparkSession, seed: int) -> None:
         self.spark, self.seed, self.lost = spark, seed, 0
 
-    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
         self.seed += 1
         seed = self.seed
 

@@ -45,11 +45,11 @@ def use_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     by_region = truss_local_update.trussness_changes
 
     def roomy(*args: Any, **kwargs: Any) -> Any:
-        return by_region(*args[:6], 10**6, *args[7:], **kwargs)
+        return by_region(*args, **{**kwargs, "most": 10**6})
 
     monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
     monkeypatch.setattr(plan_choices, "REGION", 0)
-    monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
+    monkeypatch.setattr(truss.truss_local_update, "trussness_changes", roomy)
 
 
 @pytest.fixture()
@@ -352,7 +352,9 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
 
     def small() -> None:
         monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", READ)
-        monkeypatch.setattr(truss.truss_region, "trussness_changes", lambda *args: PLAIN(*args[:6], 1, *args[7:]))
+        monkeypatch.setattr(
+            truss.truss_local_update, "trussness_changes", lambda *args, **how: PLAIN(*args, **{**how, "most": 1})
+        )
 
     expected = {
         "the state of the run before is not there any more: in parts": gone,
