@@ -386,7 +386,7 @@ def test_a_conflict_at_the_last_moment(
     home_helpers.run(home, ledger, [first + 1])
     look = Ledger.supersede_if_behind
     blind = [None]
-    monkeypatch.setattr(Ledger, "overtaken", lambda ledger, run: blind.pop() if blind else look(ledger, run))
+    monkeypatch.setattr(Ledger, "supersede_if_behind", lambda ledger, run: blind.pop() if blind else look(ledger, run))
     done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.published_batches()) == [first, first + 1]

@@ -170,8 +170,8 @@ def test_of_many_that_plan_at_once_one_begins(
         time.sleep(0.2)
         look(self, seen)
 
-    monkeypatch.setattr(Ledger, "under_way", lambda ledger: None)
-    monkeypatch.setattr(Ledger, "_refuse_second", slowly)
+    monkeypatch.setattr(Ledger, "refuse_concurrent_run", lambda ledger: None)
+    monkeypatch.setattr(Ledger, "_refuse_second_run", slowly)
     toml = '[epochs]\nevery = "1d"\n'
     if kind == "postgresql":
         toml += f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
@@ -205,10 +205,10 @@ def test_who_plans_while_another_publishes_plans_again(
 
     def and_then(self: Ledger) -> None:
         look(self)
-        monkeypatch.setattr(Ledger, "under_way", look)
+        monkeypatch.setattr(Ledger, "refuse_concurrent_run", look)
         home_helpers.run(home, ledger, [first, first + 1])
 
-    monkeypatch.setattr(Ledger, "under_way", and_then)
+    monkeypatch.setattr(Ledger, "refuse_concurrent_run", and_then)
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
     assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"

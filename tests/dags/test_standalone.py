@@ -103,8 +103,8 @@ PARTS = """
 import sys
 from pathlib import Path
 from pipeline.local import airflow as local
-local._prepare = local._wait = lambda *how: None
-local._commands = lambda *how: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
+local._prepare_database = local._wait_until_healthy = lambda *_, **__: None
+local._part_commands = lambda *_, **__: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
 local.LASTS_SECONDS = float(sys.argv[3])
 local.run_standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
 """

@@ -165,7 +165,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
         home_helpers.put(home, epoch, draw_batch(random.Random(epoch), **BATCH))
     home_helpers.run(home, ledger, [0])
     with monkeypatch.context() as patch:
-        patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
+        patch.setattr(Warehouse, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
         assert home_helpers.run(home, ledger, [1]) == ledger.get_revision()
     assert (ledger.get_revision().revision, ledger.list_runs()[-1].state, ledger.list_runs()[-1].discarded) == (
         2,

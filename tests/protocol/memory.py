@@ -101,7 +101,7 @@ class Process:
             raise FileNotFoundError(f"snapshot {snapshot} of {name}")
         return self.catalog.rows[name][snapshot]
 
-    # -- iceberg.TableWriter --------------------------------------------------------------------------------------------
+    # -- iceberg.TableWriter ------------------------------------------------------------------------------------------
 
     def commit_first_snapshot(self, name: str) -> None:
         raise NotImplementedError
