@@ -1,18 +1,18 @@
-"""The trussness of every edge by the region that a change reaches: a task holds that and no more, whatever the graph.
+"""The trussness of every edge, by an update of the region that a change can reach: a task holds only this region.
 
-Law      As `truss.trussness_changes`: at every epoch of the window the result equals a full peel there.
-Method   The state is every edge with kappa = trussness - 2 and its certificate (`kernels/maintain`), at one epoch. A
-         task maintains the trussness on the part of it that it knows (`kernels/region`), at first the edges that come
-         and go, and names the edges whose triangles it lacks. Those are looked up (`executor_adjacency`), and the task
-         begins again from the stored values, until it lacks nothing.
+Law      At every epoch of the window the result equals a full peel of that epoch's graph (law 4).
+Method   The state is every edge with kappa = trussness - 2 and its certificate (`kernels/maintained_graph`), at one
+         epoch. A task maintains the trussness on the part of the state that it knows (`kernels/partial_graph_solver`),
+         at first the edges that come and go, and names the edges whose triangles it lacks. These are looked up
+         (`executor_adjacency`), and the task begins again from the stored values, until it lacks nothing.
 Shapes   Edges: a < b. State: a, b, level, label, own, backing. Moved: a, b, epoch, until, diff, fresh: the signed
          intervals that begin or end within the window, or between it and the epoch of the state; `fresh`: those that
          the state has not seen. Trussness: triples a, b, k, epoch, diff.
-Cost     EXECUTES. The state is read once and left on the executors' disks; then some ten hops, each of which takes a
-         few small jobs: what they look up grows with the region, not with the graph. A task has about 350 bytes for an
-         edge of the region.
-Errors   `RegionUnfit` when the state is not that of the stored trussness, or is proved wrong, or the region has more
-         edges than a task may hold. ValueError, in the task, when state and edges contradict each other.
+Cost     EXECUTES. The state is read once and left on the executors' disks; then there are some ten hops, each of which
+         takes a few small jobs: what they look up grows with the region, not with the graph. A task takes about 350
+         bytes for each edge of the region.
+Errors   `RegionUnfit` if the state does not have the stored trussness, or is proved wrong, or the region has more
+         edges than a task may hold. ValueError, in the task, if state and edges contradict each other.
 Source   reference/truss/region of the design.
 """
 
@@ -43,7 +43,7 @@ from algorithms.spark_conf import configured
 from algorithms.truss import PROOF
 from algorithms.truss_bsp import sum_triples
 
-# What a task is given, and gives back: rows of several kinds, with their numbers in the same columns.
+# The input and output of a task: rows of several kinds, with their numbers in the same columns.
 NUMBERS = ["a", "b", "c", "d", "e", "f"]
 GIVEN = ["kind", *NUMBERS]
 MADE = "kind bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint, epoch bigint, diff bigint, note string"
@@ -53,13 +53,16 @@ Say = Callable[[str], None]
 
 
 class RegionUnfit(Exception):
-    """There is nothing by region: why, for a person."""
+    """Raised when an update by region is not possible; the message says why, for a person."""
 
 
 @dataclass(frozen=True)
 class RegionState:
-    """rows: of the state with a diff, to be summed; at: their epoch; ends: the labels at which what comes to the front
-    and to the back is put."""
+    """A checkpoint of a graph.
+
+    rows: those of the state with a diff, which are summed; at: their epoch; ends: the labels at which the next edges
+    are put at the front and at the back.
+    """
 
     rows: DataFrame
     at: int
@@ -68,8 +71,11 @@ class RegionState:
 
 @dataclass(frozen=True)
 class RegionUpdate:
-    """changes: as of `truss.trussness_changes`, with its notes and a proof; state: by how much that changes; ends: its
-    new ones; hops, edges: how often edges were looked up, and how many the task knew at last."""
+    """The result of an update.
+
+    changes: those of the trussness, with notes and a proof (`truss.trussness_changes`); state: the change of the
+    checkpoint; ends: its new ends; hops: how often edges were looked up; edges: how many edges the task knew at last.
+    """
 
     changes: DataFrame
     state: DataFrame
@@ -91,11 +97,24 @@ def trussness_changes(
     rounds: RoundStore,
     say: Say = lambda text: None,
 ) -> Iterator[RegionUpdate]:
-    """Difference between the trussness over epochs `first`..`last` and the stored one there; see the head of this file.
+    """Hold the difference between the trussness over epochs `first`..`last` and the stored one, while the block runs.
 
-    `trussness`: the stored triples from `first` on; `size`: about how many edges there are; `most`: edges that the task
-    may hold; `known`: the fingerprint of the trussness at the state's epoch; `rounds`: where what is looked up lies.
-    The frames of the result are to be read within.
+    The frames of the result have to be read within the block.
+
+    Args:
+        state: the checkpoint.
+        moved: the intervals that begin or end; the module docstring has the columns.
+        trussness: the stored triples from `first` on.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
+        size: about the number of edges of the graph.
+        most: the number of edges that the task may hold.
+        known: the fingerprint of the trussness at the epoch of the checkpoint.
+        rounds: the store of the edges that are looked up.
+        say: takes one line of progress for each hop.
+
+    Raises:
+        RegionUnfit: an update by region is not possible.
     """
     spark, cached, kept = moved.sparkSession, list[DataFrame](), list[DataFrame]()
 
@@ -111,10 +130,10 @@ def trussness_changes(
         try:
             moved = persist_frame(moved.select(*INTERVAL, "fresh"))
             seeds = moved.select(*EDGE).distinct()
-            say("putting all edges where they can be looked up")
+            say("indexing all edges for look-ups")
             graph = stack.enter_context(open_adjacency(state.rows, seeds, size, rounds.parallel_tasks, most))
             if graph.fingerprint != known:
-                raise RegionUnfit("the state that the run before has left is not that of the stored trussness")
+                raise RegionUnfit("the checkpoint of the run before does not have the stored trussness")
             edges = [column.to_numpy() for column in seeds.toArrow().columns]
             ends = distinct_values(np.concatenate(edges))
             near = pa.concat_tables(
@@ -143,7 +162,7 @@ def trussness_changes(
                     spark.createDataFrame(_input_table(ASKED, *asked)),
                 ]
             if wrong:
-                raise RegionUnfit(f"by its proof {wrong:,} edges of the state that the run before has left are wrong")
+                raise RegionUnfit(f"{wrong:,} edges of the checkpoint of the run before are wrong by the proof")
             labels = (front, back) if (kind == SIZE).any() else state.ends
             yield _update_region(found, trussness.where(F.col("epoch").between(first, last)), labels, hops, counted)
         except Missing as error:
@@ -156,12 +175,12 @@ def trussness_changes(
 
 
 def sum_state(rows: DataFrame) -> DataFrame:
-    """Every edge of a state once."""
+    """Return every edge of a state once."""
     return rows.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
 def _input_table(kind: int, *columns: Ints) -> pa.Table:
-    """Rows of one kind for the task: `GIVEN`."""
+    """Return rows of one kind for the task, in the columns `GIVEN`."""
     size = columns[0].size
     nothing = [np.zeros(size, np.int64)] * (len(NUMBERS) - len(columns))
     return pa.table(dict(zip(GIVEN, [np.full(size, kind), *columns, *nothing], strict=True)))
@@ -178,11 +197,11 @@ def _update_region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], h
     return RegionUpdate(changes, state, ends, hops, edges)
 
 
-# -- what the task does ----------------------------------------------------------------------------------------------
+# -- the task --------------------------------------------------------------------------------------------------------
 
 
 def _solve_task(first: int, last: int, at: int, ends: tuple[int, int], parts: list[pa.RecordBatch]) -> list[pa.Table]:
-    """The next look-ups, or what changes."""
+    """Return the next look-ups, or the result."""
     kind, *numbers = consume_columns(parts, GIVEN)
     columns = dict(zip(NUMBERS, numbers, strict=True))
 
@@ -205,7 +224,7 @@ def _solve_task(first: int, last: int, at: int, ends: tuple[int, int], parts: li
 
 
 def _known_edges(values: list[Longs], seeds: list[Longs], asked: list[Longs]) -> KnownEdges:
-    """Each edge that is known once: those that move are, the ones that are not there with level -1."""
+    """Return each known edge once. Edges that move are known; those of them that do not exist have the level -1."""
     size = seeds[0].size
     a, b = (np.concatenate([values[i], seeds[i]]) for i in (0, 1))
     parts = [np.concatenate([values[2 + i], np.full(size, -1 if i == 0 else 0, np.int64)]) for i in range(4)]
@@ -223,7 +242,7 @@ def _known_edges(values: list[Longs], seeds: list[Longs], asked: list[Longs]) ->
 
 
 def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: int) -> list[pa.Table]:
-    """Triples of the trussness, what changes of the state, notes."""
+    """Return the triples of the trussness, the changes of the state, and the notes."""
     found = [_output_table(SIZE, size, *result.ends, result.proof.wrong)]
     for each in result.epochs:
         if each.epoch < first:  # the way back from the epoch of the state
@@ -246,7 +265,7 @@ def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: in
         there = differ & (values["level"] >= 0)
         ends = known.a[moved[there]], known.b[moved[there]]
         found.append(_output_table(VALUE, *ends, *(values[name][there] for name in VALUES), diff=sign))
-    # of what the state before was like the region knows nothing: it is as it was proved before
+    # the region does not know the state before: that state is the one that was proved before
     proof = replace(result.proof, base={}, steps=[step for step in result.proof.steps if step.epoch >= first])
     return [*found, _output_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json())]
 
@@ -254,7 +273,7 @@ def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: in
 def _output_table(
     kind: int, *numbers: Longs | int, epoch: int | None = None, diff: int = 0, note: str | None = None
 ) -> pa.Table:
-    """Rows of one kind as the task gives them back: `MADE`."""
+    """Return rows of one kind as the output of the task, in the columns `MADE`."""
     size = max((column.size for column in numbers if isinstance(column, np.ndarray)), default=1)
     columns = [np.broadcast_to(np.asarray(column, np.int64), size) for column in (kind, *numbers)]
     columns += [np.zeros(size, np.int64)] * (len(GIVEN) - len(columns))
