@@ -259,7 +259,7 @@ def exchange_rounds(
 
 
 def _count_messages(said: DataFrame, round_: int) -> list[Row]:
-    """Count the messages of a round by receiving part: n from other parts; looked; and whether the part worked itself."""
+    """Count the messages of a round by receiving part: n from other parts; looked; whether the part worked itself."""
     others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0)).alias("n")
     worked = F.coalesce(F.bool_or(F.expr("sender = part")), F.lit(False)).alias("worked")
     now = said.where(F.col("round") == round_)

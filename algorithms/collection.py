@@ -41,7 +41,7 @@ DIFF = "diff"
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection: its triples, the lattice of their times, and `since`, the time to which it is compacted, if known."""
+    """A collection: its triples, the lattice of their times, and the time `since` to which it is compacted."""
 
     df: DataFrame
     time: Lattice = EPOCH_REVISION
@@ -70,7 +70,7 @@ class Collection:
 
     @classmethod
     def from_intervals(cls, df: DataFrame, time: Lattice) -> Collection:
-        """Return signed validity intervals as triples: `diff` at `epoch`, `-diff` at `until` unless that is `FOREVER`."""
+        """Return signed intervals as triples: `diff` at `epoch`, and `-diff` at `until` unless that is `FOREVER`."""
         rest = [c for c in df.columns if c not in ("epoch", "until", DIFF)]
         diff = F.col(DIFF).cast("bigint")
         start = F.struct(F.col("epoch").cast("bigint").alias("epoch"), diff.alias(DIFF))
@@ -241,7 +241,7 @@ class Collection:
 
 
 def common_since(*collections: Collection) -> Time | None:
-    """Return the time from which on the contents of a result of these collections are known: the join of their `since`."""
+    """Return the time from which on results of these collections are known: the join of their `since`."""
     known = [c.since for c in collections if c.since is not None]
     return functools.reduce(collections[0].time.join, known) if known else None
 

@@ -10,7 +10,7 @@ BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about
 # Up to this number of stored rows all of them are read: one more query would be needed to select those that a change
 # touches.
 WHOLE_ROWS = 20_000
-NAMES = {"resume": "from the kept graph", "delta": "delta query", "bulk": "enumeration of all"}
+NAMES = {"resume": "from the graph cache", "delta": "delta query", "bulk": "enumeration of all"}
 MOTIF_NAMES = {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}
 
 
@@ -30,7 +30,7 @@ class TrianglePlanChoice:
     kept: bool = False
 
     def estimated_seconds(self) -> dict[str, float]:
-        """Return about how many seconds each plan takes: measured on one machine of two cores, so trust the ratio only."""
+        """Estimate the seconds of each plan. They were measured on one machine of two cores: only trust the ratio."""
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
         resume = {"resume": 0.5 + 0.1e-6 * self.index + 15e-6 * self.delta} if self.kept else {}

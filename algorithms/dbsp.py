@@ -83,7 +83,7 @@ def delay(stream: Stream) -> Stream:
 
 
 def differentiate(stream: Stream) -> Stream:
-    """Return D(s) = s - z⁻¹(s): cumulative contents become deltas, or 'static contents become 'tick (ephemeral) ones."""
+    """Return D(s) = s - z⁻¹(s): cumulative contents become deltas, 'static contents become 'tick (ephemeral)."""
     return stream.plus(delay(stream).negate())
 
 

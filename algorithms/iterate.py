@@ -114,7 +114,7 @@ def _iterate_rounds(
     exactly: int | None,
     pins: _Pins,
 ) -> Iterator[tuple[Collections, Collections]]:
-    """Yield the collections after each round, beginning with the start, and the changes of those that may have changed."""
+    """Yield the collections after each round, first the start, and the changes of those that may have changed."""
     if exactly is not None and exactly < 0:
         raise ValueError(f"exactly must be at least 0; got {exactly}")
     current = {name: pins.pin(x.consolidate()) for name, x in start.items()}

@@ -36,7 +36,7 @@ _INTERVAL = ["a", "b", "epoch", "until", "diff"]
 
 
 def motif_changes(motifs: Motifs, before: DataFrame, change: DataFrame) -> DataFrame:
-    """Return what `change` does to the counts, in one task. `before` must have rows; `motif_counts` counts without it."""
+    """Return what `change` does to the counts, in one task. `before` must have rows; `motif_counts` needs none."""
     neu = F.lit(False).alias("neu"), F.lit(True).alias("neu")
     rows = before.select("relation", *_INTERVAL, neu[0]).unionByName(change.select("relation", *_INTERVAL, neu[1]))
     return rows.coalesce(1).mapInArrow(_motif_task(motifs), SCHEMA)

@@ -77,7 +77,7 @@ def load_partition(name: str, number: int) -> CachedPartition | None:
 
 
 def load_values(name: str, number: int, what: str, round_: int) -> NDArray[Any] | None:
-    """Return the values of a part after a round (`save_values`), if it was computed on this executor, otherwise None."""
+    """Return the values of a part after a round (`save_values`), or None if this executor did not compute it."""
     folder = executor_local_store.graph_folder(KIND, name)
     with contextlib.suppress(OSError, ValueError, EOFError):
         if folder is not None:

@@ -1,4 +1,4 @@
-"""Patterns of paths for Spark's readers, which look for all files that match: the pattern that only one path matches."""
+"""Patterns of paths for Spark's readers, which look for all files that match: one that only one path matches."""
 
 from __future__ import annotations
 

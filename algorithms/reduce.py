@@ -58,7 +58,7 @@ def reduce(
 
 
 def threshold(collection: Collection, function: Callable[[Column], Column]) -> Collection:
-    """Return each record with the multiplicity `function(multiplicity)`; `function(0)` must be 0, which is not checked."""
+    """Return each record with the multiplicity `function(multiplicity)`; `function(0)` must be 0 (unchecked)."""
     data = collection.data
     cells = _key_cells(collection, _group_columns(data), []).where(F.col(MULTIPLICITY) != 0)
     weighted = cells.withColumn(DIFF, function(F.col(MULTIPLICITY)).cast("bigint"))
@@ -71,9 +71,7 @@ def distinct(collection: Collection) -> Collection:
 
 
 def count(collection: Collection, key: Sequence[str], name: str = "count") -> Collection:
-    """Return `(key, count)`: the sum of the multiplicities of the key's records, where it is not zero; it may be
-    negative.
-    """
+    """Return `(key, count)`: the sum of the multiplicities of the key's records, if it is not zero."""
     _require_new_names([*key, name], collection)
     only = replace(collection, df=collection.df.select(*key, *collection.time.columns, DIFF))
     cells = _key_cells(only, _group_columns(key), []).where(F.col(MULTIPLICITY) != 0)

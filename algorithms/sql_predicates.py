@@ -124,8 +124,7 @@ def collapse_blanks(text: str) -> str:
 
 @lru_cache(1024)
 def normalize(text: str) -> str:
-    """Return a text that is equal for conditions that differ only in blanks, in the case of names and words, or in
-    `==`, `!=`.
+    """Return a text that is equal for conditions that differ only in blanks, case of names and words, `==` or `!=`.
 
     >>> normalize("W>0 AND x!=1") == normalize("`w` > 0 and X <> 1")
     True
@@ -218,7 +217,7 @@ def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
 
 
 def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
-    """Return the text with each token replaced by `word`, and one blank where two have blanks or comments between them."""
+    """Return the text with each token replaced by `word`, and blanks or comments between two by one blank."""
     tokens = _tokenize(text)
     if not tokens:
         return text.strip()
@@ -230,7 +229,7 @@ def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
 
 
 def _tokenize(text: str) -> list[Token]:
-    """Return the tokens; none if a quote is not closed: the text then stays as it is, and parsing it raises the error."""
+    """Return the tokens, or none if a quote is not closed: the text then stays as it is, and parsing it fails."""
     try:
         return list(sqlglot.tokenize(text, read=_DIALECT))
     except TokenError:

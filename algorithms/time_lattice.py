@@ -237,7 +237,7 @@ def literal_time(lattice: Lattice, time: Time) -> list[Column]:
 
 
 def require_finite(time: Column) -> Column:
-    """Return the time; the job fails with a message where it is null or `FOREVER`, which an interval cannot begin with."""
+    """Return the time; the job fails with a message if it is null or `FOREVER`, at which no interval begins."""
     value = F.coalesce(time.cast("string"), F.lit("null"))
     message = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), value)
     return F.when(time < FOREVER, time).otherwise(F.raise_error(message))

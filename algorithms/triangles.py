@@ -92,7 +92,7 @@ def _rule_of_proposal() -> Column:
 
 
 def _edge_position(end: str) -> Column:
-    """Return the place, among ab, ac, bc, of the edge between `end` (x or y, one end of the changed edge) and w."""
+    """Return the place among ab, ac, bc of the edge between `end` (x or y, one end of the changed edge) and w."""
     low = F.col(end) == F.col("a")  # the smaller end of the changed edge
     above, between = F.col("w") > F.col("b"), F.col("w") > F.col("a")
     return (
@@ -103,7 +103,7 @@ def _edge_position(end: str) -> Column:
 
 
 def _is_visible(end: str) -> Column:
-    """Tell whether a rule sees a row: of this revision's rows it sees those of the relations before its own (alt/neu)."""
+    """Tell whether a rule sees a row: of this revision it sees the relations before its own (alt/neu)."""
     return ~F.col("neu") | (_edge_position(end) < _rule_of_proposal())
 
 

@@ -21,7 +21,7 @@ _TRIPLE = ("vertex", "epoch", "measure", "k", "diff")
 
 
 def vertex_rows(triples: DataFrame, measures: Sequence[str]) -> DataFrame:
-    """Return the history of each vertex; `measures` are the names of the columns, of which the first is the trussness."""
+    """Return the history of each vertex. `measures` are the names of the columns; the first is the trussness."""
     sums = triples.groupBy(*_TRIPLE[:-1]).agg(F.sum("diff").alias("diff")).where("diff <> 0")
     inside = sums.repartition("vertex").sortWithinPartitions("vertex", "epoch")
     columns = ["vertex", "epoch", "until", *measures]

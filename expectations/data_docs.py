@@ -1,7 +1,8 @@
-"""Great Expectations' own Data Docs of an epoch's checks, made from the results that are kept: no data, no Spark.
+"""Great Expectations' own Data Docs of an epoch's checks, made from the stored results, without data and Spark.
 
-One HTML page per suite, by Great Expectations' renderer and view. They load their style and scripts from the network,
-as Data Docs do; the epoch's own page does not. Cost: the import of Great Expectations, 6 to 8 s, and 0.1 s a page.
+There is one HTML page per suite, by Great Expectations' renderer and view. Such pages load their style and scripts from
+the network, as all Data Docs do; the report page of an epoch does not. The cost is the import of Great Expectations, 6
+to 8 s, and 0.1 s for each page.
 """
 
 from __future__ import annotations
@@ -18,8 +19,15 @@ from .suite import EXPECTATIONS
 
 
 def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
-    """Suite → page. `checks`: with suite, name, passed, observed and rows, as the ledger keeps them; one whose rule is
-    no more is left out. `at`: when they were made, in ISO format."""
+    """Return the page of each suite.
+
+    Args:
+        checks: those of the epoch, with suite, name, passed, observed and rows, as the ledger stores them. A check
+            whose rule does not exist any more is left out.
+        label: the epoch, for people.
+        run_id: the run that made the checks.
+        at: when they were made, in ISO format.
+    """
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaPageView
@@ -38,7 +46,7 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
             success=check["passed"],
             expectation_config=rule.configuration,
             result={
-                "observed_value": escape(check["observed"]),  # the view writes what it gets
+                "observed_value": escape(check["observed"]),  # the view does not escape text
                 "element_count": total,
                 "unexpected_count": wrong,
                 "unexpected_percent": 100 * wrong / max(total, 1),

@@ -252,7 +252,7 @@ class IncrementalProver:
         del self.shown[SHOWN:]
 
     def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
-        """Return the changes of edges, degrees and trussness, where these edges had the old level and have the new one."""
+        """Return the changes of edges, degrees and trussness of edges that had the old level and have the new one."""
         levels = self.graph.levels
         sums = _sums_of_edges(self.graph.ids, levels.tail, levels.head, edges, old, new)
         names = ("edges", "degrees", "trussness")
@@ -482,9 +482,7 @@ def _enumerate_all(indptr, head, level, label, number):
 
 @njit(cache=True, nogil=True)
 def _sums_of_edges(ids, tail, head, edges, old, new):
-    """Return two sums of hashes each for edges, degrees and trussness, where these edges had the old level and have the
-    new one.
-    """
+    """Return two sums of hashes each for edges, degrees and trussness of edges that change their level."""
     sums = np.zeros((3, 2), np.uint64)
     for i in range(edges.size):
         e = edges[i]

@@ -132,7 +132,7 @@ def count_at_level(g, v, k):
 
 @njit(cache=True, nogil=True, inline="always")
 def is_unknown_below(g, e, least):
-    """Tell whether a part of a graph lacks the triangles of an edge whose other edges have this level, and note that."""
+    """Tell whether a part of a graph lacks the triangles of an edge with others of this level, and note that."""
     if g.floor.size == 0 or least >= g.floor[e]:
         return False
     g.asked[e] = min(g.asked[e], least)

@@ -98,7 +98,7 @@ class TrussCertificate(NamedTuple):
 
 
 class VertexRange(NamedTuple):
-    """The vertices, by number, whose ids are low … high. Ranges cover all ids; `which` is about the number of this one."""
+    """The vertices, by number, whose ids are low … high. Ranges cover all ids; `which` is about its number."""
 
     vertices: Ints
     low: int

@@ -65,9 +65,7 @@ Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
 class PreparedReplay(NamedTuple):
-    """The graph before the first epoch, the batch of each epoch, and the epoch after which the graph is not used (or
-    None).
-    """
+    """The graph before the first epoch, the batch of each epoch, and the epoch (or None) after which it is not used."""
 
     graph: PersistentGraph
     steps: Iterator[Batch]
@@ -137,7 +135,7 @@ def prepare_replay(
     last: int,
     kept: bool = False,
 ) -> PreparedReplay:
-    """Return the input of `run_replay`, from the parameters of `replay_window`. The vectors are not needed afterwards."""
+    """Return the input of `run_replay`, from the parameters of `replay_window`. Afterwards the vectors can be freed."""
     a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
     if not a.shape == b.shape == start.shape == until.shape:
         raise ValueError(f"a, b, start, until differ in length: {a.size}, {b.size}, {start.size}, {until.size}")

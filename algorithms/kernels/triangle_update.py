@@ -27,7 +27,7 @@ from algorithms.kernels.replay import Batch
 
 
 def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
-    """Return the changes from epoch `first` on. `steps` are the `replay.epoch_batches` of the graph, which may raise."""
+    """Return the changes from epoch `first` on. `steps` are the `replay.epoch_batches` of the graph; they may raise."""
     found: list[tuple[Ints, Ints, Ints]] = []
     delta, left = np.empty(0, np.int64), np.empty(0, np.int32)
     right = left

@@ -546,7 +546,7 @@ def _is_supporting(level, state, f, k):
 
 @njit(cache=True, nogil=True)
 def delete_edges(g, edges, certified, limit, left, right):
-    """Remove edges and descend; return (finished, edge int32[c], level before int32[c]), the log of the lowered edges."""
+    """Remove edges and descend; return (finished, edge int32[c], level before int32[c]) of the lowered edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     queue = [np.int64(0) for _ in range(0)]
     remove_edges(g, edges, queue, certified, left, right)
@@ -557,7 +557,7 @@ def delete_edges(g, edges, certified, limit, left, right):
 
 @njit(cache=True, nogil=True)
 def insert_edges(g, edges, certified, limit, left, right):
-    """Insert edges and lift; return (finished, edge int32[c], level before int32[c]), the log of the raised edges."""
+    """Insert edges and lift; return (finished, edge int32[c], level before int32[c]) of the raised edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
     add_edges(g, edges, heap, certified, left, right)
@@ -577,7 +577,7 @@ def _log_columns(log):
 
 @njit(cache=True, nogil=True)
 def probe_steps(g, edges, left, right):
-    """Count the steps to look at these edges, present or not, and once at each neighbour in a triangle above level 0."""
+    """Count the steps to look at these edges, present or not, and once at each neighbour in a triangle above 0."""
     total = 0.0
     for e in edges:
         before = g.clock[STEPS]
