@@ -11,8 +11,8 @@ import pytest
 HERE = Path(__file__).parent
 ROOM = HERE.parents[1] / "algorithms"
 MODULES = [
-    *("times", "collection", "linear", "upserts", "joins", "reduce"),
-    *("calculus", "delta_query", "extend", "incremental", "iterate", "streams"),
+    *("time_lattice", "collection", "linear", "upserts", "joins", "reduce"),
+    *("calculus", "delta_query", "prefix_extension", "incremental", "iterate", "dbsp"),
 ]
 
 
