@@ -39,8 +39,8 @@ def unpack_rows(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Ta
     >>> unpack_rows(pa.table({"rows": [pack_rows(one), pack_rows(one.slice(1))]}), ["a"])["a"].to_pylist()
     [1, 2, 2]
     """
-    found = [open_pack(each) for each in packs["rows"]]
-    return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
+    tables = [open_pack(each) for each in packs["rows"]]
+    return pa.concat_tables(tables) if tables else pa.table({name: np.empty(0, np.int64) for name in names})
 
 
 def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
@@ -55,16 +55,16 @@ def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLik
     [array([3, 4, 4], dtype=int32)]
     """
     waiting = deque(packs)
-    made = [np.empty(sum(sum(batch["n"].to_pylist()) for batch in waiting), of) for of in types.values()]
+    columns = [np.empty(sum(sum(batch["n"].to_pylist()) for batch in waiting), of) for of in types.values()]
     at = 0
     while waiting:
         batch = waiting.popleft()
         for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
             rows = open_pack(pack)
-            for name, column in zip(types, made, strict=True):
+            for name, column in zip(types, columns, strict=True):
                 column[at : at + n] = rows[name].to_numpy()
             at += n
-    return made
+    return columns
 
 
 def open_pack(pack: pa.Scalar) -> pa.Table:
@@ -78,13 +78,13 @@ def gather_batches(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Re
     >>> [each.num_rows for each in gather_batches([pa.RecordBatch.from_pydict({"a": [1, 2]})] * 5, 3)]
     [4, 4, 2]
     """
-    some = list[pa.RecordBatch]()
+    gathered = list[pa.RecordBatch]()
     for batch in chain(rows, [None]):
-        if some and (batch is None or sum(each.num_rows for each in some) >= least):
-            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
-            some = []
+        if gathered and (batch is None or sum(each.num_rows for each in gathered) >= least):
+            yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
+            gathered = []
         if batch is not None:
-            some.append(batch)
+            gathered.append(batch)
 
 
 def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
@@ -100,15 +100,15 @@ def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, i
     rows = rows.take(pa.array(order))
     numbers, starts = np.unique(number[order], return_index=True)
     ends = np.append(starts, number.size)[1:]
-    for each, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+    for value, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
         for at in range(start, end, MOST):
             n = min(MOST, end - at)
-            yield each, n, pack_rows(rows.slice(at, n))
+            yield value, n, pack_rows(rows.slice(at, n))
 
 
 def packs_by_number(name: str, number: Longs, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the packs of `pack_by_number` as rows: the number, in a column called `name`, `n` and `rows`."""
-    numbers, counts, made = zip(*pack_by_number(number, rows), strict=True) if number.size else ((), (), ())
+    numbers, counts, packs = zip(*pack_by_number(number, rows), strict=True) if number.size else ((), (), ())
     return pa.RecordBatch.from_pydict(
-        {name: pa.array(numbers, pa.int32()), "n": pa.array(counts, pa.int64()), "rows": pa.array(made, pa.binary())}
+        {name: pa.array(numbers, pa.int32()), "n": pa.array(counts, pa.int64()), "rows": pa.array(packs, pa.binary())}
     )

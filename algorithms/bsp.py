@@ -103,8 +103,8 @@ class ExecutorRoundStore:
     parallel_tasks = 1
 
     def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
-        kept = rows.localCheckpoint()
-        return kept if after is None else after.unionByName(kept)
+        persisted = rows.localCheckpoint()
+        return persisted if after is None else after.unionByName(persisted)
 
     def drop_rows(self, rows: DataFrame) -> None:
         """Do nothing: the rows are freed with their frame, as garbage."""
@@ -258,11 +258,11 @@ def exchange_rounds(
     return ExchangeResult(so_far, ever, round_, looked, messages)
 
 
-def _count_messages(said: DataFrame, round_: int) -> list[Row]:
+def _count_messages(messages: DataFrame, round_: int) -> list[Row]:
     """Count the messages of a round by receiving part: n from other parts; looked; whether the part worked itself."""
     others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0)).alias("n")
     worked = F.coalesce(F.bool_or(F.expr("sender = part")), F.lit(False)).alias("worked")
-    now = said.where(F.col("round") == round_)
+    now = messages.where(F.col("round") == round_)
     return now.groupBy("part").agg(others, F.sum("looked").alias("looked"), worked).collect()
 
 
@@ -279,11 +279,11 @@ def cogroup_step(
         schema: the columns that the task returns.
     """
     nothing = here.sparkSession.createDataFrame([], SAID)
-    heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
+    messages = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
     if active is not None:
-        some = F.col("part").isin(sorted(active))
-        here, heard = here.where(some), heard.where(some)
-    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
+        chosen = F.col("part").isin(sorted(active))
+        here, messages = here.where(chosen), messages.where(chosen)
+    return here.groupBy("part").cogroup(messages.groupBy("part")).applyInArrow(task, schema)
 
 
 def initial_messages(rows: DataFrame) -> DataFrame:
@@ -307,9 +307,9 @@ def round_messages(sender: int, round_: int, to: Longs, looked: int, rows: dict[
         looked: how many edges the part looked at.
         rows: the columns of `MESSAGE`.
     """
-    found = arrow_packing.pack_by_number(to, pa.RecordBatch.from_pydict(rows))
+    packs = arrow_packing.pack_by_number(to, pa.RecordBatch.from_pydict(rows))
     return _message_table(
-        [(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_
+        [(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in packs)], round_
     )
 
 
@@ -323,14 +323,14 @@ def no_messages() -> pa.Table:
     return _message_table([], 0)
 
 
-def _message_table(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
+def _message_table(messages: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
     """Return rows of (part, sender, n, looked, pack) as a table of messages (`SAID`)."""
-    part, sender, n, looked, rows = zip(*found, strict=True) if found else ((),) * 5
+    part, sender, n, looked, rows = zip(*messages, strict=True) if messages else ((),) * 5
     return pa.table(
         {
             "part": pa.array(part, pa.int32()),
             "sender": pa.array(sender, pa.int32()),
-            "round": pa.array([round_] * len(found), pa.int32()),
+            "round": pa.array([round_] * len(messages), pa.int32()),
             "n": pa.array(n, pa.int64()),
             "looked": pa.array(looked, pa.int64()),
             "rows": pa.array(rows, pa.binary()),
@@ -341,14 +341,14 @@ def _message_table(found: Sequence[tuple[int, int | None, int, int, bytes | None
 def pack_partition(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
     """Return the rows of a part as packs (`PACKED`); `rows` are the columns of `HELD`, in any order."""
     order = np.lexsort((rows["b"], rows["a"]))
-    some = [order[place : place + arrow_packing.MOST] for place in range(0, order.size, arrow_packing.MOST)]
-    moves = [np.unique(rows["epoch"][each][rows["diff"][each] != 0]) for each in some]
-    batches = (pa.RecordBatch.from_pydict({name: rows[name][each] for name in HELD}) for each in some)
+    places = [order[place : place + arrow_packing.MOST] for place in range(0, order.size, arrow_packing.MOST)]
+    moves = [np.unique(rows["epoch"][each][rows["diff"][each] != 0]) for each in places]
+    batches = (pa.RecordBatch.from_pydict({name: rows[name][each] for name in HELD}) for each in places)
     return pa.table(
         {
-            "part": np.full(len(some), part, np.int32),
-            "place": np.arange(len(some), dtype=np.int32),
-            "n": pa.array([each.size for each in some], pa.int64()),
+            "part": np.full(len(places), part, np.int32),
+            "place": np.arange(len(places), dtype=np.int32),
+            "n": pa.array([each.size for each in places], pa.int64()),
             "moves": pa.array(moves, pa.list_(pa.int64())),
             "rows": pa.array(map(arrow_packing.pack_rows, batches), pa.binary()),
         }
@@ -389,10 +389,12 @@ def _partition_layout(
     words = [f"w{word}" for word in range(number // 64 + 1)]  # one bit for each part
     in_cell = count_colours(count, size, CELL_BYTES + 2 * 8 * len(words))
     types, work = ENDS | {"owner": np.int32}, partial(_holders_task, len(words))
-    each = fold_over_cells(owned, types, in_cell, work=work, returns=words, fold=np.bitwise_or, count=count, size=size)
-    kept = rounds.persist_rows(owned.join(each, EDGE, "left").fillna(0, words))
+    holders = fold_over_cells(
+        owned, types, in_cell, work=work, returns=words, fold=np.bitwise_or, count=count, size=size
+    )
+    layout = rounds.persist_rows(owned.join(holders, EDGE, "left").fillna(0, words))
     rounds.drop_rows(owned)
-    return PartitionLayout(kept, number)
+    return PartitionLayout(layout, number)
 
 
 def _assign_owners(
@@ -462,14 +464,14 @@ def cut_ranges(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tu
     """
     whole = sum(weight for _, weight in weights)
     target = max(1.0, whole / parts)
-    number, filled, found = 0, 0.0, []
+    number, filled, ranges = 0, 0.0, []
     for c, weight in sorted(weights):
         if filled and filled + weight > target:
             number, filled = number + 1, 0.0
         buckets = ceil(weight / target)
-        found.append((c, number, buckets))
+        ranges.append((c, number, buckets))
         number, filled = number + buckets - 1, filled + weight if buckets == 1 else target
-    return number + 1, found
+    return number + 1, ranges
 
 
 def _support_task(rows: Columns, colours: Colours | None) -> Columns:
@@ -501,11 +503,11 @@ def _pack_task(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
 def _remember_task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         (part,) = to_longs(batch, ["part"])
-        found = [
+        messages = [
             (number, number, n, 0, pack)
             for number, n, pack in arrow_packing.pack_by_number(part, batch.select([*MESSAGE]))
         ]
-        yield from _message_table(found, BEFORE).to_batches()
+        yield from _message_table(messages, BEFORE).to_batches()
 
 
 def _message_batches(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -228,12 +228,12 @@ class Collection:
         if "epoch" not in self.time.columns:
             raise ValueError(f"intervals need the time column `epoch`; the time columns are {self.time.columns}")
         other = [c for c in self.time.columns if c != "epoch"]
-        one = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
+        steps = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
         line = (
             Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
         spans = (
-            one.withColumn("epoch", require_finite(F.col("epoch")))
+            steps.withColumn("epoch", require_finite(F.col("epoch")))
             .withColumn(DIFF, F.sum("_step").over(line))
             .withColumn("until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER)))
         )

@@ -80,10 +80,10 @@ def fold_over_cells(
         yield from _to_batches(["a", "b", *returns], _fold_rows(fold, arrow_packing.unpack_columns(dealt, named)))
 
     named = dict.fromkeys(["a", "b", *returns], np.int64)
-    found = _group_cells(
+    packs = _group_cells(
         rows, types, colours, work, partial(_into_buckets, buckets, list(named)), _PACKS.format("bucket")
     )
-    return found.groupBy("bucket").applyInArrow(fold_bucket, _bigint_ddl(named)).hint(arrow_packing.UNPACKED)
+    return packs.groupBy("bucket").applyInArrow(fold_bucket, _bigint_ddl(named)).hint(arrow_packing.UNPACKED)
 
 
 def _group_cells(
@@ -105,19 +105,19 @@ def _bigint_ddl(names: Iterable[str]) -> str:
     return ", ".join(f"{name} bigint" for name in names)
 
 
-def _to_batches(names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
-    for start in range(0, made[0].size, arrow_packing.MOST):
-        some = [each[start : start + arrow_packing.MOST].astype(np.int64, copy=False) for each in made]
-        yield pa.RecordBatch.from_arrays([pa.array(each) for each in some], names)
+def _to_batches(names: Sequence[str], columns: Columns) -> Iterator[pa.RecordBatch]:
+    for start in range(0, columns[0].size, arrow_packing.MOST):
+        batch = [each[start : start + arrow_packing.MOST].astype(np.int64, copy=False) for each in columns]
+        yield pa.RecordBatch.from_arrays([pa.array(each) for each in batch], names)
 
 
-def _into_buckets(buckets: int, names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
+def _into_buckets(buckets: int, names: Sequence[str], columns: Columns) -> Iterator[pa.RecordBatch]:
     """Yield the packs of the edges with a value that is not zero, by a hash of the edge."""
-    a, b, *values = made
-    some = np.flatnonzero(reduce(np.logical_or, [value != 0 for value in values]))
-    for start in range(0, some.size, DEALT):
-        at = some[start : start + DEALT]
-        rows = pa.RecordBatch.from_arrays([pa.array(each[at]) for each in made], names)
+    a, b, *values = columns
+    nonzero = np.flatnonzero(reduce(np.logical_or, [value != 0 for value in values]))
+    for start in range(0, nonzero.size, DEALT):
+        at = nonzero[start : start + DEALT]
+        rows = pa.RecordBatch.from_arrays([pa.array(each[at]) for each in columns], names)
         yield arrow_packing.packs_by_number("bucket", bucket_of_edges(a[at], b[at], buckets), rows)
 
 

@@ -50,7 +50,7 @@ class Rule:
 
 def rules(query: Query, fanout: Mapping[str, float] | None = None) -> list[Rule]:
     """Return one rule per atom; `fanout` estimates, per variable, how many values an extension by it offers."""
-    found = []
+    plans = []
     for i, atom in enumerate(query.atoms):
         bound, order = list(atom.variables), []
         while len(bound) < len(query.variables):
@@ -64,8 +64,8 @@ def rules(query: Query, fanout: Mapping[str, float] | None = None) -> list[Rule]
                 raise ValueError(f"the variables {free} are not connected to {list(atom.variables)}")
             order.append(min(choices)[-1])
             bound.append(order[-1])
-        found.append(Rule(i, tuple(order)))
-    return found
+        plans.append(Rule(i, tuple(order)))
+    return plans
 
 
 def explain(query: Query, fanout: Mapping[str, float] | None = None) -> list[str]:
@@ -195,9 +195,9 @@ def _run_rules(
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
     extension = Extension(views, time, stamp, broadcast)
     prefixes = _apply_constraints(query, _initial_prefixes(query, found, views, of, types, time, stamp))
-    each = [_plan_steps(query, rule, of) for rule in found]
-    for number in range(max(map(len, each))):
-        cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(each)]
+    plans = [_plan_steps(query, rule, of) for rule in found]
+    for number in range(max(map(len, plans))):
+        cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(plans)]
         step = [Case(i, asks) for i, mine in cases for asks in mine]
         if any(case.asks for case in step):
             prefixes = _apply_constraints(query, extension.extend(prefixes, step))
@@ -210,17 +210,17 @@ def _atom_views(
 ) -> tuple[list[View], list[int]]:
     """Return the relations as the atoms see them, and the number of the view of each atom: equal views are shared."""
     kinds = _variable_types(query, relations)
-    asked = [v for pair in (*query.less_than, *query.different) for v in pair]
+    compared = [v for pair in (*query.less_than, *query.different) for v in pair]
     shared = [v for atom in query.atoms for v in atom.variables]
-    found: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[object, ...], int] = {}
     views: list[View] = []
     of: list[int] = []
     for atom in query.atoms:
         data = relations[atom.relation].data
         same = tuple((i, t if isinstance(t, Constant) else atom.terms.index(t)) for i, t in enumerate(atom.terms))
         types = tuple(kinds[v] for v in atom.variables)
-        meets = tuple(i for i, v in enumerate(atom.variables) if v in asked or shared.count(v) > 1)
-        number = found.setdefault((atom.relation, same, types, meets), len(views))
+        meets = tuple(i for i, v in enumerate(atom.variables) if v in compared or shared.count(v) > 1)
+        number = numbers.setdefault((atom.relation, same, types, meets), len(views))
         of.append(number)
         if number < len(views):
             continue
@@ -354,9 +354,9 @@ def _require_same_times(query: Query, relations: Mapping[str, Collection]) -> La
     if len(times) != 1:
         raise ValueError(f"the relations have different times: {sorted(times)}")
     time = next(iter(relations.values())).time
-    taken = {c.lower() for c in (*time.columns, DIFF)}
+    reserved = {c.lower() for c in (*time.columns, DIFF)}
     for v in query.variables:
-        if v.lower() in taken:
+        if v.lower() in reserved:
             raise ValueError(f"rename the variable {v}{query.position_of(v)}: a time, diff or another has its name")
-        taken.add(v.lower())
+        reserved.add(v.lower())
     return time

@@ -60,8 +60,8 @@ def edge_changes(
         broadcast: join the pairs by broadcast; they must fit into an executor's memory (about 100 bytes each).
     """
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
-    found = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
-    return distinct_changes(found.selectExpr(*_LIFE), ["a", "b"])
+    lives = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
+    return distinct_changes(lives.selectExpr(*_LIFE), ["a", "b"])
 
 
 def first_edges(
@@ -73,15 +73,15 @@ def first_edges(
     its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
     rows = upserts.where("src <> dst").select(*_pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
-    each = (
+    pairs = (
         require_valid_rows(rows)
         .withColumn("_on", has_value(where))
         .groupBy("a", "b")
         .agg(F.count("*").alias("_rows"), *[F.max(name).alias(name) for name in ("_on", "epoch", "diff")])
     )
-    alone = each.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
+    alone = pairs.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
     alone = alone.select("a", "b", "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
-    several = each.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
+    several = pairs.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
     rest = rows.join(several, (F.col("a") == F.col("_a")) & (F.col("b") == F.col("_b")), "left_semi").drop("a", "b")
     # sorted, because sorted rows take less space in storage
     return alone.sortWithinPartitions("a", "b").unionByName(edge_changes(None, rest, None, values, live_for, where))
@@ -106,16 +106,16 @@ def relation_changes(
     explains the parameters; `relations` are the names of the relations.
     """
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
-    each = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
+    tagged = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
     asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
         asks = [(name, only_where(where, ask)) for name, ask in asks]
     test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask)) for name, ask in asks])
-    found = upsert_lives(each, _KEY, values, live_for, test, by=["_version", "_relation"])
+    lives = upsert_lives(tagged, _KEY, values, live_for, test, by=["_version", "_relation"])
     directed = F.col("_relation").startswith("->")
     x = F.when(directed, F.col("src")).otherwise(F.col("a")).alias("x")
     y = F.when(directed, F.col("dst")).otherwise(F.col("b")).alias("y")
-    each_life = found.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
+    each_life = lives.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
     net = distinct_changes(each_life, ["a", "b", "relation", "x", "y"])
     return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
 

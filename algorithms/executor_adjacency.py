@@ -77,14 +77,14 @@ def open_adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, mo
         tasks: the number of tasks that run at once.
         most: the number of edges that one task may hold.
     """
-    found = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
+    adjacency = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
     try:
-        yield found
+        yield adjacency
     except Exception:
         with contextlib.suppress(Exception):  # the session may be gone, and the executors' directories with it
-            found.delete_files()
+            adjacency.delete_files()
         raise
-    found.delete_files()
+    adjacency.delete_files()
 
 
 class Adjacency:
@@ -95,9 +95,9 @@ class Adjacency:
     def __init__(self, rows: DataFrame, moves: DataFrame, blocks: int) -> None:
         stored = rows.select(*EDGE, *VALUES, "diff", F.lit(0).cast("bigint").alias("moves"))
         none = [F.lit(value).cast("bigint").alias(name) for name, value in zip(VALUES, (-1, 0, 0, 0), strict=True)]
-        one = F.lit(1).cast("bigint")
+        unit = F.lit(1).cast("bigint")
         self._spark, self._blocks = rows.sparkSession, blocks
-        self._rows = stored.unionByName(moves.select(*EDGE, *none, one.alias("diff"), one.alias("moves")))
+        self._rows = stored.unionByName(moves.select(*EDGE, *none, unit.alias("diff"), unit.alias("moves")))
         self._build_blocks()
 
     def _build_blocks(self) -> None:
@@ -108,10 +108,10 @@ class Adjacency:
             yield _store_block(name, key[0].as_py(), dealt)
 
         dealt = self._rows.mapInArrow(partial(_deal_rows, self._blocks), "part int, n bigint, rows binary")
-        made = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _MADE)
-        self._made = made.persist(StorageLevel.MEMORY_AND_DISK)
-        found = self._made.collect()
-        self.fingerprint = Fingerprint.sum_all(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
+        marks = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _MADE)
+        self._made = marks.persist(StorageLevel.MEMORY_AND_DISK)
+        sums = self._made.collect()
+        self.fingerprint = Fingerprint.sum_all(Fingerprint(row.first % 2**64, row.second % 2**64) for row in sums)
 
     def delete_files(self) -> None:
         """Delete the files; EXECUTES."""
@@ -131,8 +131,8 @@ class Adjacency:
 
     def look_up_edges(self, a: Ints, b: Ints) -> list[Ints]:
         """Return a, b and `VALUES` of those of these edges that exist."""
-        _, *found = self._filter_edges(a, b, np.zeros(a.size, np.int64))
-        return [column[found[2] >= 0].astype(np.int64) for column in found]
+        _, *edges = self._filter_edges(a, b, np.zeros(a.size, np.int64))
+        return [column[edges[2] >= 0].astype(np.int64) for column in edges]
 
     def look_up_triangles(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
         """Return the other two edges of triangles on these edges (a, b), as a, b and `VALUES`, each once, sorted.
@@ -143,13 +143,13 @@ class Adjacency:
         degree = self.look_up_degrees(vertices)
         of_a, of_b = (degree[np.searchsorted(vertices, end)] for end in (a, b))
         u, v, proposed = np.where(of_a <= of_b, a, b), np.where(of_a <= of_b, b, a), np.minimum(of_a, of_b)
-        found = [np.empty((0, len(_SORTED)), np.int64)]
+        tables = [np.empty((0, len(_SORTED)), np.int64)]
         if proposed.sum() > MOST:
             proposed = self._count_neighbours(u, v, least)
             u, v, least, proposed = (column[proposed > 0] for column in (u, v, least, proposed))
-        for some in _slice_by_size(proposed, MOST):
-            found.append(self._close_triangles(u[some], v[some], least[some]))
-        columns = list(np.concatenate(found).T)
+        for part in _slice_by_size(proposed, MOST):
+            tables.append(self._close_triangles(u[part], v[part], least[part]))
+        columns = list(np.concatenate(tables).T)
         order = sort_order(columns[:2])
         columns = [column[order] for column in columns]
         once = run_starts(*columns[:2])
@@ -164,18 +164,20 @@ class Adjacency:
 
     def _close_triangles(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
         """Return the other edges of the triangles on edges (u, v) that have few enough neighbours at u."""
-        number, *one = self._ask_all_blocks(_answer_proposals, [u, v, least], ["u", "v", "least"], ["number", *_SORTED])
+        number, *proposed = self._ask_all_blocks(
+            _answer_proposals, [u, v, least], ["u", "v", "least"], ["number", *_SORTED]
+        )
         v, least = v[number], least[number]
-        w = np.where(one[0] == u[number], one[1], one[0])
+        w = np.where(proposed[0] == u[number], proposed[1], proposed[0])
         closing, *other = self._filter_edges(np.minimum(v, w), np.maximum(v, w), least)
-        return np.concatenate([np.stack([column[closing] for column in one], axis=1), np.stack(other, axis=1)])
+        return np.concatenate([np.stack([column[closing] for column in proposed], axis=1), np.stack(other, axis=1)])
 
     def _ask_all_blocks(self, look: Look, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
         """Return the answers of all blocks to a question with these columns, and the column `number` of its rows."""
-        asked = _record_batch([*columns, np.arange(columns[0].size)], [*names, "number"])
+        question = _record_batch([*columns, np.arange(columns[0].size)], [*names, "number"])
         rows = [
-            arrow_packing.pack_rows(asked.slice(at, arrow_packing.MOST))
-            for at in range(0, asked.num_rows, arrow_packing.MOST)
+            arrow_packing.pack_rows(question.slice(at, arrow_packing.MOST))
+            for at in range(0, question.num_rows, arrow_packing.MOST)
         ]
         return self._ask_blocks(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
 
@@ -192,20 +194,20 @@ class Adjacency:
 
         The result has `part` and `rows`, a pack of the answer, which is null where the files are missing.
         """
-        asked, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
-        to_each = blocks.join(asked, "part") if "part" in given.column_names else blocks.crossJoin(asked)
+        questions, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
+        to_each = blocks.join(questions, "part") if "part" in given.column_names else blocks.crossJoin(questions)
         return to_each.mapInArrow(partial(_answer_questions, self._name, look), _ANSWER)
 
-    def _ask_blocks(self, look: Look, given: pa.Table, names: list[str]) -> list[Ints]:
-        if given.num_rows == 0:
+    def _ask_blocks(self, look: Look, questions: pa.Table, names: list[str]) -> list[Ints]:
+        if questions.num_rows == 0:
             return [np.empty(0, np.int64) for _ in names]
         for attempt in range(TRIES):
             if attempt > TRIES // 2:
                 self.delete_files()
                 self._build_blocks()
-            found = self.send_questions(look, given).toArrow()
-            if found["rows"].null_count == 0:
-                rows = arrow_packing.unpack_rows(found, names)
+            answers = self.send_questions(look, questions).toArrow()
+            if answers["rows"].null_count == 0:
+                rows = arrow_packing.unpack_rows(answers, names)
                 return [rows[name].to_numpy() for name in names]
         raise Missing("the executors do not keep the files that they have written")
 
@@ -238,9 +240,9 @@ def _store_block(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.Re
     rows = dict(zip(_ROWS, arrow_packing.unpack_columns(dealt, dict.fromkeys(_ROWS, np.int64)), strict=True))
     block = Block.from_rows(rows)
     block.save_block(name, part)
-    there = block.level >= 0
-    known = Fingerprint.from_rows([block.a[there], block.b[there], block.level[there].astype(np.int64) + 2])
-    sums = np.array([known.first, known.second], np.uint64).astype(np.int64)
+    exists = block.level >= 0
+    fingerprint = Fingerprint.from_rows([block.a[exists], block.b[exists], block.level[exists].astype(np.int64) + 2])
+    sums = np.array([fingerprint.first, fingerprint.second], np.uint64).astype(np.int64)
     return _record_batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
 
 
@@ -248,10 +250,10 @@ def _answer_questions(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> 
     """Yield the answers of blocks, one pack for each question; null where the files are not on this executor."""
     for batch in rows:
         answers = list[bytes | None]()
-        for part, asked in zip(batch["part"].to_pylist(), batch["rows"], strict=True):
+        for part, question in zip(batch["part"].to_pylist(), batch["rows"], strict=True):
             block = Block.load_block(name, part)
             answers.append(
-                None if block is None else arrow_packing.pack_rows(look(block, arrow_packing.open_pack(asked)))
+                None if block is None else arrow_packing.pack_rows(look(block, arrow_packing.open_pack(question)))
             )
         yield pa.RecordBatch.from_arrays([batch["part"], pa.array(answers, pa.binary())], ["part", "rows"])
 
@@ -282,11 +284,11 @@ class Block:
         once = only & (diff != 0)
         columns = [np.append(column[once], more[greatest]) for column, more in zip(columns, several, strict=True)]
         order = sort_order(columns[:2])
-        made = [column[order].astype(of) for column, of in zip(columns, _SORTED.values(), strict=True)]
+        typed = [column[order].astype(of) for column, of in zip(columns, _SORTED.values(), strict=True)]
         moves, moving = np.zeros(order.size, np.bool_), rows["moves"] > 0
-        moves[positions_of(made[0], made[1], rows["a"][moving], rows["b"][moving])] = True
-        by_tail = sort_order(made[1::-1])
-        return cls(*made, moves, made[1][by_tail], by_tail.astype(np.int32))
+        moves[positions_of(typed[0], typed[1], rows["a"][moving], rows["b"][moving])] = True
+        by_tail = sort_order(typed[1::-1])
+        return cls(*typed, moves, typed[1][by_tail], by_tail.astype(np.int32))
 
     def save_block(self, name: str, part: int) -> None:
         folder = executor_local_store.graph_folder(KIND, name)
@@ -342,44 +344,44 @@ def _ranges_of(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
     return which, np.arange(which.size) + np.repeat(low - (np.cumsum(size) - size), size)
 
 
-def _answer_degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    vertices = asked["vertex"].to_numpy()
+def _answer_degrees(block: Block, question: pa.Table) -> pa.RecordBatch:
+    vertices = question["vertex"].to_numpy()
     degree = block.look_up_degrees(vertices)
     return _record_batch([vertices[degree > 0], degree[degree > 0]], ["vertex", "degree"])
 
 
-def _high_edges(block: Block, asked: pa.Table) -> Iterator[tuple[Ints, Ints]]:
+def _high_edges(block: Block, question: pa.Table) -> Iterator[tuple[Ints, Ints]]:
     """Yield the edges at u of each queried edge (u, v), except itself, with at least the level `least`, or that move.
 
     Each item has the index of the queried edge and the place of the edge. An item covers some of the queried edges.
     """
-    u, v, least = (asked[name].to_numpy() for name in ("u", "v", "least"))
-    for some in _slice_by_size(block.count_held(u), SOME):
-        which, place = block.edges_at(u[some])
-        which += some.start
+    u, v, least = (question[name].to_numpy() for name in ("u", "v", "least"))
+    for part in _slice_by_size(block.count_held(u), SOME):
+        which, place = block.edges_at(u[part])
+        which += part.start
         a, b = block.a[place], block.b[place]
         right = block.moves[place] | (block.level[place] >= least[which])
         right &= ~((a == np.minimum(u, v)[which]) & (b == np.maximum(u, v)[which]))
         yield which[right], place[right]
 
 
-def _answer_counts(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    count = sum(np.bincount(which, minlength=asked.num_rows) for which, _ in _high_edges(block, asked))
-    some = np.flatnonzero(count)
-    return _record_batch([asked["number"].to_numpy()[some], np.asarray(count)[some]], ["number", "count"])
+def _answer_counts(block: Block, question: pa.Table) -> pa.RecordBatch:
+    count = sum(np.bincount(which, minlength=question.num_rows) for which, _ in _high_edges(block, question))
+    positive = np.flatnonzero(count)
+    return _record_batch([question["number"].to_numpy()[positive], np.asarray(count)[positive]], ["number", "count"])
 
 
-def _answer_proposals(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    which, place = (np.concatenate(each) for each in zip(*_high_edges(block, asked), strict=True))
-    return block.answer_rows(asked["number"].to_numpy()[which], place)
+def _answer_proposals(block: Block, question: pa.Table) -> pa.RecordBatch:
+    which, place = (np.concatenate(each) for each in zip(*_high_edges(block, question), strict=True))
+    return block.answer_rows(question["number"].to_numpy()[which], place)
 
 
-def _answer_edges(block: Block, asked: pa.Table) -> pa.RecordBatch:
+def _answer_edges(block: Block, question: pa.Table) -> pa.RecordBatch:
     """Find which of the queried edges have at least the level `least`, or move."""
-    a, b, least, number = (asked[name].to_numpy() for name in (*EDGE, "least", "number"))
+    a, b, least, number = (question[name].to_numpy() for name in (*EDGE, "least", "number"))
     place = positions_of(block.a, block.b, a, b)
-    some = np.flatnonzero(place < block.a.size)  # a block may be empty: all its rows have cancelled
-    at = place[some]
-    there = (block.a[at] == a[some]) & (block.b[at] == b[some])
-    right = there & (block.moves[at] | (block.level[at] >= least[some]))
-    return block.answer_rows(number[some[right]], at[right])
+    inside = np.flatnonzero(place < block.a.size)  # a block may be empty: all its rows have cancelled
+    at = place[inside]
+    exists = (block.a[at] == a[inside]) & (block.b[at] == b[inside])
+    right = exists & (block.moves[at] | (block.level[at] >= least[inside]))
+    return block.answer_rows(number[inside[right]], at[right])

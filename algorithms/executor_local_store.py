@@ -33,9 +33,9 @@ def graph_folder(kind: str, name: str) -> Path | None:
 
 def delete_graph(kind: str, name: str) -> None:
     """Delete all files of one graph on this executor."""
-    found = graph_folder(kind, name)
-    if found is not None:
-        shutil.rmtree(found, ignore_errors=True)
+    folder = graph_folder(kind, name)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def delete_graph_batches(kind: str, name: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

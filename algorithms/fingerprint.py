@@ -109,5 +109,5 @@ def fingerprints_by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fin
 
     columns = [F.col(name) for name in data]
     halves = rows.select("epoch", *hash_lanes(columns, F.col("diff").cast("decimal(20, 0)")))
-    found = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
-    return {epoch: each for epoch, each in found.items() if each}
+    prints = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
+    return {epoch: each for epoch, each in prints.items() if each}

@@ -67,8 +67,8 @@ def _count_with_graphx(edges: DataFrame, folder: str) -> DataFrame:
         lines = spark.read.text(spark_pattern(f"{folder}/counts")).selectExpr(
             "split(substring(value, 2, length(value) - 2), ',') AS v"
         )
-        found = lines.selectExpr("CAST(v[0] AS bigint) AS vertex", "CAST(v[1] AS bigint) AS triangles")
-        result: DataFrame = found.localCheckpoint()
+        parsed = lines.selectExpr("CAST(v[0] AS bigint) AS vertex", "CAST(v[1] AS bigint) AS triangles")
+        result: DataFrame = parsed.localCheckpoint()
         return result
     finally:
         path.getFileSystem(context.hadoopConfiguration()).delete(path, True)

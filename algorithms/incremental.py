@@ -139,8 +139,8 @@ def _reduce_again(
     history = change.before if whole else _history_of_keys(change, key, broadcast=broadcast)
     old = history.df.select(*columns, signs)
     both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
-    found = operator(replace(after, df=both), [version, *key])
-    delta = replace(found, df=found.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))
+    result = operator(replace(after, df=both), [version, *key])
+    delta = replace(result, df=result.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))
     return Change(lambda: operator(change.before, list(key)), delta)
 
 
@@ -150,5 +150,5 @@ def _history_of_keys(change: Change, key: Sequence[str], *, broadcast: bool) -> 
         return change.before
     away = change.delta.df.select([F.col(c).alias(f"_k_{c}") for c in key]).distinct()
     same = functools.reduce(and_, [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in key])
-    kept = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
-    return replace(change.before, df=kept)
+    history = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
+    return replace(change.before, df=history)

@@ -161,8 +161,10 @@ def round_changes(
                     traces[name] = [pins.pin(traces[name][0].concat(*traces[name][1:]))]
             pins.release_others(*delta.values(), *[part for trace in traces.values() for part in trace])
             number += 1
-            found = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
-            after = {name: pins.pin(_with_columns_of(x, found[name].delta).consolidate()) for name, x in delta.items()}
+            changes = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
+            after = {
+                name: pins.pin(_with_columns_of(x, changes[name].delta).consolidate()) for name, x in delta.items()
+            }
             steps = {name: x.minus(delta[name]).consolidate() for name, x in after.items()}
             steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
             if not steps and number > last:

@@ -51,17 +51,17 @@ def join_function(collection: Collection, logic: Sequence[Update] | Column) -> C
         return _join_each(collection, logic)
     updates = list(logic)
     if len(updates) == 1:
-        kept = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
-        return replace(collection, df=kept.select(*_output_columns(collection, updates[0])))
-    each = F.array(
+        rows = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
+        return replace(collection, df=rows.select(*_output_columns(collection, updates[0])))
+    triples = F.array(
         *[
             F.struct(*_output_columns(collection, u), F.coalesce(_update_condition(u), F.lit(False)).alias("_occurs"))
             for u in updates
         ]
     )
     if any(u.when is not None for u in updates):
-        each = F.filter(each, lambda u: u["_occurs"])
-    return replace(collection, df=collection.df.select(F.inline(each)).drop("_occurs"))
+        triples = F.filter(triples, lambda u: u["_occurs"])
+    return replace(collection, df=collection.df.select(F.inline(triples)).drop("_occurs"))
 
 
 def map(collection: Collection, **columns: Column) -> Collection:
@@ -165,7 +165,7 @@ def _join_each(collection: Collection, logic: Column) -> Collection:
 
 
 def _require_new_names(collection: Collection, names: Sequence[str]) -> None:
-    taken = {c.lower() for c in (*collection.time.columns, DIFF)}
-    clash = [n for n in names if n.lower() in taken]
+    reserved = {c.lower() for c in (*collection.time.columns, DIFF)}
+    clash = [n for n in names if n.lower() in reserved]
     if clash:
         raise ValueError(f"{clash} are names of times or of the diff and cannot name data; choose other names")

@@ -45,8 +45,8 @@ class PatternEdge:
     def edge_key(self) -> tuple[str, str, str]:
         """Return a key that is equal for edges that require the same."""
         a, b = (self.a, self.b) if self.is_directed else sorted((self.a, self.b))
-        kind, _, asked = self.relation.partition(" where ")
-        return f"{kind} {normalize(asked)}", a, b
+        kind, _, condition = self.relation.partition(" where ")
+        return f"{kind} {normalize(condition)}", a, b
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Pattern:
         columns: dict[str, int] = {}  # vertex → the column at which its first edge begins
         start = 0
         for piece in split_at_commas(text):
-            found = _ONE.fullmatch(piece)
-            if not found:
+            match = _ONE.fullmatch(piece)
+            if not match:
                 raise ValueError(_syntax_message(start, piece))
-            a, kind, b, where = found.groups()
-            column = start + found.start(1) + 1
+            a, kind, b, where = match.groups()
+            column = start + match.start(1) + 1
             if a == b:
                 raise ValueError(f"at column {column}: {piece.strip()!r} joins a vertex to itself")
             edge = PatternEdge(kind + (f" where {collapse_blanks(where)}" if where else ""), a, b)

@@ -81,9 +81,9 @@ def _pattern_query(pattern: Pattern) -> Query:
     return Query(atoms, less_than, tuple(combinations(own.values(), 2)))
 
 
-def _at_vertices(name: str, found: Collection) -> DataFrame:
-    vertex = F.explode(F.array(*found.data)).alias("vertex")
-    return found.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
+def _at_vertices(name: str, occurrences: Collection) -> DataFrame:
+    vertex = F.explode(F.array(*occurrences.data)).alias("vertex")
+    return occurrences.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
 
 
 def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -104,8 +104,8 @@ def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator
             added = to_longs(mine.filter(neu), _INTERVAL)
             change[name] = added[0], added[1], added[2], added[3], added[4]
         afresh = table["neu"].null_count > 0
-        for name, found in vertex_changes(motifs, before, None if afresh else change).items():
-            columns = [pa.repeat(pa.scalar(name), found[0].size), *found]
+        for name, changes in vertex_changes(motifs, before, None if afresh else change).items():
+            columns = [pa.repeat(pa.scalar(name), changes[0].size), *changes]
             yield from pa.table(columns, ["motif", "vertex", "epoch", "diff"]).to_batches(max_chunksize=1 << 20)
 
     return run_task

@@ -52,16 +52,16 @@ def cache_partition(name: str, number: int, a: Ints, b: Ints, level: Shorts, own
         level: the level of each edge.
         owner: the part that owns each edge.
     """
-    found = load_partition(name, number)
-    if found is not None:
-        return found
-    made = partition_kernels.build_partition(number, a, b, owner)
+    cached = load_partition(name, number)
+    if cached is not None:
+        return cached
+    built = partition_kernels.build_partition(number, a, b, owner)
     folder = executor_local_store.graph_folder(KIND, name)
     if folder is not None:
         with contextlib.suppress(OSError):
-            arrays = (a, b, level, owner, made.ptr, made.left, made.right)
+            arrays = (a, b, level, owner, built.ptr, built.left, built.right)
             executor_local_store.save_arrays(folder, number, dict(zip(_FILES, arrays, strict=True)))
-    return CachedPartition(a, b, level, made)
+    return CachedPartition(a, b, level, built)
 
 
 def load_partition(name: str, number: int) -> CachedPartition | None:

@@ -224,10 +224,10 @@ class _Index:
         for (number, used, whole), entries in shared.items():
             view = self.views[number]
             source = view.rows if whole else view.rows.select(*[view.names[p] for p in used]).distinct()
-            given = {self.field_name(number, p): F.col(view.names[p]) for p in used}
+            columns = {self.field_name(number, p): F.col(view.names[p]) for p in used}
             parts.append(
                 source.select(
-                    *self._value_columns(given), *self._triple_columns(own=whole), F.inline(F.array(*entries))
+                    *self._value_columns(columns), *self._triple_columns(own=whole), F.inline(F.array(*entries))
                 )
             )
         if with_nothing:
@@ -240,8 +240,8 @@ class _Index:
     def _index_entry(tag: int, key: Sequence[Column]) -> Column:
         return F.struct(_hash_values(tag, key).alias("_key"), F.lit(tag).alias("_kind"))
 
-    def _value_columns(self, given: dict[str, Column]) -> list[Column]:
-        return [given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
+    def _value_columns(self, columns: dict[str, Column]) -> list[Column]:
+        return [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
 
     def _triple_columns(self, *, own: bool) -> list[Column]:
         """Return the stamp and diff of a record, or those that change nothing: the least time, and 1."""

@@ -109,9 +109,9 @@ class Proof:
         >>> Proof.from_json(proof.to_json()) == proof
         True
         """
-        said = json.loads(text)
-        if "between" not in said:  # from an earlier version, which divided the vertices into other parts
-            said |= {"asked": {}, "part": {}, "between": (0, 0)}
+        record = json.loads(text)
+        if "between" not in record:  # from an earlier version, which divided the vertices into other parts
+            record |= {"asked": {}, "part": {}, "between": (0, 0)}
         steps = [
             ProvedEpoch(
                 step["epoch"],
@@ -119,17 +119,17 @@ class Proof:
                 _counts_from_json(step["counts"]),
                 step["looked_at"],
             )
-            for step in said["steps"]
+            for step in record["steps"]
         ]
-        plain = {name: said[name] for name in ("looked_at", "wrong")}
+        plain = {name: record[name] for name in ("looked_at", "wrong")}
         return cls(
-            base=_fingerprints_from_json(said["base"]),
-            counts=_counts_from_json(said["counts"]),
+            base=_fingerprints_from_json(record["base"]),
+            counts=_counts_from_json(record["counts"]),
             steps=steps,
-            part=_fingerprints_from_json(said["part"]),
-            shown=[UnprovedEdge(*row) for row in said["shown"]],
-            asked=ProofScope(**said["asked"]),
-            between=tuple(said["between"]),
+            part=_fingerprints_from_json(record["part"]),
+            shown=[UnprovedEdge(*row) for row in record["shown"]],
+            asked=ProofScope(**record["asked"]),
+            between=tuple(record["between"]),
             **plain,
         )
 

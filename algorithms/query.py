@@ -119,8 +119,8 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = list(_TOKEN.finditer(text))
-        self.tokens = [_Token(t[0], t.start() + 1, t[1] is not None, t[2] is not None) for t in found]
+        matches = list(_TOKEN.finditer(text))
+        self.tokens = [_Token(t[0], t.start() + 1, t[1] is not None, t[2] is not None) for t in matches]
         self.tokens.append(_Token("", len(text) + 1))
         self.next = 0
         self.atoms: list[Atom] = []

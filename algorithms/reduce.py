@@ -118,11 +118,11 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
         rows = rows.withColumn("_times", known)
         rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _change_steps(F.col("_times"), time)))
         rows = rows.withColumn("_steps", F.first("_steps", ignorenulls=True).over(whole))
-        each = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
+        records = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
     else:
-        each = rows.groupBy(*record).agg(own)
-        each = each.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
-        each = each.withColumn("_steps", _change_steps(F.col("_times"), time))
+        records = rows.groupBy(*record).agg(own)
+        records = records.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
+        records = records.withColumn("_steps", _change_steps(F.col("_times"), time))
 
     def cell(step: Column) -> Column:
         def add(total: Column, o: Column) -> Column:
@@ -133,7 +133,7 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
         return F.struct(*_named_time(step, times), multiplicity.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
 
     cells = F.filter(F.transform("_steps", cell), lambda c: c[MULTIPLICITY] != 0)
-    return each.select(*record, F.inline(cells))
+    return records.select(*record, F.inline(cells))
 
 
 def _running_cells(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
@@ -179,11 +179,11 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
             return F.array_max(F.filter(known, lambda u: inside(_time_fields(u, names), _time_fields(s, names))))
 
         def of(s: Column) -> Column:
-            found = [
+            corners = [
                 F.struct(greatest(inside, s).alias("_of"), *_named_time(s, names), F.lit(sign).alias("sign"))
                 for sign, inside in _time_corners(time)
             ]
-            return F.filter(F.array(*found), lambda e: e["_of"].isNotNull())
+            return F.filter(F.array(*corners), lambda e: e["_of"].isNotNull())
 
         return F.flatten(F.transform(known, of))
 
@@ -231,13 +231,13 @@ def _time_corners(time: Lattice) -> list[Corner]:
     if isinstance(time, Total):
         return [(1, lambda u, t: u[0] <= t[0]), (-1, lambda u, t: u[0] < t[0])]
     if isinstance(time, Product):
-        found: list[Corner] = [(1, lambda u, t: F.lit(True))]
+        corners: list[Corner] = [(1, lambda u, t: F.lit(True))]
         start = 0
         for part in time.parts:
             cut = slice(start, start + len(part.columns))
-            found = [(s * n, _both_tests(a, b, cut)) for s, a in found for n, b in _time_corners(part)]
+            corners = [(s * n, _both_tests(a, b, cut)) for s, a in corners for n, b in _time_corners(part)]
             start = cut.stop
-        return found
+        return corners
     if isinstance(time, Lexicographic):
         return _lexicographic_corners(time)
     raise ValueError(f"reduce supports Total, Product and Lexicographic times, not {time!r}")

@@ -212,8 +212,8 @@ def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
             parts = [node.this, node.expression]
         case _:
             return None
-    found = {_safe_kind(part, kinds) for part in parts} - {"null"}
-    return "truth" if len(found) <= 1 and None not in found else None
+    found_kinds = {_safe_kind(part, kinds) for part in parts} - {"null"}
+    return "truth" if len(found_kinds) <= 1 and None not in found_kinds else None
 
 
 def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
@@ -237,10 +237,10 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _parse_error_message(text: str, error: ParseError) -> str:
-    found = error.errors[0]
-    near = str(found["highlight"])
-    place = len(str(found["start_context"])) + 1
-    if not str(found["end_context"]).strip() and "Required" in str(found["description"]):
+    details = error.errors[0]
+    near = str(details["highlight"])
+    place = len(str(details["start_context"])) + 1
+    if not str(details["end_context"]).strip() and "Required" in str(details["description"]):
         return f"the condition ends after {near!r} at position {place}, where a value is expected"
     return f"{near!r} at position {place} is not expected there"
 
@@ -262,8 +262,8 @@ def _require_row_condition(tree: exp.Condition) -> None:
         raise ValueError("this is a value, not a condition: compare it with something")
 
 
-def _column_of(found: exp.Column) -> Column:
-    place = int(found.this.meta.get("start", 0)) + 1
-    if found.table:
-        raise ValueError(f"{found.sql()!r} at position {place}: a column has no part after a dot")
-    return Column(found.name, place)
+def _column_of(column: exp.Column) -> Column:
+    place = int(column.this.meta.get("start", 0)) + 1
+    if column.table:
+        raise ValueError(f"{column.sql()!r} at position {place}: a column has no part after a dot")
+    return Column(column.name, place)

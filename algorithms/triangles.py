@@ -227,8 +227,8 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGrap
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parts = list(batches)
     if parts:
-        found = _count_task(to_longs(pa.Table.from_batches(parts), INTERVAL), None)
-        yield from pa.table([*found], CHANGE).to_batches(max_chunksize=1 << 20)
+        counts = _count_task(to_longs(pa.Table.from_batches(parts), INTERVAL), None)
+        yield from pa.table([*counts], CHANGE).to_batches(max_chunksize=1 << 20)
 
 
 def _count_task(rows: Columns, colours: Colours | None) -> Columns:

@@ -335,9 +335,9 @@ def _checkpoint_changes(
         pieces = [(moved[: before.level.size] & (before.level >= 0), before, -1), (moved & exists, now, 1)]
     for chosen, values, diff in pieces:
         edges = np.flatnonzero(chosen).astype(np.int32)
-        for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
-            a, b = graph.edge_ends(some)
-            level, *others = (column.astype(np.int64) for column in (*values.for_edges(some),))
+        for chunk in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
+            a, b = graph.edge_ends(chunk)
+            level, *others = (column.astype(np.int64) for column in (*values.for_edges(chunk),))
             named = dict(zip(CERTIFICATE, others, strict=True))
             yield _result_table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
     yield _note_table([(LEFT, 0, json.dumps([*graph.label_bounds, len(pieces) == 1]))])
@@ -380,8 +380,8 @@ def _change_triples(change: TrussnessChanges, notes: list[tuple[int, int, str]],
         )
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
-    found = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
-    return pa.concat_tables([_result_table(**found), _note_table(notes)])
+    summed = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
+    return pa.concat_tables([_result_table(**summed), _note_table(notes)])
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def trussness_changes(
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
                 began = perf_counter()
                 say(epoch, f"({place} of {len(epochs)}) {inserted:,} edges are inserted, {deleted:,} deleted")
-                settled, told = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
+                settled, exchange = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
                 triples.append(_epoch_triples(settled, epoch))
                 before = settled
                 if len(triples) > MANY:
@@ -102,9 +102,9 @@ def trussness_changes(
                     "inserted": inserted,
                     "deleted": deleted,
                     "method": "parts",
-                    "rounds": told.rounds,
-                    "evaluations": told.looked,
-                    "messages": told.messages,
+                    "rounds": exchange.rounds,
+                    "evaluations": exchange.looked,
+                    "messages": exchange.messages,
                     "parts": len(held.parts),
                     "seconds": round(perf_counter() - began, 6),
                 }
@@ -142,8 +142,8 @@ def elimination_order(
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long_literal(0, "epoch"), _long_literal(0, "diff"))
     with bsp.partitioned_graph(rows, size, rounds, layout) as held:
         tasks = partial(_place_task, held.name), partial(_place_from_cache, held.name)
-        told = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
-    return bsp.own_values(told.said).withColumnRenamed("value", "label").hint(UNPACKED)
+        exchange = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
+    return bsp.own_values(exchange.said).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -214,16 +214,16 @@ def _settle_epoch(
     active = None if inserted else held.moves.get(epoch, set())
     known = None if before is None else bsp.initial_messages(before.where("value >= 0"))
     tasks = partial(_settle_task, held.name, epoch, inserted), partial(_settle_from_cache, held.name, epoch)
-    told = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
-    heard = [told.said] if known is None else [known, told.said]
-    touched = None if inserted else told.active
-    closed = bsp.cogroup_step(held.rows, heard, touched, partial(_close_task, epoch, inserted), CLOSED)
+    exchange = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
+    messages = [exchange.said] if known is None else [known, exchange.said]
+    touched = None if inserted else exchange.active
+    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
     settled = rounds.persist_rows(closed)
-    rounds.drop_rows(told.said)
-    return settled, told
+    rounds.drop_rows(exchange.said)
+    return settled, exchange
 
 
 def _epoch_triples(settled: DataFrame, epoch: int) -> DataFrame:
@@ -328,8 +328,8 @@ class _EpochBounds(NamedTuple):
     @classmethod
     def from_rows(cls, holding: _PartitionRows, heard: pa.Table, epoch: int, inserted: int) -> _EpochBounds:
         was, now, before = holding.alive_at(epoch - 1), holding.alive_at(epoch), holding.level.copy()
-        said = heard.filter(pc.field("round") == bsp.BEFORE)
-        for place, value, *_ in _received_messages(holding.a, holding.b, said):
+        earlier = heard.filter(pc.field("round") == bsp.BEFORE)
+        for place, value, *_ in _received_messages(holding.a, holding.b, earlier):
             before[place] = value
         before[~was] = -1
         first = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
@@ -443,8 +443,8 @@ def _place_answer(
         label[place] = value
     moved = kernel.place_edges(here.part, here.level, label, number)
     partition_cache.save_values(name, here.part.number, "places", number, label)
-    told = kernel.partitions_to_notify_of_place(here.part, here.level, label, moved)
-    return _answer_table(number, here, moved, told, label, moved.size)
+    notified = kernel.partitions_to_notify_of_place(here.part, here.level, label, moved)
+    return _answer_table(number, here, moved, notified, label, moved.size)
 
 
 def _close_task(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
@@ -469,12 +469,12 @@ def _answer_table(
     number: int,
     here: partition_cache.CachedPartition,
     moved: Ints,
-    told: tuple[Shorts, Ints],
+    notified: tuple[Shorts, Ints],
     value: NDArray[np.integer],
     looked: int,
 ) -> pa.Table:
     """Return the messages of a part in a round, to itself about its own edges and to others."""
-    part, edges = here.part.number, np.concatenate([moved, told[1]])
-    to = np.concatenate([np.full(moved.size, part), told[0]])
+    part, edges = here.part.number, np.concatenate([moved, notified[1]])
+    to = np.concatenate([np.full(moved.size, part), notified[0]])
     rows = {"a": here.a[edges], "b": here.b[edges], "value": value[edges].astype(np.int64)}
     return bsp.round_messages(part, number, to, looked, rows)

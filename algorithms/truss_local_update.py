@@ -116,15 +116,15 @@ def trussness_changes(
     Raises:
         RegionUnfit: an update by region is not possible.
     """
-    spark, cached, kept = moved.sparkSession, list[DataFrame](), list[DataFrame]()
+    spark, cached, stored = moved.sparkSession, list[DataFrame](), list[DataFrame]()
 
     def persist_frame(frame: DataFrame) -> DataFrame:
         cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return cached[-1]
 
     def save_state(found: list[Ints]) -> DataFrame:
-        kept.append(rounds.persist_rows(spark.createDataFrame(_input_table(VALUE, *found))))
-        return kept[-1]
+        stored.append(rounds.persist_rows(spark.createDataFrame(_input_table(VALUE, *found))))
+        return stored[-1]
 
     with configured(spark, FIXED), ExitStack() as stack:
         try:
@@ -142,24 +142,24 @@ def trussness_changes(
                     _input_table(DEGREE, ends, graph.look_up_degrees(ends)),
                 ]
             )
-            given = [tag_rows(moved, GIVEN, MOVED, *INTERVAL, "fresh"), spark.createDataFrame(near)]
+            inputs = [tag_rows(moved, GIVEN, MOVED, *INTERVAL, "fresh"), spark.createDataFrame(near)]
             task = run_in_one_task(partial(_solve_task, first, last, state.at, state.ends))
             hops = 0
             while True:
-                found = persist_frame(reduce(DataFrame.unionByName, given).repartition(1).mapInArrow(task, MADE))
-                told = found.where(F.col("kind").isin(ASKED, SIZE)).select(*GIVEN).toArrow()
-                kind, *numbers = (column.to_numpy() for column in told.columns)
+                found = persist_frame(reduce(DataFrame.unionByName, inputs).repartition(1).mapInArrow(task, MADE))
+                answers = found.where(F.col("kind").isin(ASKED, SIZE)).select(*GIVEN).toArrow()
+                kind, *numbers = (column.to_numpy() for column in answers.columns)
                 counted, front, back, wrong = (int(number[kind == SIZE].sum()) for number in numbers[:4])
                 if counted > most:
                     raise RegionUnfit(f"the region has more than the {most:,} edges that a task may hold")
-                asked = [number[kind == ASKED] for number in numbers[:3]]
-                if not asked[0].size:
+                wanted = [number[kind == ASKED] for number in numbers[:3]]
+                if not wanted[0].size:
                     break
                 hops += 1
-                say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {asked[0].size:,}")
-                given += [
-                    save_state(graph.look_up_triangles(*asked)),
-                    spark.createDataFrame(_input_table(ASKED, *asked)),
+                say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {wanted[0].size:,}")
+                inputs += [
+                    save_state(graph.look_up_triangles(*wanted)),
+                    spark.createDataFrame(_input_table(ASKED, *wanted)),
                 ]
             if wrong:
                 raise RegionUnfit(f"{wrong:,} edges of the checkpoint of the run before are wrong by the proof")
@@ -170,7 +170,7 @@ def trussness_changes(
         finally:
             for frame in cached:
                 frame.unpersist()
-            for frame in kept:
+            for frame in stored:
                 rounds.drop_rows(frame)
 
 
@@ -186,14 +186,14 @@ def _input_table(kind: int, *columns: Ints) -> pa.Table:
     return pa.table(dict(zip(GIVEN, [np.full(size, kind), *columns, *nothing], strict=True)))
 
 
-def _update_region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: int, edges: int) -> RegionUpdate:
+def _update_region(result: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: int, edges: int) -> RegionUpdate:
     kind = F.col("kind")
-    come = found.where(kind == CHANGED).select(*EDGE, F.col("c").alias("k"), "epoch", "diff")
+    come = result.where(kind == CHANGED).select(*EDGE, F.col("c").alias("k"), "epoch", "diff")
     gone = stored.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))
-    notes = found.where(kind.isin(NOTE, PROVED)).select(*EDGE, F.col("c").alias("k"), "epoch", "diff", "note")
+    notes = result.where(kind.isin(NOTE, PROVED)).select(*EDGE, F.col("c").alias("k"), "epoch", "diff", "note")
     changes = sum_triples([come, gone]).withColumn("note", F.lit(None).cast("string")).unionByName(notes)
     named = [F.col(number).alias(name) for number, name in zip(NUMBERS, [*EDGE, *VALUES], strict=True)]
-    state = found.where(kind == VALUE).select(*named, "diff")
+    state = result.where(kind == VALUE).select(*named, "diff")
     return RegionUpdate(changes, state, ends, hops, edges)
 
 
@@ -212,8 +212,8 @@ def _solve_task(first: int, last: int, at: int, ends: tuple[int, int], parts: li
     *interval, fresh = columns_of(MOVED)
     known = _known_edges(columns_of(VALUE), interval[:2], columns_of(ASKED))
     where = positions_of(known.a, known.b, *interval[:2])
-    made = pair_batches(known.level >= 0, where, (interval[2], interval[3], interval[4]), fresh == 0, at, first, last)
-    batches = [each for each in made if each[0] >= first or each[1].size or each[2].size]
+    steps = pair_batches(known.level >= 0, where, (interval[2], interval[3], interval[4]), fresh == 0, at, first, last)
+    batches = [each for each in steps if each[0] >= first or each[1].size or each[2].size]
     vertex, degree = columns_of(DEGREE)[:2]
     order = np.argsort(vertex)
     result = solve_region(known, ends, batches, (vertex[order], degree[order]))
@@ -223,7 +223,7 @@ def _solve_task(first: int, last: int, at: int, ends: tuple[int, int], parts: li
     return _result_tables(known, result, first, known.a.size)
 
 
-def _known_edges(values: list[Longs], seeds: list[Longs], asked: list[Longs]) -> KnownEdges:
+def _known_edges(values: list[Longs], seeds: list[Longs], opened: list[Longs]) -> KnownEdges:
     """Return each known edge once. Edges that move are known; those of them that do not exist have the level -1."""
     size = seeds[0].size
     a, b = (np.concatenate([values[i], seeds[i]]) for i in (0, 1))
@@ -236,24 +236,26 @@ def _known_edges(values: list[Longs], seeds: list[Longs], asked: list[Longs]) ->
     floor = np.full(level.size, UNASKED, np.int32)
     shorts = [part.astype(np.int32) for part in (level, own, backing)]
     known = KnownEdges(a[new], b[new], shorts[0], label, shorts[1], shorts[2], floor)
-    if asked[0].size:
-        np.minimum.at(floor, positions_of(known.a, known.b, *asked[:2]), asked[2].astype(np.int32))
+    if opened[0].size:
+        np.minimum.at(floor, positions_of(known.a, known.b, *opened[:2]), opened[2].astype(np.int32))
     return known
 
 
 def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: int) -> list[pa.Table]:
     """Return the triples of the trussness, the changes of the state, and the notes."""
-    found = [_output_table(SIZE, size, *result.ends, result.proof.wrong)]
+    tables = [_output_table(SIZE, size, *result.ends, result.proof.wrong)]
     for each in result.epochs:
         if each.epoch < first:  # the way back from the epoch of the state
             continue
-        found.append(_output_table(NOTE, epoch=each.epoch, note=json.dumps(each.effort._asdict())))
+        tables.append(_output_table(NOTE, epoch=each.epoch, note=json.dumps(each.effort._asdict())))
         differ = each.before.level != each.after.level
         place = each.place[differ]
         for level, sign in ((each.before.level[differ], -1), (each.after.level[differ], 1)):
-            there = level >= 0
-            ends = known.a[place[there]], known.b[place[there]]
-            found.append(_output_table(CHANGED, *ends, level[there].astype(np.int64) + 2, epoch=each.epoch, diff=sign))
+            exists = level >= 0
+            ends = known.a[place[exists]], known.b[place[exists]]
+            tables.append(
+                _output_table(CHANGED, *ends, level[exists].astype(np.int64) + 2, epoch=each.epoch, diff=sign)
+            )
     moved = distinct_values(np.concatenate([np.empty(0, np.int64), *(each.place for each in result.epochs)]))
     old = {name: getattr(known, name)[moved] for name in VALUES}
     new = {name: column.copy() for name, column in old.items()}
@@ -262,12 +264,12 @@ def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: in
             new[name][np.searchsorted(moved, each.place)] = getattr(each.after, name)
     differ = np.any([old[name] != new[name] for name in VALUES], axis=0)
     for values, sign in ((old, -1), (new, 1)):
-        there = differ & (values["level"] >= 0)
-        ends = known.a[moved[there]], known.b[moved[there]]
-        found.append(_output_table(VALUE, *ends, *(values[name][there] for name in VALUES), diff=sign))
+        exists = differ & (values["level"] >= 0)
+        ends = known.a[moved[exists]], known.b[moved[exists]]
+        tables.append(_output_table(VALUE, *ends, *(values[name][exists] for name in VALUES), diff=sign))
     # the region does not know the state before: that state is the one that was proved before
     proof = replace(result.proof, base={}, steps=[step for step in result.proof.steps if step.epoch >= first])
-    return [*found, _output_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json())]
+    return [*tables, _output_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json())]
 
 
 def _output_table(

@@ -234,13 +234,13 @@ def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str])
     if sorted(collection.data) != sorted({*key, *value}):
         raise ValueError(f"key {list(key)} and value {list(value)} are not the data columns {collection.data}")
     spread = collection.df.repartition(*key)
-    one = spread.groupBy(*key, *value, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    steps = spread.groupBy(*key, *value, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     line = Window.partitionBy(*key).orderBy("epoch")
     # The multiplicity of each record, so that a negative one cannot compensate for one that is too great.
     times = F.sum("diff").over(Window.partitionBy(*key, *value).orderBy("epoch"))
     odd, was_odd = (~n.isin(0, 1) for n in (F.col("_times"), F.col("_times") - F.col("diff")))
     per_epoch = (
-        one.withColumn("_times", times)
+        steps.withColumn("_times", times)
         .groupBy(*key, "epoch")
         .agg(
             F.sum("diff").alias("_net"),
@@ -293,10 +293,10 @@ def state_machine(
 
     def advance(acc: Column, e: Column) -> Column:
         state = step(acc["state"], e["symbol"])
-        kept = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
+        earlier = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
         held = F.array_distinct(emit(state))
         entry = F.struct(e["epoch"].cast("bigint").alias("epoch"), held.alias("held"))
-        return F.struct(state.alias("state"), F.concat(kept, F.array(entry)).alias("log"))
+        return F.struct(state.alias("state"), F.concat(earlier, F.array(entry)).alias("log"))
 
     logs = runs.select(*key, F.aggregate("_events", zero, advance)["log"].alias("log"))
     line = Window.partitionBy(*key).orderBy("epoch")

@@ -34,7 +34,7 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
 
     rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
     judge = ExpectationRunner()
-    found: dict[str, list[Any]] = {}
+    by_suite: dict[str, list[Any]] = {}
     for check in checks:
         if (check["suite"], check["name"]) not in rules:
             continue
@@ -42,7 +42,7 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
         rows = [", ".join(f"{name} {value}" for name, value in row.items() if name != "why") for row in check["rows"]]
         counted = re.match(r"([\d,]+) of ([\d,]+) row", check["observed"])
         wrong, total = (int(n.replace(",", "")) for n in counted.groups()) if counted else (len(rows), len(rows))
-        one = ExpectationValidationResult(
+        gx_result = ExpectationValidationResult(
             success=check["passed"],
             expectation_config=rule.configuration,
             result={
@@ -55,9 +55,9 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
             },
             exception_info={"raised_exception": False, "exception_message": None, "exception_traceback": None},
         )
-        found.setdefault(check["suite"], []).append(one)
+        by_suite.setdefault(check["suite"], []).append(gx_result)
     out = {}
-    for suite, results in found.items():
+    for suite, results in by_suite.items():
         good = sum(result.success for result in results)
         whole = ExpectationSuiteValidationResult(
             success=good == len(results),

@@ -76,10 +76,10 @@ class FrameBuilder:
     def get_frame(self, name: str) -> Any:
         """Return a frame by name, of pandas or Spark; None if a frame that it needs was not given."""
         if name not in self._built:
-            made = _BUILDERS[name](self)
+            frame = _BUILDERS[name](self)
             # many upserts make many changed edges: to test whether they are few would compute them once more
             held = ("edge_set", "vertices", *(("edge_delta",) if self.alone else ()))
-            self._built[name] = self._persist_frame(made) if name in held and made is not None else made
+            self._built[name] = self._persist_frame(frame) if name in held and frame is not None else frame
         return self._built[name]
 
     def get_table(self, name: str) -> DataFrame:
@@ -102,11 +102,11 @@ def collect_frames(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
     parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
     # in one task: the start of more tasks costs more than their work
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).coalesce(1).toArrow()
-    found = {}
+    fetched = {}
     for name, columns in own.items():
         table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
-        found[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
-    return found
+        fetched[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
+    return fetched
 
 
 def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
@@ -115,9 +115,9 @@ def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) 
 
     if table not in shop.given:
         return None
-    found = dict(shop.given[table].dtypes)
-    names = [*declared, *(name for name in found if name not in declared)]
-    rows = [(name, found.get(name, "missing"), declared.get(name, "no such column")) for name in names]
+    types = dict(shop.given[table].dtypes)
+    names = [*declared, *(name for name in types if name not in declared)]
+    rows = [(name, types.get(name, "missing"), declared.get(name, "no such column")) for name in names]
     return pd.DataFrame(rows, columns=["column", "type", "declared"])
 
 
@@ -252,8 +252,8 @@ def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
     if "edges_at" in shop.given:
         listed = shop.get_frame("edge_set").where("copies IS NOT NULL")
         ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
-        found = F.col("copies").alias("ends")
-        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
+        count = F.col("copies").alias("ends")
+        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), count))
     frame = (
         _union_frames(parts)
         .groupBy("vertex")

@@ -188,11 +188,11 @@ def _has_values(frame: pd.DataFrame, expectation: Expectation) -> bool:
     return bool(frame[expectation.args["column"]].notna().any())
 
 
-def _offending_rows(found: Any, most: int | None) -> list[dict[str, Any]]:
+def _offending_rows(unexpected: Any, most: int | None) -> list[dict[str, Any]]:
     """Return the first offending rows, of either engine."""
-    if found is None or isinstance(found, list):
-        return (found or [])[:most]
-    rows: list[dict[str, Any]] = found.iloc[:most].to_dict("records")
+    if unexpected is None or isinstance(unexpected, list):
+        return (unexpected or [])[:most]
+    rows: list[dict[str, Any]] = unexpected.iloc[:most].to_dict("records")
     return rows
 
 

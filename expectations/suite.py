@@ -65,8 +65,8 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
             for (name, wanted), frame in zip(on.items(), ahead.map(make_frame, on), strict=True):
                 if frame is not None:
                     tables[name] = frame
-                    found = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
-                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
+                    judged = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
+                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in judged}
     finally:
         shop.release_frames()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
@@ -177,8 +177,10 @@ def _none_differs(
         assert verdict.passed == (not failed), (kind, failed)
         for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)
-            one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
-            check = _make_check(one, epoch, labels)
+            at_epoch = Verdict(
+                verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS]
+            )
+            check = _make_check(at_epoch, epoch, labels)
             check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}"
             checks.append(check)
     return sorted(checks, key=lambda check: check["epoch"])

@@ -248,11 +248,11 @@ def flags(found: Iterable[Any]) -> list[str]:
 
 def commands_page() -> list[str]:
     lines = ["## Commands", "", "Every command takes these options, before or after its name:", ""]
-    found = commands()
-    everywhere = [e for e in found[0][1].params if e.param_type_name == "option" and not own(e)]
+    listed = commands()
+    everywhere = [e for e in listed[0][1].params if e.param_type_name == "option" and not own(e)]
     lines += flags(everywhere)
     lines += [f"The exit codes of all commands: {', '.join(f'{code(int(e))} {WORDS[e]}' for e in Exit)}.", ""]
-    for name, command in found:
+    for name, command in listed:
         lines += [f"### altneu {name}", "", "```", usage(name, command), "```", ""]
         for paragraph in re.split(r"\n\s*\n", command.help or ""):
             text = " ".join(line.strip() for line in paragraph.strip().splitlines())
@@ -299,8 +299,8 @@ def views_page() -> list[str]:
     ]
     rows = []
     for view in VIEWS:
-        given = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
-        rows.append([code(view.title), view.about, given, " ".join(map(code, view.columns))])
+        taken_options = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
+        rows.append([code(view.title), view.about, taken_options, " ".join(map(code, view.columns))])
     return lines + table(["`altneu show …`", "contents", "options", "columns"], rows)
 
 
@@ -353,8 +353,8 @@ def tables_page() -> list[str]:
         "",
     ]
     rows = []
-    for name, each in schema.metadata.tables.items():
-        named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in each.columns]
+    for name, declared_table in schema.metadata.tables.items():
+        named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in declared_table.columns]
         rows.append([code(name), " ".join(named), DATABASE[name]])
     return lines + table(["table", "columns", "contents"], rows)
 
@@ -371,7 +371,7 @@ def checks_page() -> list[str]:
     suites: dict[str, list[Expectation]] = {}
     for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain_suite.EXPECTATIONS]:
         suites.setdefault(each.suite, []).append(each)
-    for suite, found in suites.items():
+    for suite, suite_checks in suites.items():
         about = (
             (sys.modules[f"expectations.{MODULES.get(suite, suite)}"].__doc__ or "")
             .strip()
@@ -379,7 +379,7 @@ def checks_page() -> list[str]:
             .partition(": ")[2]
         )
         lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
-        remedies = [remedy(each) for each in found]
+        remedies = [remedy(each) for each in suite_checks]
         usual = max(remedies, key=remedies.count)
         if remedies.count(usual) == 1:
             usual = ""
@@ -390,7 +390,7 @@ def checks_page() -> list[str]:
             ["check", "severity", "meaning", *(["what to do if it fails"] if any(own) else [])],
             [
                 [e.name, e.severity, plain(e.meaning), *([then] if any(own) else [])]
-                for e, then in zip(found, own, strict=True)
+                for e, then in zip(suite_checks, own, strict=True)
             ],
         )
     return lines
