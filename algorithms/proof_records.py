@@ -103,7 +103,8 @@ class Proof:
 
     @classmethod
     def from_json(cls, text: str) -> Proof:
-        """
+        """Return the proof of a JSON text.
+
         >>> one = ProvedEpoch(5, {"edges": Fingerprint(1, 2)}, GraphCounts(1, 2, 0, 0, {2: 1}), 1)
         >>> proof = Proof(one.prints, one.counts, [one], {}, 1, 1, [UnprovedEdge(1, 2, 3, "too low")], ProofScope(8, 3))
         >>> Proof.from_json(proof.to_json()) == proof

@@ -64,7 +64,11 @@ class Condition:
 
     @classmethod
     def from_text(cls, text: str) -> Condition:
-        """
+        """Parse a condition.
+
+        Raises:
+            ValueError: the text is no condition; the message says why, and where.
+
         >>> [column.name for column in Condition.from_text("rating > 0 AND NOT `my col` IN ('a', 'b')").columns]
         ['rating', 'my col']
         >>> Condition.from_text("größe > 3").sql
