@@ -1,3 +1,3 @@
-"""Collections that change, on Spark (README.md)."""
+"""Operators on collections that change over time, as Spark DataFrames (README.md explains them)."""
 
-from algorithms import zipimport_patch  # noqa: F401  # for Python workers, which import this with their first function
+from algorithms import zipimport_patch  # noqa: F401  # Python workers import this package with their first function

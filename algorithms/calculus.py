@@ -1,18 +1,17 @@
-"""Calculus: differentiate, integrate, and what they build: as-of joins and low-memory delta joins.
+"""The derivative and the integral of collections, and operators made of them: as-of joins and low-memory delta joins.
 
 Law      differentiate puts each diff at its alt moment and takes it back at the neu moment, so the contents
-         at a time are the changes made there. integrate drops the neu moment. integrate(differentiate(C)) =
+         at a time are the changes made at it. integrate drops the neu moment. integrate(differentiate(C)) =
          C, triple by triple. delta_join(R1 … Rn) = R1 ⋈ … ⋈ Rn as n rules dRi ⋈ (others): relations before i
          include the changes of this very moment (alt), relations after i do not yet (delayed to neu), so each
          combination counts once.
 Shapes   `along` names the total coordinate that gets the two moments; its part of the product becomes
          `AltNeu`.
-CAUTION  Moments on a PARTIAL order are wrong for delta joins: changes at incomparable times see each other in
-no rule,
-         and the combination is lost. `along` therefore wants one total coordinate (revision), and other
-         coordinates stay plain. Inside `iterate` use `delta_query`, which breaks ties by a total order.
+CAUTION  Moments on a PARTIAL order are wrong for delta joins: changes at incomparable times see each other in no rule,
+         and the combination is lost. `along` therefore names one total coordinate (revision), and other coordinates
+         stay plain. Inside `iterate` use `delta_query`, which breaks ties by a total order.
 Cost     differentiate doubles the triples; each rule is a chain of Spark joins that starts from the changes.
-         What has to be kept is the relations only: never a join of two of them.
+         Only the relations have to be kept, never a join of two of them.
 Errors   ValueError if `along` is no total part of the time, or the relations are not connected by common
          columns.
 Algebra  A ring of diffs: the second moment needs negation, the join multiplication.
@@ -34,7 +33,9 @@ MOMENT = "neu"
 
 
 def moments(time: Lattice, along: str | None = None) -> Lattice:
-    """`time` with alt and neu moments on its total coordinate `along`; by default a whole total time."""
+    """Return `time` with alt and neu moments on its total coordinate `along`; by default `time` must be total as a
+    whole.
+    """
     if isinstance(time, Total) and along in (None, time.name):
         return AltNeu(time, MOMENT)
     parts = time.parts if isinstance(time, Product) else ()
@@ -45,10 +46,10 @@ def moments(time: Lattice, along: str | None = None) -> Lattice:
 
 
 def differentiate(collection: Collection, along: str | None = None, inner: Lattice | None = None) -> Collection:
-    """The changes at the moments they happen: `(data, alt, diff)` and `(data, neu, -diff)`.
+    """Return the changes at the moments at which they happen: `(data, alt, diff)` and `(data, neu, -diff)`.
 
-    `inner` overrides the lattice inside; seed 1's whole-time wrap is `inner=AltNeu(collection.time)`. See
-    CAUTION.
+    `inner` overrides the lattice inside; seed 1's whole-time wrap is `inner=AltNeu(collection.time)`. Read CAUTION
+    above.
     """
     time = inner or moments(collection.time, along)
     big = F.lit(0).cast("bigint"), F.lit(1).cast("bigint")
@@ -69,12 +70,12 @@ def integrate(collection: Collection, outer: Lattice) -> Collection:
 def as_of_join(
     left: Collection, right: Collection, on: Sequence[str] | None = None, along: str | None = None
 ) -> Collection:
-    """Join each change of `left` with what `right` holds at that moment, for ever: later changes of `right`
-    do nothing.
+    """Join each change of `left` with the contents of `right` at that moment, for ever: later changes of `right` do
+    nothing.
 
-    This is NOT the maintained join. A retraction of a left record retracts what `right` holds then, not what
-    it held at the insertion: the contents depend on the history, and the result may stay negative. Retract
-    with care, or never.
+    This is NOT the maintained join. A retraction of a left record retracts what `right` holds at the retraction, not
+    what it held at the insertion: the contents depend on the history, and the result may stay negative. Retract with
+    care, or never.
     """
     time = moments(left.time, along)
     blips = differentiate(left, along)
@@ -87,10 +88,10 @@ def delta_join(
     only: Column | None = None,
     inner: Lattice | None = None,
 ) -> Collection:
-    """The natural join of relations (matched by column names) as one rule per relation, in alt/neu order.
+    """Return the natural join of relations (matched by column names) as one rule per relation, in alt/neu order.
 
     With `only`, a condition on triples such as `F.col("revision") == 7`, the rules start from those changes
-    alone and give the output's changes at that moment; the relations must then hold nothing later.
+    alone and return the output's changes at that moment; the relations must then hold nothing later.
     """
     time = inner or moments(relations[0].time, along)
     names = list(dict.fromkeys(c for r in relations for c in r.data))
@@ -110,17 +111,17 @@ def delta_join(
 
 
 def rename_edge(edges: Collection, source: str, target: str) -> Collection:
-    """The relation of edges with its two data columns, in order, named `source` and `target`."""
+    """Return the relation of edges with its two data columns, in order, renamed to `source` and `target`."""
     names: Mapping[str, str] = dict(zip(edges.data, (source, target), strict=True))
     return edges.rename(names)
 
 
 def triangles(edges: Collection, along: str | None = None, only: Column | None = None) -> Collection:
-    """`(a, b, c)` for every three edges (a, b), (a, c), (b, c): seed 1's three rules.
+    """Return `(a, b, c)` for every three edges (a, b), (a, c), (b, c), by seed 1's three rules.
 
-    d△/dAB := dAB ⋈ AC ⋈ BC     both others as before this moment
-    d△/dAC := dAC ⋈ AB ⋈ BC     AB with this moment's changes, BC without
-    d△/dBC := dBC ⋈ AB ⋈ AC     both with them
+    d△/dAB := dAB ⋈ AC ⋈ BC     AC and BC without the changes of this moment
+    d△/dAC := dAC ⋈ AB ⋈ BC     AB with the changes of this moment, BC without them
+    d△/dBC := dBC ⋈ AB ⋈ AC     AB and AC with the changes of this moment
     """
     ab, ac, bc = (rename_edge(edges, *ends) for ends in ("ab", "ac", "bc"))
     return delta_join([ab, ac, bc], along, only)

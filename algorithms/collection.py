@@ -4,14 +4,13 @@ Law      The contents at time t are, for every record, the sum of its diffs at t
          equal when their contents are equal at every time; `consolidate` gives the one form in which equal
          means equal rows.
 Shapes   `df` has the data columns, the time columns of `time` (bigint) and `diff` (bigint); anything that is
-         neither time nor diff is data. Interval form: `epoch`, `until` (half-open, `FOREVER` when open) and
-         `diff`.
+         neither time nor diff is data. Interval form: `epoch`, `until` (half-open, `FOREVER` when open) and `diff`.
 Cost     Lazy: every method returns a plan and none collects or caches. `consolidate`, `as_of`, `changes`,
          `compact` and `to_intervals` shuffle once; all others are projections or unions without a shuffle.
          Spark ignores case in names: no two columns differ by case only. Names that begin with an underscore are
          the operators' own.
-Errors   ValueError when a time column or `diff` is missing, a name is there twice or is the operators' own, lattices or
-         data columns do not match, or contents are asked for from before a compaction.
+Errors   ValueError when a time column or `diff` is missing, a name occurs twice or is the operators' own, lattices or
+         data columns do not match, or contents from before a compaction are requested.
 Source   Seed 1 (triples, accumulation, compaction, enter and leave), design §1 and §2.
 """
 
@@ -42,7 +41,7 @@ DIFF = "diff"
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection: its triples and the lattice of their times. `since`: what `compact` left, if it is known."""
+    """A collection: its triples, the lattice of their times, and the time `since` to which it is compacted."""
 
     df: DataFrame
     time: Lattice = EPOCH_REVISION
@@ -55,24 +54,23 @@ class Collection:
             raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(columns)}")
         ours = [c for c in columns if c.startswith("_")]
         if ours:
-            raise ValueError(f"{', '.join(ours)}: names that begin with _ are the operators' own; rename these columns")
+            raise ValueError(f"names that begin with _ are reserved for operators; rename {', '.join(ours)}")
         times = Counter(c.lower() for c in columns)
         twice = [c for c in columns if times[c.lower()] > 1]
         if twice:
-            raise ValueError(f"the columns {', '.join(twice)} have one name for Spark, which does not see case")
+            raise ValueError(f"the columns {', '.join(twice)} have the same name for Spark, which ignores case")
 
-    # --- making one
+    # --- construction
 
     @classmethod
     def from_triples(cls, df: DataFrame, time: Lattice = EPOCH_REVISION) -> Collection:
-        """Triples as they are: data columns, time columns, `diff`; diffs and times become bigints."""
+        """Return a collection of triples (data columns, time columns, `diff`); diffs and times become bigints."""
         exact = {name: F.col(name).cast("bigint") for name in (*time.columns, DIFF) if name in df.columns}
         return cls(df.withColumns(exact), time)
 
     @classmethod
     def from_intervals(cls, df: DataFrame, time: Lattice) -> Collection:
-        """Signed validity intervals to triples: `diff` at `epoch`, `-diff` at `until` unless that is
-        `FOREVER`."""
+        """Return signed intervals as triples: `diff` at `epoch`, and `-diff` at `until` unless that is `FOREVER`."""
         rest = [c for c in df.columns if c not in ("epoch", "until", DIFF)]
         diff = F.col(DIFF).cast("bigint")
         start = F.struct(F.col("epoch").cast("bigint").alias("epoch"), diff.alias(DIFF))
@@ -84,24 +82,24 @@ class Collection:
 
     @property
     def data(self) -> list[str]:
-        """The names of the data columns."""
+        """Return the names of the data columns."""
         return [c for c in self.df.columns if c not in (*self.time.columns, DIFF)]
 
     def rename(self, names: Mapping[str, str]) -> Collection:
-        """Rename data columns: {old: new}."""
+        """Return the collection with data columns renamed: {old: new}."""
         unknown = [c for c in names if c not in self.data]
         if unknown:
             raise ValueError(f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}")
         return replace(self, df=self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]))
 
     def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """`operator(self, …)`, so that a chain reads from left to right."""
+        """Return `operator(self, …)`, so that a chain reads from left to right."""
         return operator(self, *args, **kwargs)
 
     # --- the group
 
     def concat(self, *others: Collection) -> Collection:
-        """The sum of collections: their triples together. Data columns are matched by name."""
+        """Return the sum of collections: the triples of all of them. Data columns are matched by name."""
         df = self.df
         for other in others:
             if other.time.columns != self.time.columns or set(other.data) != set(self.data):
@@ -112,31 +110,31 @@ class Collection:
         return Collection(df, self.time, common_since(self, *others))
 
     def negate(self) -> Collection:
-        """Every diff with the other sign: the inverse of the group."""
+        """Return every diff with the other sign: the inverse in the group."""
         return replace(self, df=self.df.withColumn(DIFF, -F.col(DIFF)))
 
     def minus(self, other: Collection) -> Collection:
-        """`self` plus the inverse of `other`."""
+        """Return `self` plus the inverse of `other`."""
         return self.concat(other.negate())
 
     def consolidate(self) -> Collection:
-        """One triple per (data, time), without zeros. Equal collections over total or product times have
-        equal rows."""
+        """Return one triple per (data, time), without zeros. Equal collections over total or product times have equal
+        rows.
+        """
         keys = [*self.data, *self.time.columns]
         total = self.df.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
         return replace(self, df=total.select(*self.df.columns))
 
-    # --- looking at it
+    # --- contents
 
     def as_of(self, *time: int) -> DataFrame:
-        """The contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps
-        negative)."""
+        """Return the contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps negative)."""
         self._require_known(time)
         seen = self.df.where(self.time.less_equal_columns(time_columns(self.time), literal_time(self.time, time)))
         return _accumulate(seen, self.data)
 
     def changes(self, before: Time, after: Time) -> DataFrame:
-        """The contents at `after` minus those at `before`: data columns and `diff`."""
+        """Return the contents at `after` minus those at `before`: data columns and `diff`."""
         self._require_known(before)
         self._require_known(after)
         here = time_columns(self.time)
@@ -146,7 +144,7 @@ class Collection:
         return _accumulate(self.df.withColumn(DIFF, F.col(DIFF) * weight).where(F.col(DIFF) != 0), self.data)
 
     def at(self, **coordinates: int) -> Collection:
-        """Fix coordinates of a product time, such as `at(revision=7)`: the collection over the others.
+        """Fix coordinates of a product time, such as `at(revision=7)`, and return the collection over the others.
 
         The coordinates must be whole parts of the product, because only then does `<=` split.
         """
@@ -164,12 +162,12 @@ class Collection:
         return Collection(df, time, tuple(since[c] for c in time.columns) if since else None)
 
     def compact(self, since: Time) -> Collection:
-        """Forget what no reader at or after `since` can distinguish: times are joined with `since`, and
-        diffs summed.
+        """Forget what no reader at or after `since` can distinguish: join times with `since` and sum up diffs.
 
-        `as_of` is unchanged at every time >= since, and refuses others. The collection remembers `since`, and so do
-        those that are made of it by operators whose contents at a time follow from their inputs' contents then; its
-        `df` does not, nor what is written, delayed, differentiated or joined as of a moment: there the caller keeps it.
+        `as_of` is unchanged at every time >= since, and refuses others. The collection remembers `since`, and so do the
+        results of operators whose contents at a time follow from the contents of their inputs at that time. Its `df`
+        does not remember it, nor does a collection that is stored, delayed, differentiated or joined as of a moment:
+        for these the caller has to remember it.
         """
         later = self.time.join_columns(time_columns(self.time), literal_time(self.time, since))
         moved = self.df.withColumns(dict(zip(self.time.columns, later, strict=True)))
@@ -179,7 +177,7 @@ class Collection:
     # --- scopes
 
     def enter(self, inner: Lattice) -> Collection:
-        """Into a scope whose times have further coordinates: they start at their minimum."""
+        """Return the collection in a scope whose times have further coordinates, which start at their minimum."""
         lost = [c for c in self.time.columns if c not in inner.columns]
         if lost:
             raise ValueError(f"the inner times {inner.columns} lack the outer coordinates {lost}")
@@ -187,15 +185,16 @@ class Collection:
         new = {c: v for c, v in first.items() if c not in self.time.columns}
         clash = [c for c in self.data if c.lower() in {name.lower() for name in new}]
         if clash:
-            raise ValueError(f"the data columns {clash} are named like times of the scope {inner.columns}: rename them")
+            raise ValueError(f"the data columns {clash} have names of times of the scope {inner.columns}: rename them")
         known = self._since_of_data()
         least = zip(inner.columns, inner.minimum(), strict=True)
         since = tuple(known.get(c, low) for c, low in least) if known else None
         return Collection(self.df.withColumns(new), inner, since)
 
     def leave(self, outer: Lattice) -> Collection:
-        """Out of a scope: drop the coordinates that `outer` does not have. The contents are those after all
-        of them."""
+        """Return the collection outside a scope: coordinates that `outer` does not have are dropped, and their last
+        contents count.
+        """
         inner = [c for c in self.time.columns if c not in outer.columns]
         known = self._since_of_data()
         return Collection(self.df.drop(*inner), outer, tuple(known[c] for c in outer.columns) if known else None)
@@ -203,12 +202,12 @@ class Collection:
     def delay(self, later: Mapping[str, Column]) -> Collection:
         """Replace time coordinates by expressions of the time.
 
-        On trust: the new time is >= the old one and the map keeps the order; otherwise later operators are
-        wrong.
+        The caller has to ensure that the new time is >= the old one and that the map keeps the order; otherwise later
+        operators are wrong.
         """
         alien = [c for c in later if c not in self.time.columns]
         if alien:
-            raise ValueError(f"{alien} are no time columns; those are {self.time.columns}")
+            raise ValueError(f"{alien} are no time columns; the time columns are {self.time.columns}")
         return Collection(self.df.withColumns({c: v.cast("bigint") for c, v in later.items()}), self.time)
 
     def _since_of_data(self) -> dict[str, int]:
@@ -216,25 +215,25 @@ class Collection:
 
     def _require_known(self, time: Time) -> None:
         if self.since is not None and not self.time.less_equal(self.since, time):
-            raise ValueError(f"compacted: {self.time.columns} are known from {self.since} on, so not at {time}")
+            raise ValueError(f"compacted: {self.time.columns} are known from {self.since} on, but not at {time}")
 
     # --- intervals
 
     def to_intervals(self) -> DataFrame:
-        """The integral along `epoch`: data, other time columns, `epoch`, `until`, `diff` = the multiplicity
-        there.
+        """Return the integral along `epoch`: data, other time columns, `epoch`, `until`, and `diff`, the multiplicity
+        between them.
 
         With further coordinates (revision) each of their values keeps its own signed intervals, which add up.
         """
         if "epoch" not in self.time.columns:
-            raise ValueError(f"intervals run along `epoch`; the times here are {self.time.columns}")
+            raise ValueError(f"intervals need the time column `epoch`; the time columns are {self.time.columns}")
         other = [c for c in self.time.columns if c != "epoch"]
-        one = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
+        steps = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
         line = (
             Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
         spans = (
-            one.withColumn("epoch", require_finite(F.col("epoch")))
+            steps.withColumn("epoch", require_finite(F.col("epoch")))
             .withColumn(DIFF, F.sum("_step").over(line))
             .withColumn("until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER)))
         )
@@ -242,7 +241,7 @@ class Collection:
 
 
 def common_since(*collections: Collection) -> Time | None:
-    """From when on contents are known that are made of the contents of these: the join of what they remember."""
+    """Return the time from which on results of these collections are known: the join of their `since`."""
     known = [c.since for c in collections if c.since is not None]
     return functools.reduce(collections[0].time.join, known) if known else None
 

@@ -1,22 +1,26 @@
-"""The choice between the plans of `triangles`, by estimated cost, and of `motifs`. No Spark: `altneu plan` asks too."""
+"""The choice between the plans of `triangles`, by estimated cost, and of `motifs`, without Spark: `altneu plan` uses
+it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
-# Up to so many stored rows all of them are looked at: to choose those that a change touches is a query more.
+# Up to this number of stored rows all of them are read: one more query would be needed to select those that a change
+# touches.
 WHOLE_ROWS = 20_000
-NAMES = {"resume": "from the kept graph", "delta": "delta query", "bulk": "enumeration of all"}
+NAMES = {"resume": "from the graph cache", "delta": "delta query", "bulk": "enumeration of all"}
 MOTIF_NAMES = {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}
 
 
 @dataclass(frozen=True)
 class TrianglePlanChoice:
-    """Which plan counts a change: the wanted one, or with "auto" the one that is estimated to cost less.
+    """The plan by which a change is counted: the wanted one, or with "auto" the one that is estimated to cost less.
 
-    `index`, `delta`: edge intervals before and of the change; `proposals`: of the delta query, None until they are
-    counted (a scan of the index): until then ten for each changed edge. `kept`: whether the last run's graph is there.
+    index, delta: the edge intervals before the change, and those of the change. proposals: those of the delta query;
+    None before they are counted (a scan of the index), when ten for each changed edge are assumed. kept: whether the
+    graph of the last run is available.
     """
 
     wanted: str
@@ -26,7 +30,7 @@ class TrianglePlanChoice:
     kept: bool = False
 
     def estimated_seconds(self) -> dict[str, float]:
-        """What each plan costs, about: measured on one machine of two cores, so trust the ratio."""
+        """Estimate the seconds of each plan. They were measured on one machine of two cores: only trust the ratio."""
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
         resume = {"resume": 0.5 + 0.1e-6 * self.index + 15e-6 * self.delta} if self.kept else {}
@@ -37,12 +41,12 @@ class TrianglePlanChoice:
 
     @property
     def plan(self) -> str:
-        """`resume`, `delta` or `bulk`."""
+        """Return the plan: `resume`, `delta` or `bulk`."""
         estimate = self.estimated_seconds()
         return self.wanted if self.wanted in estimate else min(estimate, key=lambda name: estimate[name])
 
     def describe(self) -> str:
-        """The choice and its reason, for a person."""
+        """Return the choice and its reason, for a person."""
         estimate = self.estimated_seconds()
         others = ", ".join(f"{NAMES[name]}: {estimate[name]:.1f} s" for name in estimate if name != self.plan)
         why = "as [triangles] plan says" if self.wanted == self.plan else "by cost"
@@ -51,10 +55,12 @@ class TrianglePlanChoice:
 
 @dataclass(frozen=True)
 class MotifPlanChoice:
-    """Which plan counts the motifs: the wanted one, or with "auto" the delta query while its rules see less than all.
+    """The plan by which motifs are counted: the wanted one, or with "auto" the delta query if its rules read less than
+    all rows.
 
-    `stored`, `changed`: intervals of the relations before and of the change; `rules`: how many the largest pattern has,
-    one for each of its edges. Beyond `limit` intervals nothing is brought to one task, whatever is wanted.
+    stored, changed: the intervals of the relations before the change, and those of the change. rules: the number of
+    rules of the largest pattern, one for each of its edges. limit: with more intervals nothing is brought to one task,
+    whatever is wanted.
     """
 
     wanted: str
@@ -65,7 +71,7 @@ class MotifPlanChoice:
 
     @property
     def plan(self) -> str:
-        """`delta` or `bulk`, in one task; or `joins`."""
+        """Return the plan: `delta` or `bulk`, both in one task, or `joins`."""
         if self.stored + self.changed > self.limit:
             return "joins"
         if not self.stored:
@@ -74,5 +80,5 @@ class MotifPlanChoice:
         return self.wanted if self.wanted in ("delta", "bulk") else auto
 
     def describe(self) -> str:
-        """The choice, for a person."""
+        """Return the choice, for a person."""
         return MOTIF_NAMES[self.plan]

@@ -1,22 +1,22 @@
-"""Delta queries: any natural join of relations as one rule per relation, each a chain of extensions.
+"""Delta queries: any natural join of relations as one rule per relation, each of them a chain of extensions.
 
 Law      The result has `(x1 … xn, t1 ∨ … ∨ tm, d1 * … * dm)` for every choice of one triple (ti, di) per atom
          that agrees on the variables. Rule i claims the choices whose LAST triple is atom i's, in a total
          order of (time, atom index). Every choice has exactly one last triple, so it is claimed once, for
-         partial orders too, inside `iterate` too: ties break on the triples' own (initial) times, the output
-         goes to their join. Triples of a delta come after all others, whatever their times.
+         partial orders and inside `iterate`, too: ties break on the triples' own (initial) times, and the output
+         goes to their join. Triples of a delta come after all others, whatever their times are.
 Shapes   A `Query` (see `query`) has atoms (relation name, variables and constants), constraints a < b and a != b, and a
          head. Relations are collections whose data columns correspond to the terms by position. Result: the variables
          of the head as data, or all in order of appearance.
 Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one with the
          least given `fanout`. All rules go through their steps together, distinguished by a column (`extend`): so a
          triangle has 8 exchanges and a 4-clique 20, whatever the number of rules.
-Cost     Candidates per step: at most Σ min(count) (law 8), counts taken over every triple that ever was. A record of h
-         triples costs h rows, so compact old histories. `explain` shows the rules without running anything.
+Cost     Candidates per step: at most Σ min(count) (law 8), where counts are over the triples of all times. A record of
+         h triples costs h rows, so compact old histories. `explain` shows the rules without running anything.
 Errors   ValueError for atoms that do not fit their relation, unknown names, or unconnected variables.
-Sets     Relations are meant to be sets at every time (`as_sets` makes them so, `check_sets` gives the rows that break
-         it): then every choice has multiplicity 1, and a projection counts them. Of bags it is the bilinear join,
-         multiplicities multiplied. A null agrees with nothing, nor is it less or different.
+Sets     Relations are meant to be sets at every time (`as_sets` makes them sets, `check_sets` returns the rows that are
+         none): then every choice has multiplicity 1, and a projection counts the choices. For bags the result is the
+         bilinear join, with multiplicities multiplied. A null is equal to, less than or different from nothing.
 Algebra  A semiring of diffs; as_sets needs the order that distinct needs.
 Source   Seed 4 (delta queries, (T, relation index), count/propose/validate); design §2 for the total order.
 """
@@ -42,16 +42,15 @@ NEU = "_neu"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: the atom whose changes it starts from, and the order in which it binds the other
-    variables."""
+    """A rule: the atom from whose changes it starts, and the order in which it binds the other variables."""
 
     atom: int
     order: tuple[str, ...]
 
 
 def rules(query: Query, fanout: Mapping[str, float] | None = None) -> list[Rule]:
-    """One rule per atom; `fanout` estimates, per variable, how many values an extension by it offers."""
-    found = []
+    """Return one rule per atom; `fanout` estimates, per variable, how many values an extension by it offers."""
+    plans = []
     for i, atom in enumerate(query.atoms):
         bound, order = list(atom.variables), []
         while len(bound) < len(query.variables):
@@ -65,14 +64,14 @@ def rules(query: Query, fanout: Mapping[str, float] | None = None) -> list[Rule]
                 raise ValueError(f"the variables {free} are not connected to {list(atom.variables)}")
             order.append(min(choices)[-1])
             bound.append(order[-1])
-        found.append(Rule(i, tuple(order)))
-    return found
+        plans.append(Rule(i, tuple(order)))
+    return plans
 
 
 def explain(query: Query, fanout: Mapping[str, float] | None = None) -> list[str]:
-    """The rules as formulas: `dR0 ⋈ R1 ⋈ …`, earlier relations new, later ones old.
+    """Return the rules as formulas: `dR0 ⋈ R1 ⋈ …`, earlier relations new, later ones old.
 
-    >>> explain(Query.parse("e(a,b), e(a,c), e(b,c)"))[0]
+    >>> explain(Query.from_text("e(a,b), e(a,c), e(b,c)"))[0]
     'de(a,b) → c: e(a,c) old, e(b,c) old'
     """
     lines = []
@@ -99,12 +98,18 @@ def delta_query(
     *,
     broadcast: bool = False,
 ) -> Collection:
-    """The collection of the query's results.
+    """Return the collection of the query's results.
 
-    `order` arranges the time columns for the tie-break, most significant first; default: as in the lattice, reversed
-    (revision before epoch). With `only`, a condition on triples such as `F.col("revision") == 7`, the rules start from
-    those alone: the result is what they add to that of the others. With `broadcast` the prefixes of each step must fit
-    an executor's memory, and no relation is exchanged: for few changes.
+    Args:
+        query: the query.
+        relations: a collection for each relation name.
+        order: the time columns for the tie-break, most significant first. None: those of the lattice, reversed
+            (revision before epoch).
+        only: a condition on triples such as `F.col("revision") == 7`. The rules start from these triples alone: the
+            result is what they add to the result of the others.
+        fanout: estimates, per variable, how many values an extension by it offers.
+        broadcast: exchange no relation; the prefixes of each step must fit into an executor's memory. This is for few
+            changes.
     """
     time = _require_same_times(query, relations)
     ties = list(order or total_order(time))
@@ -132,26 +137,27 @@ def query_changes(
     fanout: Mapping[str, float] | None = None,
     broadcast: bool = False,
 ) -> Collection:
-    """What the deltas add to the query's results: those of `before` and `delta` together, minus those of `before`.
+    """Return what the deltas add to the query's results: those of `before` and `delta` together, minus those of
+    `before`.
 
-    A relation without a delta stays as it is. The times of a delta may be any: late ones, too.
+    A relation without a delta stays as it is. A delta may have any times, late ones too.
     """
     alien = [name for name in delta if name not in before]
     if alien:
-        raise ValueError(f"changes of {alien}, which are no relations; there are {sorted(before)}")
+        raise ValueError(f"there are changes of {alien}, which are no relations; the relations are {sorted(before)}")
     time = _require_same_times(query, before)
     frames = {}
     for name, relation in before.items():
         frames[name] = relation.df.withColumn(NEU, F.lit(0).cast("bigint"))
         if name in delta:
-            relation.concat(delta[name])  # refuses other columns and times
+            relation.concat(delta[name])  # raises ValueError for other columns and times
             frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
     return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast=broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
-    """The time columns as a total order that extends the lattice's: a product's last part counts most.
+    """Return the time columns as a total order that extends the lattice's: a product's last part counts most.
 
     >>> from algorithms.time_lattice import EPOCH_REVISION, AltNeu
     >>> total_order(EPOCH_REVISION), total_order(AltNeu(EPOCH_REVISION))
@@ -163,13 +169,14 @@ def total_order(time: Lattice) -> list[str]:
 
 
 def as_sets(relations: Mapping[str, Collection]) -> dict[str, Collection]:
-    """The relations as sets: distinct at every time."""
+    """Return the relations as sets: distinct at every time."""
     return {name: distinct(r) for name, r in relations.items()}
 
 
 def check_sets(relation: Collection) -> Collection:
-    """The records, with the times, where a relation is no set: empty (in contents) if all multiplicities are
-    0 or 1."""
+    """Return the records, with the times, where a relation is no set: none (in contents) if all multiplicities are 0 or
+    1.
+    """
     return threshold(relation, lambda m: ((m != 0) & (m != 1)).cast("bigint")).consolidate()
 
 
@@ -183,14 +190,14 @@ def _run_rules(
     *,
     broadcast: bool,
 ) -> Collection:
-    """All rules through their steps together."""
+    """Run all rules through their steps together."""
     views, of = _atom_views(query, relations, frames, stamp)
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
     extension = Extension(views, time, stamp, broadcast)
     prefixes = _apply_constraints(query, _initial_prefixes(query, found, views, of, types, time, stamp))
-    each = [_plan_steps(query, rule, of) for rule in found]
-    for number in range(max(map(len, each))):
-        cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(each)]
+    plans = [_plan_steps(query, rule, of) for rule in found]
+    for number in range(max(map(len, plans))):
+        cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(plans)]
         step = [Case(i, asks) for i, mine in cases for asks in mine]
         if any(case.asks for case in step):
             prefixes = _apply_constraints(query, extension.extend(prefixes, step))
@@ -201,19 +208,19 @@ def _run_rules(
 def _atom_views(
     query: Query, relations: Mapping[str, Collection], frames: Mapping[str, DataFrame], stamp: Sequence[str]
 ) -> tuple[list[View], list[int]]:
-    """The relations as the atoms see them, and which one each atom sees: equal ones are shared."""
+    """Return the relations as the atoms see them, and the number of the view of each atom: equal views are shared."""
     kinds = _variable_types(query, relations)
-    asked = [v for pair in (*query.less_than, *query.different) for v in pair]
+    compared = [v for pair in (*query.less_than, *query.different) for v in pair]
     shared = [v for atom in query.atoms for v in atom.variables]
-    found: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[object, ...], int] = {}
     views: list[View] = []
     of: list[int] = []
     for atom in query.atoms:
         data = relations[atom.relation].data
         same = tuple((i, t if isinstance(t, Constant) else atom.terms.index(t)) for i, t in enumerate(atom.terms))
         types = tuple(kinds[v] for v in atom.variables)
-        meets = tuple(i for i, v in enumerate(atom.variables) if v in asked or shared.count(v) > 1)
-        number = found.setdefault((atom.relation, same, types, meets), len(views))
+        meets = tuple(i for i, v in enumerate(atom.variables) if v in compared or shared.count(v) > 1)
+        number = numbers.setdefault((atom.relation, same, types, meets), len(views))
         of.append(number)
         if number < len(views):
             continue
@@ -232,8 +239,11 @@ def _atom_views(
 
 
 def _variable_types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
-    """Spark's type of each variable: that of its columns, or one that holds them all. ValueError for a constant of
-    another kind than its column or variable."""
+    """Return Spark's type of each variable: that of its columns, or one that holds them all.
+
+    Raises:
+        ValueError: a constant is of another kind than its column or variable.
+    """
     columns: dict[str, list[Column]] = {}
     kinds: dict[str, str] = {}
     types = {name: dict(relation.df.dtypes) for name, relation in relations.items()}
@@ -259,7 +269,7 @@ def _variable_types(query: Query, relations: Mapping[str, Collection]) -> dict[s
 
 def _require_comparable(constant: Constant, kind: str, what: str) -> None:
     if isinstance(constant.value, str) != (kind == "string"):
-        raise ValueError(f"{what} is of type {kind}, which {constant} is not")
+        raise ValueError(f"{what} is of type {kind}, but {constant} is not")
 
 
 def _initial_prefixes(
@@ -271,7 +281,7 @@ def _initial_prefixes(
     time: Lattice,
     stamp: Sequence[str],
 ) -> DataFrame:
-    """The changes that the rules begin with, as prefixes; each view is scanned once."""
+    """Return the changes from which the rules start, as prefixes; each view is scanned once."""
     parts = []
     for number, view in enumerate(views):
         mine = [(i, query.atoms[rule.atom].variables) for i, rule in enumerate(found) if of[rule.atom] == number]
@@ -287,8 +297,10 @@ def _initial_prefixes(
 
 
 def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[AtomLookup, ...]]]:
-    """What the prefixes of a rule ask in each step: the questions by proposer. The first step binds nothing: it meets
-    the atoms that have no other variables than the rule's own."""
+    """Return the lookups of a rule's prefixes in each step, by proposer.
+
+    The first step binds nothing: it looks up the atoms that have no other variables than the rule's own.
+    """
 
     def make_lookup(j: int, new: str | None) -> AtomLookup:
         variables = query.atoms[j].variables
@@ -314,7 +326,7 @@ def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[
 
 
 def _apply_constraints(query: Query, prefixes: DataFrame) -> DataFrame:
-    """Without the prefixes that break a constraint whose terms are bound."""
+    """Return the prefixes without those that break a constraint whose terms are bound."""
     for pairs, less in ((query.less_than, True), (query.different, False)):
         for pair in pairs:
             x, y = (_term_value(term) for term in pair)
@@ -330,21 +342,21 @@ def _term_value(term: Term) -> Column:
 def _require_same_times(query: Query, relations: Mapping[str, Collection]) -> Lattice:
     for atom in query.atoms:
         if atom.relation not in relations:
-            raise ValueError(f"{atom}: no relation {atom.relation}; there are {sorted(relations)}")
+            raise ValueError(f"{atom}: there is no relation {atom.relation}; the relations are {sorted(relations)}")
         data = relations[atom.relation].data
         if len(data) != len(atom.terms) or not atom.variables:
-            raise ValueError(f"{atom} needs one term, at least one of them a variable, per data column {data}")
+            raise ValueError(f"{atom} needs one term for each data column of {data}, and at least one variable")
     named = {v for pair in (*query.less_than, *query.different) for v in pair if isinstance(v, str)}
     alien = {*named, *query.results} - set(query.variables)
     if alien:
-        raise ValueError(f"constraints on, or a head of, unknown variables {sorted(alien)}")
+        raise ValueError(f"constraints or the head name unknown variables: {sorted(alien)}")
     times = {r.time.columns for r in relations.values()}
     if len(times) != 1:
         raise ValueError(f"the relations have different times: {sorted(times)}")
     time = next(iter(relations.values())).time
-    taken = {c.lower() for c in (*time.columns, DIFF)}
+    reserved = {c.lower() for c in (*time.columns, DIFF)}
     for v in query.variables:
-        if v.lower() in taken:
-            raise ValueError(f"the variable {v}{query.position_of(v)} is named like a time, diff or another: rename it")
-        taken.add(v.lower())
+        if v.lower() in reserved:
+            raise ValueError(f"rename the variable {v}{query.position_of(v)}: a time, diff or another has its name")
+        reserved.add(v.lower())
     return time

@@ -1,8 +1,8 @@
-"""From upserts of a keyed relation to the simple undirected graph: filter, window, distinct; and the vertices' degrees.
+"""The derivation of the simple undirected graph from the upserts of a keyed relation, and the degrees of its vertices.
 
-Law      At epoch t the edge {a, b} (a < b) is there iff at least one of the keys (a, b), (b, a) has a value then that
-         passes the filter. Self-loops make no edge. Only touched pairs are recomputed: delta = new timeline - old one,
-         so the same input again gives an empty delta (laws 1 to 3).
+Law      At epoch t the edge {a, b} (a < b) exists iff at least one of the keys (a, b), (b, a) has a value at t that
+         passes the filter. Self-loops make no edge. Only touched pairs are recomputed: delta = new timeline - old
+         timeline, so that an input that does not change has an empty delta (laws 1 to 3).
 Shapes   Upsert rows are diff triples of landed rows: src, dst, value columns, op, seq, epoch, `diff`. Edges are signed
          validity intervals: a, b, epoch (from), until, diff: the two triples `(epoch, +diff)`, `(until, -diff)`.
 Cost     One shuffle of the touched rows, on (a, b). The stored rows are scanned once; they are joined to the touched
@@ -27,12 +27,12 @@ from algorithms.upserts import distinct_changes, expiry_epoch, has_value, requir
 
 
 def _pair_columns() -> tuple[Column, Column]:
-    """The ends of a key as an unordered pair: a < b."""
+    """Return the ends of a key as an unordered pair: a < b."""
     return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
 
 
 def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
-    """The unordered pairs (a < b) for which an upsert really changed; from which file and line does not count."""
+    """Return the unordered pairs (a < b) for which an upsert really changed; its file and line do not count."""
     net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
     return net.where("_n <> 0").select(*_pair_columns()).distinct()
 
@@ -47,15 +47,21 @@ def edge_changes(
     *,
     broadcast: bool = True,
 ) -> DataFrame:
-    """Signed intervals `a, b, epoch, until, diff` by which the edges change when `delta` is added to `base`.
+    """Return signed intervals `a, b, epoch, until, diff` by which the edges change when `delta` is added to `base`.
 
-    `base`: upsert rows before (None: there are none); `pairs`: the touched pairs of `delta`, or None: all pairs are
-    looked at, of which the others change nothing. With `broadcast` the pairs must fit an executor's memory (about 100
-    bytes each).
+    Args:
+        base: the upsert rows before. None: there are none.
+        delta: the changed upsert rows.
+        pairs: the touched pairs of `delta`. None: all pairs are computed, and those that are not touched change
+            nothing.
+        values: the names of the value columns.
+        live_for: for how many epochs an upsert keeps its edge. None: for ever.
+        where: the condition by which a value makes an edge.
+        broadcast: join the pairs by broadcast; they must fit into an executor's memory (about 100 bytes each).
     """
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
-    found = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
-    return distinct_changes(found.selectExpr(*_LIFE), ["a", "b"])
+    lives = upsert_lives(versions, _KEY, values, live_for, where, by=["_version"])
+    return distinct_changes(lives.selectExpr(*_LIFE), ["a", "b"])
 
 
 def first_edges(
@@ -63,21 +69,21 @@ def first_edges(
 ) -> DataFrame:
     """Return the edges of a graph that begins with these upserts, where they are many: a, b, epoch, until, diff.
 
-    A pair of which one row alone speaks, as of most, is an edge as that row says: one aggregation, in which no row is
-    sorted by its pair. The rows of the other pairs are exchanged again, and go the way of `edge_changes`.
+    Most pairs have one row alone, which decides on their edge: these take one aggregation, in which no row is sorted by
+    its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
     rows = upserts.where("src <> dst").select(*_pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
-    each = (
+    pairs = (
         require_valid_rows(rows)
         .withColumn("_on", has_value(where))
         .groupBy("a", "b")
         .agg(F.count("*").alias("_rows"), *[F.max(name).alias(name) for name in ("_on", "epoch", "diff")])
     )
-    alone = each.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
+    alone = pairs.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
     alone = alone.select("a", "b", "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
-    several = each.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
+    several = pairs.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
     rest = rows.join(several, (F.col("a") == F.col("_a")) & (F.col("b") == F.col("_b")), "left_semi").drop("a", "b")
-    # in order, since what is stored in order takes less space
+    # sorted, because sorted rows take less space in storage
     return alone.sortWithinPartitions("a", "b").unionByName(edge_changes(None, rest, None, values, live_for, where))
 
 
@@ -92,22 +98,24 @@ def relation_changes(
     where: str | None = None,
     broadcast: bool = True,
 ) -> DataFrame:
-    """Signed intervals `relation, a, b, epoch, until, diff` by which some relations of motifs change (`patterns`).
+    """Return signed intervals `relation, a, b, epoch, until, diff` by which relations of motifs change
+    (`motif_patterns`).
 
-    An upsert counts that passes `where` and the relation's own condition. Of a relation that is directed (a, b) is the
-    key; of others, as of the edges, a < b, and one direction is enough. All in the one shuffle of `edge_changes`.
+    An upsert counts if it passes `where` and the relation's own condition. In a directed relation (a, b) is the key; in
+    others a < b, and one direction is enough. All relations share the one shuffle of `edge_changes`, which also
+    explains the parameters; `relations` are the names of the relations.
     """
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
-    each = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
+    tagged = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
     asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
         asks = [(name, only_where(where, ask)) for name, ask in asks]
     test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask)) for name, ask in asks])
-    found = upsert_lives(each, _KEY, values, live_for, test, by=["_version", "_relation"])
+    lives = upsert_lives(tagged, _KEY, values, live_for, test, by=["_version", "_relation"])
     directed = F.col("_relation").startswith("->")
     x = F.when(directed, F.col("src")).otherwise(F.col("a")).alias("x")
     y = F.when(directed, F.col("dst")).otherwise(F.col("b")).alias("y")
-    each_life = found.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
+    each_life = lives.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
     net = distinct_changes(each_life, ["a", "b", "relation", "x", "y"])
     return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
 
@@ -119,9 +127,9 @@ _LIFE = ["a", "b", "epoch", "until", "_version AS version"]
 def _upsert_versions(
     base: DataFrame | None, delta: DataFrame, pairs: DataFrame | None, values: Sequence[str], *, broadcast: bool
 ) -> DataFrame:
-    """The upserts of the touched pairs (of all, where they are None) before (`_version` -1) and now (1), by pair.
+    """Return the upserts of the touched pairs (None: of all) before (`_version` -1) and now (1), by pair.
 
-    Columns of our own begin with an underscore here: those of values may have any other name.
+    The columns that are added begin with an underscore, because value columns may have any other name.
     """
     columns = ["src", "dst", *values, "op", "seq", "epoch", "diff"]
     rows = delta.where("src <> dst").select(*columns, F.lit(0).cast("bigint").alias("_before"))
@@ -134,12 +142,12 @@ def _upsert_versions(
             )
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
     rows = rows.select(*_pair_columns(), *columns, "_before").repartition("a", "b")
-    # One landed row may stand in several files: what counts is whether it is there, before and after.
-    there = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
+    # One landed row may be in several files: only whether it exists counts, before and after.
+    rows = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("_now"), F.sum("_before").alias("_before")
     )
     signs = F.array(F.when(F.col("_now") > 0, F.lit(1)), F.when(F.col("_before") > 0, F.lit(-1)))
-    rows = there.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("_version"))
+    rows = rows.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("_version"))
     return rows.where("_version IS NOT NULL")
 
 
@@ -152,10 +160,11 @@ def join_on_pair(
     broadcast: bool = True,
     how: str = "inner",
 ) -> DataFrame:
-    """Join where `pair` of the rows and `other` of the few are the same two longs; all columns of both.
+    """Join rows and few where `pair` of the rows and `other` of the few are the same two longs; return all columns of
+    both.
 
-    By one long as the key, for Spark's faster hash table: 2.4 s → 1.3 s on 10M edges. Hashes may collide, so the pairs
-    are compared as well, in a form that does not become part of the key.
+    The key of the join is one long, a hash, for Spark's faster hash table: 2.4 s → 1.3 s on 10M edges. Hashes may
+    collide, so the pairs are compared as well, in a form that does not become part of the key.
     """
     keyed = few.withColumn("_other", F.xxhash64(*other))
     away = [F.col(x).bitwiseXOR(F.col(y)) for x, y in zip(pair, other, strict=True)]
@@ -165,7 +174,7 @@ def join_on_pair(
 
 
 def interval_steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
-    """Signed intervals → diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
+    """Return signed intervals as diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
     ends = F.array(
         F.struct(F.col("epoch"), F.col("diff")),
         F.struct(F.col("until").alias("epoch"), (-F.col("diff")).alias("diff")),
@@ -174,7 +183,7 @@ def interval_steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
 
 
 def degree_changes(edges: DataFrame) -> DataFrame:
-    """Signed edge intervals → diff triples `vertex, epoch, diff` of the degrees (linear: seed 2)."""
+    """Return the diff triples `vertex, epoch, diff` of the degrees from signed edge intervals (linear: seed 2)."""
     ends = interval_steps(edges, ["a", "b"]).select(F.explode(F.array("a", "b")).alias("vertex"), "epoch", "diff")
     return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
@@ -182,11 +191,16 @@ def degree_changes(edges: DataFrame) -> DataFrame:
 def degree_total_changes(
     before: DataFrame, delta: DataFrame, *, broadcast: bool = True, whole: bool = False
 ) -> DataFrame:
-    """How many vertices have an edge, and how many wedges (pairs of edges that meet) there are: diff triples
-    `measure` (vertices, wedges), epoch, diff, from degree triples.
+    """Return diff triples `measure, epoch, diff` of two totals: `vertices` with an edge, and `wedges` (pairs of edges
+    that meet).
 
-    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Neither is linear in the degrees, both are
-    in the collection of `(vertex, degree)`, which is a count. `broadcast` and `whole`: see `incremental.count`.
+    Neither is linear in the degrees. Both are linear in the collection of `(vertex, degree)`, which is a count.
+
+    Args:
+        before: the degrees until now (vertex, epoch, diff).
+        delta: their change (vertex, epoch, diff).
+        broadcast: passed to `incremental.count`.
+        whole: passed to `incremental.count`.
     """
     parts = [
         Collection.from_triples(each.select("vertex", "epoch", "diff"), Total("epoch")) for each in (before, delta)

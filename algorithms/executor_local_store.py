@@ -1,11 +1,11 @@
-"""Arrays that a task leaves on its executor's disk, for later tasks there.
+"""Arrays that a task writes to its executor's disk, for later tasks on the same executor.
 
-Where    In the local directory that Spark gives an executor and deletes with it: a folder for all of one graph, which
-         `delete_graph` deletes. One that a killed driver has left on a server which lives on is deleted after a day, by
-         the next task that leaves something there.
-Reading  Maps files into memory: they are in the page cache, which gives way to what needs memory.
-Faults   `OSError`: they are not there, or damaged, or the disk is full. Of two attempts of a task the first one's
-         arrays stay; nothing half written is ever read.
+Where    In the local directory that Spark gives an executor and deletes with it. All arrays of one graph are in one
+         folder, which `delete_graph` deletes. If a killed driver has left a folder on a server that lives on, the next
+         task that writes there deletes it after a day.
+Reading  Maps files into memory: they are in the page cache, which the system frees when other work needs memory.
+Faults   `OSError`: the files are missing or damaged, or the disk is full. If two attempts of a task write, the arrays
+         of the first one stay; nothing half written is ever read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def graph_folder(kind: str, name: str) -> Path | None:
 
 
 def delete_graph(kind: str, name: str) -> None:
-    """Delete all of one graph on this executor."""
-    found = graph_folder(kind, name)
-    if found is not None:
-        shutil.rmtree(found, ignore_errors=True)
+    """Delete all files of one graph on this executor."""
+    folder = graph_folder(kind, name)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def delete_graph_batches(kind: str, name: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the function that deletes the arrays, for `mapInArrow` over rows on the executors that have them."""
+    """Delete all files of one graph on this executor and yield nothing, for `mapInArrow` over rows on the executors."""
     delete_graph(kind, name)
     for _ in rows:
         pass
@@ -47,7 +47,7 @@ def delete_graph_batches(kind: str, name: str, rows: Iterable[pa.RecordBatch]) -
 
 
 def save_arrays(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Leave arrays in a graph's folder, under a number."""
+    """Write arrays into a graph's folder, under a number."""
     place.mkdir(parents=True, exist_ok=True)
     for other in place.parent.iterdir():
         if other.stat().st_mtime < time.time() - DAY:
@@ -63,9 +63,13 @@ def save_arrays(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) ->
 
 
 def load_arrays(place: Path, number: int, names: Iterable[str]) -> list[NDArray[Any]]:
-    """Load arrays by name."""
+    """Load arrays by name.
+
+    Raises:
+        OSError: an array is missing or damaged.
+    """
     try:
-        # of numpy's own type, and writeable: a kernel is compiled for each other one
+        # plain writeable arrays: a kernel would be compiled again for every other array type
         return [np.asarray(np.load(place / str(number) / f"{name}.npy", mmap_mode="c")) for name in names]
     except (ValueError, EOFError) as error:
         raise OSError(f"an array in {place} is damaged") from error

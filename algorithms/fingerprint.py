@@ -1,13 +1,13 @@
 """An order-free fingerprint of a collection: 128 bits that depend on its contents alone.
 
-Law     The fingerprint of a collection is the sum over its rows of diff * hash(data), so it is linear: that of a delta
-        added to that of the state before is that of the state after, and rows that cancel leave no trace. Order,
-        grouping, files and the revisions in which rows came change nothing (law 11). Two collections that differ have
-        the same fingerprint with a chance of about 2**-128, unless somebody chose them so: it finds damage and faults,
-        not forgery.
-Shapes  Rows: data columns, `epoch`, `diff`. Result: by epoch the fingerprint of what changes there; their sum up to an
-        epoch is that of the state there.
-Cost    One scan and one aggregation by epoch; no row is moved. Importing this loads neither Spark nor kernels.
+Law     The fingerprint of a collection is the sum over its rows of diff * hash(data), so it is linear: the fingerprint
+        of the state before plus that of a delta is that of the state after, and rows that cancel leave no trace.
+        Order, grouping, files and the revisions in which rows came change nothing (law 11). Two collections that
+        differ have the same fingerprint with a chance of about 2**-128, unless somebody chose them on purpose: a
+        fingerprint finds damage and faults, not forgery.
+Shapes  Rows: data columns, `epoch`, `diff`. Result: for each epoch the fingerprint of the changes at it; their sum up
+        to an epoch is the fingerprint of the state at that epoch.
+Cost    One scan and one aggregation by epoch; no row is moved. Importing this module loads neither Spark nor kernels.
 Source  Clarke et al., "Incremental multiset hash functions" (2003): hashes are added; the hash is Spark's `xxhash64`.
 """
 
@@ -53,7 +53,7 @@ class Fingerprint:
         return bool(self.first or self.second)
 
     def __str__(self) -> str:
-        """32 hexadecimal digits."""
+        """Return 32 hexadecimal digits."""
         return f"{self.first:016x}{self.second:016x}"
 
     @classmethod
@@ -78,9 +78,9 @@ class Fingerprint:
 
 
 def hash_lanes(data: Sequence[Column], diff: Column) -> list[Column]:
-    """Four columns whose sums make a fingerprint: halves of the hashes, times `diff` (bigint, below 2**31 in all).
+    """Return four columns whose sums make a fingerprint: halves of hashes, times `diff` (bigint, below 2**31 in all).
 
-    With a diff of type decimal(20, 0) sums are exact whatever the diffs are, and slower.
+    With a diff of type decimal(20, 0) sums are exact whatever the diffs are, but slower.
     """
     from pyspark.sql import functions as F
 
@@ -91,23 +91,23 @@ def hash_lanes(data: Sequence[Column], diff: Column) -> list[Column]:
 
 
 def lane_sums() -> list[Column]:
-    """The aggregates over `hash_lanes`, for `from_lane_sums`."""
+    """Return the aggregates over `hash_lanes`, whose results `from_lane_sums` takes."""
     from pyspark.sql import functions as F
 
     return [F.sum(name).alias(name) for name in _LANES]
 
 
 def from_lane_sums(row: Row) -> Fingerprint:
-    """A row of `lane_sums` as a fingerprint."""
+    """Return a row of `lane_sums` as a fingerprint."""
     first, second = (int(row[low]) + (int(row[high]) << 32) for low, high in (_LANES[:2], _LANES[2:]))
     return Fingerprint(first % _WORD, second % _WORD)
 
 
 def fingerprints_by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fingerprint]:
-    """Compute the fingerprint of the rows of each epoch; EXECUTES. Epochs whose rows cancel are left out."""
+    """Compute the fingerprint of the rows of each epoch; EXECUTES. The result has no epoch whose rows cancel."""
     from pyspark.sql import functions as F
 
     columns = [F.col(name) for name in data]
     halves = rows.select("epoch", *hash_lanes(columns, F.col("diff").cast("decimal(20, 0)")))
-    found = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
-    return {epoch: each for epoch, each in found.items() if each}
+    prints = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
+    return {epoch: each for epoch, each in prints.items() if each}

@@ -1,8 +1,8 @@
-"""Triangles per vertex, counted by somebody else's code: the audit's reference that shares nothing with ours.
+"""Triangles per vertex, counted by third-party code: a reference for audits that shares nothing with altneu.
 
-GraphFrames where its JVM half is among the jars, else GraphX inside Spark, reached over py4j: edges go out and counts
-come back as text files, because GraphX takes its graphs from Scala code or from files. Needs a Spark with a JVM of ours
-(not Spark Connect).
+GraphFrames counts if its JVM half is among the jars, otherwise GraphX inside Spark, reached over py4j: edges are
+exported and counts imported as text files, because GraphX takes its graphs from Scala code or from files. Both need a
+Spark whose JVM this process can reach (not Spark Connect).
 
 Cost     The whole graph, several shuffles: seconds at 10,000 edges, minutes at a million (design, measured facts).
 Source   Xin et al., "GraphX" (2013); `org.apache.spark.graphx.lib.TriangleCount`.
@@ -19,7 +19,7 @@ from algorithms.paths import spark_pattern
 
 
 def reference_name(spark: Any) -> str:
-    """Which one counts here: `GraphFrames` or `GraphX`."""
+    """Return the name of the reference that counts: `GraphFrames` or `GraphX`."""
     try:
         spark._jvm.java.lang.Class.forName(
             "org.graphframes.GraphFrame", False, spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -30,10 +30,10 @@ def reference_name(spark: Any) -> str:
 
 
 def triangle_counts(edges: DataFrame, folder: str) -> DataFrame:
-    """Edges a, b → vertex, triangles; vertices without a triangle may be left out.
+    """Count the triangles of each vertex: edges a, b → vertex, triangles. Vertices without a triangle may be left out.
 
-    `folder`: where the exchange with GraphX may lie meanwhile, a path or URI that every executor sees; it is emptied
-    before this returns. EXECUTES.
+    `folder` is a path or URI that every executor sees; files for GraphX lie there while this runs, and are deleted
+    before it returns. EXECUTES.
     """
     if reference_name(edges.sparkSession) == "GraphFrames":
         return _count_with_graphframes(edges)
@@ -67,8 +67,8 @@ def _count_with_graphx(edges: DataFrame, folder: str) -> DataFrame:
         lines = spark.read.text(spark_pattern(f"{folder}/counts")).selectExpr(
             "split(substring(value, 2, length(value) - 2), ',') AS v"
         )
-        found = lines.selectExpr("CAST(v[0] AS bigint) AS vertex", "CAST(v[1] AS bigint) AS triangles")
-        result: DataFrame = found.localCheckpoint()
+        parsed = lines.selectExpr("CAST(v[0] AS bigint) AS vertex", "CAST(v[1] AS bigint) AS triangles")
+        result: DataFrame = parsed.localCheckpoint()
         return result
     finally:
         path.getFileSystem(context.hadoopConfiguration()).delete(path, True)

@@ -1,15 +1,16 @@
-"""Operators that carry their state from run to run: from what was there and what comes to what comes out.
+"""Operators that carry their state from run to run: from the state before and a delta they compute the delta of the
+result.
 
-Law      With `op` the operator of the same name, each function here gives the Change from op(before) to
-         op(before + delta), at every time. The times of a delta may be any: late epochs, replaced ones, any that are
-         there already.
-State    It is the input itself: `before`, and for the next run `after`, an append. So results can be inputs: that of
-         a chain of operators is a Change again, whose `before` is a plan that nothing computes unless it is asked for.
-         What is stored already takes its place: `Change(stored, found.delta)`.
+Law      With `op` the operator of the same name, each function here returns the Change from op(before) to
+         op(before + delta), at every time. A delta may have any times: late epochs, replaced ones, and times that
+         `before` has already.
+State    The input itself is the state: `before`, and for the next run `after`, an append. So results can be inputs: the
+         result of a chain of operators is a Change again, whose `before` is a plan that nothing computes unless it is
+         used. A stored collection takes its place: `Change(stored, result.delta)`.
 Shapes   A `Change` is a collection in two parts. The triples of a result's delta are not consolidated.
-Cost     Of `before` the history of the delta's keys, found by one scan: with `broadcast` the keys (of `join` the
-         deltas) must fit an executor's memory, and what is stored is not exchanged. Then as the operator. With `whole`
-         all of `before` is looked at instead: for few rows, where a join costs more than they do.
+Cost     One scan of `before` finds the history of the delta's keys: with `broadcast` the keys (for `join` the deltas)
+         must fit into an executor's memory, and stored rows are not exchanged. Then the cost is that of the operator on
+         this history. With `whole` all of `before` is used instead: for few rows, where a join costs more than they do.
 Errors   Those of the operator, and ValueError for parts that do not fit together.
 Source   Seed 1 (operators respond with the diffs of their recomputation), seed 5 (incremental forms); law 6.
 """
@@ -33,7 +34,7 @@ from algorithms.query import Query
 
 
 class Change:
-    """A collection as what was there, or how to make that, and what comes to it."""
+    """A collection in two parts: its state before, or a function that makes it, and the delta that is added."""
 
     def __init__(self, before: Collection | Callable[[], Collection], delta: Collection) -> None:
         self._before, self.delta = before, delta
@@ -44,15 +45,15 @@ class Change:
 
     @property
     def after(self) -> Collection:
-        """Both together: the state for the next change."""
+        """Return both parts together: the state for the next change."""
         return self.before.concat(self.delta)
 
     def through(self, linear: Callable[[Collection], Collection]) -> Change:
-        """The change of a linear operator's result."""
+        """Return the change of a linear operator's result."""
         return Change(lambda: linear(self.before), linear(self.delta))
 
     def concat(self, *others: Change) -> Change:
-        """The change of a sum."""
+        """Return the change of a sum."""
         befores = lambda: self.before.concat(*[other.before for other in others])  # noqa: E731
         return Change(befores, self.delta.concat(*[other.delta for other in others]))
 
@@ -66,7 +67,7 @@ def reduce(
     broadcast: bool = False,
     whole: bool = False,
 ) -> Change:
-    """The change of a `reduce`."""
+    """Return the change of the result of `reduce`."""
     return _reduce_again(
         change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast=broadcast, whole=whole
     )
@@ -75,7 +76,7 @@ def reduce(
 def count(
     change: Change, key: Sequence[str], name: str = "count", *, broadcast: bool = False, whole: bool = False
 ) -> Change:
-    """The change of a `count`."""
+    """Return the change of the result of `count`."""
     return _reduce_again(
         change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast=broadcast, whole=whole
     )
@@ -84,7 +85,7 @@ def count(
 def threshold(
     change: Change, function: Callable[[Column], Column], *, broadcast: bool = False, whole: bool = False
 ) -> Change:
-    """The change of a `threshold`."""
+    """Return the change of the result of `threshold`."""
     return _reduce_again(
         change,
         change.delta.data,
@@ -95,14 +96,14 @@ def threshold(
 
 
 def distinct(change: Change, *, broadcast: bool = False, whole: bool = False) -> Change:
-    """The change of a `distinct`."""
+    """Return the change of the result of `distinct`."""
     return _reduce_again(
         change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast=broadcast, whole=whole
     )
 
 
 def join(left: Change, right: Change, on: Sequence[str] | None = None, *, broadcast: bool = False) -> Change:
-    """The change of a `join`: dR ⋈ S + R ⋈ dS + dR ⋈ dS."""
+    """Return the change of the result of `join`: dR ⋈ S + R ⋈ dS + dR ⋈ dS."""
     came, other = (replace(c.delta, df=F.broadcast(c.delta.df)) if broadcast else c.delta for c in (left, right))
     new = joins.join(came, right.before, on).concat(joins.join(left.before, other, on))
     return Change(lambda: joins.join(left.before, right.before, on), new.concat(joins.join(left.delta, other, on)))
@@ -111,7 +112,7 @@ def join(left: Change, right: Change, on: Sequence[str] | None = None, *, broadc
 def query(
     query: Query, changes: Mapping[str, Change], fanout: Mapping[str, float] | None = None, *, broadcast: bool = False
 ) -> Change:
-    """The change of a delta query; the rules start from the deltas alone."""
+    """Return the change of the result of a delta query; the rules start from the deltas alone."""
     before = {name: change.before for name, change in changes.items()}
     delta = {name: change.delta for name, change in changes.items()}
     new = delta_query.query_changes(query, before, delta, fanout, broadcast)
@@ -126,8 +127,10 @@ def _reduce_again(
     broadcast: bool,
     whole: bool,
 ) -> Change:
-    """The operator on the history of the delta's keys, once with the delta and once without, in one pass:
-    distinguished by a column of the key."""
+    """Apply the operator to the history of the delta's keys, with the delta and without it, and return the difference.
+
+    Both are one pass: a column of the key distinguishes them.
+    """
     after = change.after
     names = {c.lower() for c in after.df.columns}
     version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)
@@ -136,16 +139,16 @@ def _reduce_again(
     history = change.before if whole else _history_of_keys(change, key, broadcast=broadcast)
     old = history.df.select(*columns, signs)
     both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
-    found = operator(replace(after, df=both), [version, *key])
-    delta = replace(found, df=found.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))
+    result = operator(replace(after, df=both), [version, *key])
+    delta = replace(result, df=result.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))
     return Change(lambda: operator(change.before, list(key)), delta)
 
 
 def _history_of_keys(change: Change, key: Sequence[str], *, broadcast: bool) -> Collection:
-    """What was there of the keys of the delta (null equals null)."""
+    """Return the rows of `before` that have keys of the delta (null equals null)."""
     if not key:
         return change.before
     away = change.delta.df.select([F.col(c).alias(f"_k_{c}") for c in key]).distinct()
     same = functools.reduce(and_, [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in key])
-    kept = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
-    return replace(change.before, df=kept)
+    history = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
+    return replace(change.before, df=history)

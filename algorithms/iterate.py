@@ -1,4 +1,4 @@
-"""iterate: apply a body to collections until nothing changes, at all outer times together.
+"""Iteration: apply a body to collections until nothing changes, at all outer times together.
 
 Law      At every outer time t the result is the fixpoint from scratch: the limit of x, body(x),
          body(body(x)), … on the contents at t. Rounds are a further, inner coordinate of time; round i holds
@@ -6,21 +6,20 @@ Law      At every outer time t the result is the fixpoint from scratch: the limi
          time to another except through the algebra of diffs, so deletions need no special care: a deleted
          edge is simply absent in the rounds of its time.
 Shapes   `body` maps a collection (or a dict of them: mutual recursion) to one with the same data columns and
-         times. It may be any mix of this package's operators with outside collections at the same outer
-         times.
+         times. It may be any mix of this package's operators with outside collections at the same outer times.
 CAUTION  A delta query in the body must be `delta_query` (total tie-break) unless the outer time is total:
          `calculus` over a partial order loses combinations. The tests hold both claims.
-Cost     EXECUTES: one job per round and collection, and a look whether anything changed; one round more than those
-         that change something; `exactly` n rounds are not looked at. Every round is CACHED by `localCheckpoint`, so
-         that plans do not grow with the rounds, and released when the next one is there: at most two frames of a
-         collection are held, of `rounds` some more, and only those of the result are left. `iterate` recomputes the
-         body in full each round; `semi_naive` works on the round's changes only, and applies the step once to the whole
-         result, to check it. All outer times go round together: rounds = the slowest time's rounds. `round_changes`
-         takes up the rounds of an earlier call, and only changes go through the body.
+Cost     EXECUTES: one job per round and collection, and one that tests whether anything changed; one round more than
+         those that change something. With `exactly` n rounds nothing is tested. Every round is CACHED by
+         `localCheckpoint`, so that plans do not grow with the rounds, and released when the next one is computed: at
+         most two frames of a collection are held, by `rounds` some more, and only those of the result remain.
+         `iterate` recomputes the body in full each round; `semi_naive` works on the round's changes only, and applies
+         the step once to the whole result, to check it. All outer times iterate together: there are as many rounds as
+         the slowest time needs. `round_changes` goes on from the rounds of an earlier call, and only changes go
+         through the body.
 Errors   `NotConverged`, naming the collections that change in more than `limit` rounds. ValueError for changed
          columns, and for a semi-naive step that shows that it is not linear.
-Algebra  A group for the rounds. Termination is the body's affair: monotone on a finite set, or a shrinking
-         one.
+Algebra  A group for the rounds. The body has to ensure termination: it is monotone on a finite set, or shrinks one.
 Source   Seed 1 (iterative contexts), seed 5 (semi-naive, nested clocks), law 6 of the design.
 """
 
@@ -41,11 +40,11 @@ from algorithms.time_lattice import ROUND, Lattice, Product
 
 Collections = dict[str, Collection]
 LIMIT = 100
-PARTS = 8  # rounds that a trace keeps apart before it makes one of them
+PARTS = 8  # rounds that a trace keeps apart before it merges them into one
 
 
 class NotConverged(RuntimeError):
-    """An iteration was still changing after its last permitted round."""
+    """Raised when an iteration still changes after its last permitted round."""
 
     def __init__(self, names: list[str], limit: int) -> None:
         self.names, self.limit = names, limit
@@ -56,7 +55,7 @@ class NotConverged(RuntimeError):
 
 
 def nested(outer: Lattice) -> Product:
-    """Times inside iterate: the outer coordinates and the round."""
+    """Return the times inside iterate: the outer coordinates and the round."""
     return Product(*(outer.parts if isinstance(outer, Product) else (outer,)), ROUND)
 
 
@@ -72,9 +71,12 @@ def iterate(
     exactly: int | None = None,
 ) -> Collections: ...
 def iterate(start, body, limit=LIMIT, exactly=None):  # type: ignore[no-untyped-def]
-    """The fixpoint of `body` from `start`, at every outer time. A dict of collections iterates them together.
+    """Return the fixpoint of `body` from `start`, at every outer time. A dict of collections is iterated together.
 
-    With `exactly` n: the n-th application of the body, whether or not it is a fixpoint (0: `start` as it is).
+    With `exactly` n it returns the n-th application of the body, fixpoint or not (0: `start` as it is).
+
+    Raises:
+        NotConverged: the collections still change after `limit` rounds.
     """
     if isinstance(start, Collection):
         return iterate({"": start}, lambda xs: {"": body(xs[""])}, limit, exactly)[""]
@@ -91,7 +93,7 @@ def rounds(
     limit: int = LIMIT,
     exactly: int | None = None,
 ) -> Collections:
-    """The iteration with its inner clock: collections over (outer time, round), round 0 being `start`."""
+    """Return the iteration with its inner clock: collections over (outer time, round), where round 0 is `start`."""
     traces: dict[str, list[Collection]] = {name: [] for name in start}
     with _Pins() as pins:
         for number, (current, steps) in enumerate(_iterate_rounds(start, body, limit, exactly, pins)):
@@ -112,7 +114,7 @@ def _iterate_rounds(
     exactly: int | None,
     pins: _Pins,
 ) -> Iterator[tuple[Collections, Collections]]:
-    """The collections after each round, the start first, and by what they changed there, where they may have."""
+    """Yield the collections after each round, first the start, and the changes of those that may have changed."""
     if exactly is not None and exactly < 0:
         raise ValueError(f"exactly must be at least 0; got {exactly}")
     current = {name: pins.pin(x.consolidate()) for name, x in start.items()}
@@ -141,11 +143,11 @@ def round_changes(
     body: Callable[[dict[str, Change]], Mapping[str, Change]],
     limit: int = LIMIT,
 ) -> Collections:
-    """By which the rounds of an earlier call change: what has to be added to `earlier`, the result of `rounds`.
+    """Return the changes of the rounds of an earlier call: what has to be added to `earlier`, the result of `rounds`.
 
-    `start`: what comes to the start (nothing: an empty collection). The body is that of the earlier call in the form of
-    `incremental`: of each round it gets what was there and by what that changes, and so the earlier rounds, those of
-    all outer times so far, are its state; what comes from outside are changes as well.
+    `start` is the delta of the start, perhaps an empty collection. `body` is the body of the earlier call in the form
+    of `incremental`: it receives each round as a Change, so that the earlier rounds, those of all outer times so far,
+    are its state. Collections from outside have to be Changes as well.
     """
     traces: dict[str, list[Collection]] = {name: [] for name in start}
     with _Pins() as pins:
@@ -159,8 +161,10 @@ def round_changes(
                     traces[name] = [pins.pin(traces[name][0].concat(*traces[name][1:]))]
             pins.release_others(*delta.values(), *[part for trace in traces.values() for part in trace])
             number += 1
-            found = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
-            after = {name: pins.pin(_with_columns_of(x, found[name].delta).consolidate()) for name, x in delta.items()}
+            changes = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
+            after = {
+                name: pins.pin(_with_columns_of(x, changes[name].delta).consolidate()) for name, x in delta.items()
+            }
             steps = {name: x.minus(delta[name]).consolidate() for name, x in after.items()}
             steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
             if not steps and number > last:
@@ -178,12 +182,17 @@ def _last_round(trace: Collection) -> int:
 
 
 def semi_naive(start: Collection, step: Callable[[Collection], Collection], limit: int = LIMIT) -> Collection:
-    """The least fixpoint of X = distinct(start + step(X)), by the changes of each round alone; `step` must be LINEAR.
+    """Return the least fixpoint of X = distinct(start + step(X)), by the changes of each round alone; `step` must be
+    LINEAR.
 
-    Linear in X are map, filter, join with outside collections; a distinct, a join of X with itself, a collection
-    added are not, and belong in `iterate`. That what the rounds added up is `step` of the whole result is checked at
-    the end: ValueError. `distinct` is redone only for the records that the round's changes touch. Diffs stay signed
-    over outer times, so deletions at later epochs are exact.
+    Map, filter and join with outside collections are linear in X. A distinct, a join of X with itself, and the addition
+    of a collection are not, and belong in `iterate`. At the end the sum of the rounds is compared with `step` of the
+    whole result. `distinct` is redone only for the records that the round's changes touch. Diffs stay signed over
+    outer times, so deletions at later epochs are exact.
+
+    Raises:
+        ValueError: the step has turned out not to be linear.
+        NotConverged: the result still changes after `limit` rounds.
     """
     with _Pins() as pins:
         begin = total = pins.pin(start.consolidate())
@@ -205,7 +214,7 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
             pins.release_others(begin, total, change, result)
         if not total.minus(begin).minus(step(result)).consolidate().df.isEmpty():
             raise ValueError(
-                "the step is not linear: of the whole result it is not the sum of what it was of the rounds' changes. "
+                "the step is not linear: step(the whole result) is not the sum of step(the changes of each round). "
                 "Use iterate(), which takes any body."
             )
         pins.release_others(result)
@@ -213,22 +222,22 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
 
 
 class _Pins:
-    """Collections that are computed and cached, their plans cut, until they are released: `only` these are left.
+    """Collections that are computed and cached, with their plans cut, until they are released.
 
-    An exception within `with` releases all.
+    An exception within the `with` block releases all of them.
     """
 
     def __init__(self) -> None:
         self.frames: list[DataFrame] = []
 
     def pin(self, collection: Collection) -> Collection:
-        """Compute the collection now: an eager local checkpoint (cached blocks, no recovery)."""
+        """Compute the collection now, by an eager local checkpoint (cached blocks, no recovery)."""
         frame = collection.df.localCheckpoint(eager=True)
         self.frames.append(frame)
         return replace(collection, df=frame)
 
     def release_others(self, *kept: Collection) -> None:
-        """Let go of all others."""
+        """Release all collections but these."""
         frames = [x.df for x in kept]
         for frame in self.frames:
             if not any(frame is other for other in frames):
@@ -244,8 +253,10 @@ class _Pins:
 
 
 def _drop_cached(frame: DataFrame) -> None:
-    """Drop the cached blocks of a local checkpoint. (Through Spark Connect the server does so when nothing refers to
-    the frame.)"""
+    """Drop the cached blocks of a local checkpoint.
+
+    With Spark Connect the server drops them when nothing refers to the frame.
+    """
     if hasattr(frame, "_jdf"):
         frame._jdf.queryExecution().logical().rdd().unpersist(False)
 
@@ -255,13 +266,17 @@ def _at_round(collection: Collection, number: int) -> Collection:
 
 
 def _with_columns_of(first: Collection, other: Collection) -> Collection:
-    """The other with its columns in the order of the first; ValueError when those are not the same."""
+    """Return the other collection with its columns in the order of the first.
+
+    Raises:
+        ValueError: the columns are not the same.
+    """
     first.concat(other)
     return replace(other, df=other.df.select(*first.df.columns))
 
 
 def _with_records(collection: Collection, records: DataFrame) -> Collection:
-    """The triples whose record is among `records` (null equals null)."""
+    """Return the triples whose record is among `records` (null equals null)."""
     away = records.select([F.col(c).alias(f"_k_{c}") for c in records.columns])
     same = [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in records.columns]
     return replace(collection, df=collection.df.join(away, functools.reduce(Column.__and__, same), "left_semi"))

@@ -1,4 +1,4 @@
-"""Linear operators: all of them are one operator, `join_function`.
+"""Linear operators: each of them is an instance of one operator, `join_function`.
 
 Law      op(x + y) = op(x) + op(y), so an operator acts record by record. `logic(data)` is itself a
          collection: for every triple `(data, time, diff)` and every `(data2, time2, diff2)` of it the output
@@ -7,8 +7,8 @@ Shapes   `logic` is a list of `Update`s or one array column of structs, both wri
          columns. A struct's fields named like a time column are joined, `diff` is multiplied, all others are
          the new data.
 Cost     No shuffle, no state, no Python per row. One `Update` is a projection, and Spark fuses a chain of
-         those (map, filter, delay, negate, …) into one projection and one filter. Several are one `Generate`.
-Errors   ValueError for a name that is data and time at once. Null diffs and times are the caller's to avoid.
+         such operators (map, filter, delay, negate, …) into one projection and one filter. Several are one `Generate`.
+Errors   ValueError for a name that is data and time at once. The caller has to avoid null diffs and times.
 Algebra  A semiring of diffs; `explode` with negative diffs needs a ring.
 Source   Seed 2 (generalizing linear operators), with its temporal filters; law 6 of the design.
 """
@@ -27,8 +27,11 @@ from algorithms.time_lattice import Lattice, lexicographic_parts, time_columns
 
 @dataclass(frozen=True)
 class Update:
-    """One triple of `logic(data)`: new data, the coordinates of its time (others: the record's own), diff, and if it
-    occurs."""
+    """One triple of `logic(data)`.
+
+    data: the new data; time: coordinates of its time (all others are the record's own); diff: its diff; when: the
+    condition under which it occurs.
+    """
 
     data: Mapping[str, Column]
     time: Mapping[str, Column] = field(default_factory=dict)
@@ -39,7 +42,7 @@ class Update:
 def join_function(collection: Collection, logic: Sequence[Update] | Column) -> Collection:
     """Join each record with the collection `logic(data)`: times joined, diffs multiplied.
 
-    `x` copies of `2*x` from time `3*x` until `4*x` (x, double are bigints):
+    An example gives `x` copies of `2*x` from time `3*x` until `4*x` (x and double are bigints):
 
         join_function(c, [Update({"double": 2 * x}, {"epoch": 3 * x}, x),
                           Update({"double": 2 * x}, {"epoch": 4 * x}, -x)])
@@ -48,17 +51,17 @@ def join_function(collection: Collection, logic: Sequence[Update] | Column) -> C
         return _join_each(collection, logic)
     updates = list(logic)
     if len(updates) == 1:
-        kept = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
-        return replace(collection, df=kept.select(*_output_columns(collection, updates[0])))
-    each = F.array(
+        rows = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
+        return replace(collection, df=rows.select(*_output_columns(collection, updates[0])))
+    triples = F.array(
         *[
             F.struct(*_output_columns(collection, u), F.coalesce(_update_condition(u), F.lit(False)).alias("_occurs"))
             for u in updates
         ]
     )
     if any(u.when is not None for u in updates):
-        each = F.filter(each, lambda u: u["_occurs"])
-    return replace(collection, df=collection.df.select(F.inline(each)).drop("_occurs"))
+        triples = F.filter(triples, lambda u: u["_occurs"])
+    return replace(collection, df=collection.df.select(F.inline(triples)).drop("_occurs"))
 
 
 def map(collection: Collection, **columns: Column) -> Collection:
@@ -78,8 +81,7 @@ def flat_map(collection: Collection, array: Column, name: str) -> Collection:
 
 
 def explode(collection: Collection, pairs: Column, name: str) -> Collection:
-    """Replace each record by the `(value, diff)` pairs of an array of two-field structs; diffs may be of any
-    size.
+    """Replace each record by the `(value, diff)` pairs of an array of two-field structs; diffs may have any size.
 
     `(key, count)` becomes `count` copies of `key` by the one pair `(key, count)`: no copy is ever made.
     """
@@ -93,7 +95,7 @@ def temporal_filter(
     upper: Column | None = None,
     along: str = "epoch",
 ) -> Collection:
-    """Records live at times `along` in `[lower, upper)` only; the retraction at `upper` is emitted at once.
+    """Keep records at times `along` in `[lower, upper)` only; the retraction at `upper` is emitted at once.
 
     `lower` and `upper` are functions of the data; null (or not given) means unbounded.
     """
@@ -110,10 +112,10 @@ def temporal_filter(
 
 
 def _pair_fields(collection: Collection, pairs: Column) -> tuple[str, str]:
-    """The two field names of an array-of-structs column (read from the schema; no data is touched)."""
+    """Return the two field names of an array-of-structs column (from the schema; no data is read)."""
     names = collection.df.select(pairs.alias("p")).schema["p"].dataType.elementType.names  # type: ignore[attr-defined]
     if len(names) != 2:
-        raise ValueError(f"explode takes an array of (value, diff) structs; this one has fields {names}")
+        raise ValueError(f"explode takes an array of (value, diff) structs; this array has the fields {names}")
     return names[0], names[1]
 
 
@@ -122,11 +124,11 @@ def _update_condition(update: Update) -> Column:
 
 
 def _output_columns(collection: Collection, update: Update) -> list[Column]:
-    """The columns of the triples that one update makes: data, joined time, multiplied diff."""
+    """Return the columns of the triples that one update makes: data, joined time, multiplied diff."""
     _require_new_names(collection, list(update.data))
     alien = [c for c in update.time if c not in collection.time.columns]
     if alien:
-        raise ValueError(f"{alien} are no time columns; those are {collection.time.columns}")
+        raise ValueError(f"{alien} are no time columns; the time columns are {collection.time.columns}")
     here = time_columns(collection.time)
     if update.time:
         here = collection.time.join_columns(here, _time_columns_of(collection.time, update.time))
@@ -139,9 +141,9 @@ def _output_columns(collection: Collection, update: Update) -> list[Column]:
 
 
 def _time_columns_of(time: Lattice, given: Mapping[str, Column]) -> list[Column]:
-    """A time with the given coordinates; the others are the record's own, so that they stay what they are.
+    """Return a time with the given coordinates; the others are the record's own, so that they stay what they are.
 
-    But an index starts again at a stamped time: there it is at its minimum.
+    An index, however, starts again at a stamped time: it is then at its minimum.
     """
     restart = {i.name for i in lexicographic_parts(time) if set(i.inner.columns) & set(given)}
     own = {c: F.lit(0) if c in restart else F.col(c) for c in time.columns}
@@ -149,7 +151,7 @@ def _time_columns_of(time: Lattice, given: Mapping[str, Column]) -> list[Column]
 
 
 def _join_each(collection: Collection, logic: Column) -> Collection:
-    """`join_function` for an array column of structs."""
+    """Apply `join_function` with an array column of structs."""
     time = collection.time.columns
     spread = collection.df.select(*time, DIFF, F.explode(logic).alias("_u"))
     names = spread.schema["_u"].dataType.names  # type: ignore[attr-defined]
@@ -163,7 +165,7 @@ def _join_each(collection: Collection, logic: Column) -> Collection:
 
 
 def _require_new_names(collection: Collection, names: Sequence[str]) -> None:
-    taken = {c.lower() for c in (*collection.time.columns, DIFF)}
-    clash = [n for n in names if n.lower() in taken]
+    reserved = {c.lower() for c in (*collection.time.columns, DIFF)}
+    clash = [n for n in names if n.lower() in reserved]
     if clash:
-        raise ValueError(f"{clash} hold time or diff here and cannot name data; choose other names")
+        raise ValueError(f"{clash} are names of times or of the diff and cannot name data; choose other names")

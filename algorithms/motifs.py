@@ -1,12 +1,12 @@
 """Motifs: small patterns of edges, counted at every vertex and maintained by the generic delta query.
 
-Law      At every epoch the count of a motif at a vertex is the number of its occurrences there that the vertex is in
-         (`patterns`). The change is that of the delta query: one rule for each edge of the pattern (law 5).
+Law      At every epoch the count of a motif at a vertex is the number of its occurrences at that epoch that the vertex
+         is in (`motif_patterns`). The change is that of the delta query: one rule for each edge of the pattern (law 5).
 Shapes   Relations: relation, a, b, epoch, until, diff: signed validity intervals; the relation `-` are the edges.
          Result: diff triples motif, vertex, epoch, diff.
-Cost     In one task (`kernels/motifs`): 300 bytes an interval and Spark's copy of it; time follows the change and what
-         is found, plus one look at every interval. In joins (`delta_query`), for relations that no task can hold: some
-         shuffles of all of them for every edge of a pattern.
+Cost     In one task (`kernels/motif_delta`): 300 bytes for each interval, and Spark's copy of it; time follows the
+         change and the occurrences found, plus one look at every interval. In joins (`delta_query`), for relations that
+         no task can hold: some shuffles of all of them for every edge of a pattern.
 Source   Seed 4.
 """
 
@@ -36,20 +36,20 @@ _INTERVAL = ["a", "b", "epoch", "until", "diff"]
 
 
 def motif_changes(motifs: Motifs, before: DataFrame, change: DataFrame) -> DataFrame:
-    """What `change` does to the counts, in one task. `before` must be there: without it see `motif_counts`."""
+    """Return what `change` does to the counts, in one task. `before` must have rows; `motif_counts` needs none."""
     neu = F.lit(False).alias("neu"), F.lit(True).alias("neu")
     rows = before.select("relation", *_INTERVAL, neu[0]).unionByName(change.select("relation", *_INTERVAL, neu[1]))
     return rows.coalesce(1).mapInArrow(_motif_task(motifs), SCHEMA)
 
 
 def motif_counts(motifs: Motifs, relations: DataFrame) -> DataFrame:
-    """The counts, from nothing: every occurrence of the whole history is enumerated, in one task."""
+    """Return the counts from an empty graph: every occurrence of the whole history is enumerated, in one task."""
     rows = relations.select("relation", *_INTERVAL, F.lit(None).cast("boolean").alias("neu"))
     return rows.coalesce(1).mapInArrow(_motif_task(motifs), SCHEMA)
 
 
 def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: DataFrame) -> DataFrame:
-    """Compute what `motif_changes` does, by joins of Spark. `before` None: from an empty graph."""
+    """Return what `change` does to the counts, by joins of Spark. `before` None: the graph was empty."""
     time = Total("epoch")
 
     def relation_of(rows: DataFrame, name: str) -> Collection:
@@ -71,16 +71,19 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
 
 
 def _pattern_query(pattern: Pattern) -> Query:
-    """With names of our own for the vertices: people's may be those of times, or differ by case alone."""
+    """Return the query of a pattern, with new names for the vertices.
+
+    The names in a pattern may be those of times, or differ by case alone.
+    """
     own = {vertex: f"v{i}" for i, vertex in enumerate(pattern.vertices)}
     atoms = tuple(Atom(edge.relation, (own[edge.a], own[edge.b])) for edge in pattern.edges)
     less_than = tuple((own[a], own[b]) for a, b in pattern.less_than)
     return Query(atoms, less_than, tuple(combinations(own.values(), 2)))
 
 
-def _at_vertices(name: str, found: Collection) -> DataFrame:
-    vertex = F.explode(F.array(*found.data)).alias("vertex")
-    return found.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
+def _at_vertices(name: str, occurrences: Collection) -> DataFrame:
+    vertex = F.explode(F.array(*occurrences.data)).alias("vertex")
+    return occurrences.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
 
 
 def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -101,8 +104,8 @@ def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator
             added = to_longs(mine.filter(neu), _INTERVAL)
             change[name] = added[0], added[1], added[2], added[3], added[4]
         afresh = table["neu"].null_count > 0
-        for name, found in vertex_changes(motifs, before, None if afresh else change).items():
-            columns = [pa.repeat(pa.scalar(name), found[0].size), *found]
+        for name, changes in vertex_changes(motifs, before, None if afresh else change).items():
+            columns = [pa.repeat(pa.scalar(name), changes[0].size), *changes]
             yield from pa.table(columns, ["motif", "vertex", "epoch", "diff"]).to_batches(max_chunksize=1 << 20)
 
     return run_task

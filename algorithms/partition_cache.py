@@ -1,11 +1,13 @@
-"""What a part leaves on the executor's disk for later rounds: the edges that it holds; its triangles, which it takes
-most of a round to look for; and what it knows after a round, so that it need hear only what was said since.
+"""Files that a part leaves on its executor's disk for later rounds: its edges, its triangles, and its values after a
+round.
 
+To find the triangles takes most of a round. From the values after a round a part goes on with the messages since then.
 A part holds the same edges in every round, so that these and its lists of triangles are written once on each executor
-that works on it, and later rounds map the files into memory.
+that works on the part, and later rounds map the files into memory.
 
-Where    In the executor's local directory (`scratch`).
-Faults   Without a local directory, or on a full disk, a part's lists are made in every round, and all is heard again.
+Where    In the executor's local directory (`executor_local_store`).
+Faults   Without a local directory, or on a full disk, a part's lists are made in every round, and the part receives all
+         messages again.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ _FILES = ("a", "b", "level", "owner", "ptr", "left", "right")
 
 
 class CachedPartition(NamedTuple):
-    """a, b, level: of the edges that a part holds, in order; part: whose they are, and the triangles on its own."""
+    """The cached files of a part.
+
+    a, b, level: the edges that the part holds, sorted by a and b; part: their owners, and the triangles on its own
+    edges.
+    """
 
     a: Ints
     b: Ints
@@ -36,22 +42,30 @@ class CachedPartition(NamedTuple):
 
 
 def cache_partition(name: str, number: int, a: Ints, b: Ints, level: Shorts, owner: Shorts) -> CachedPartition:
-    """What it holds, and its triangles (`kernels.bsp.part`), which it leaves. name: of the graph whose parts hold
-    these edges, always the same."""
-    found = load_partition(name, number)
-    if found is not None:
-        return found
-    made = partition_kernels.build_partition(number, a, b, owner)
+    """Return a part with its triangles (`partition_kernels.build_partition`), and leave them in files.
+
+    Args:
+        name: the name of the graph whose parts hold these edges, always the same.
+        number: the number of the part.
+        a: one end of each edge.
+        b: the other end.
+        level: the level of each edge.
+        owner: the part that owns each edge.
+    """
+    cached = load_partition(name, number)
+    if cached is not None:
+        return cached
+    built = partition_kernels.build_partition(number, a, b, owner)
     folder = executor_local_store.graph_folder(KIND, name)
     if folder is not None:
         with contextlib.suppress(OSError):
-            arrays = (a, b, level, owner, made.ptr, made.left, made.right)
+            arrays = (a, b, level, owner, built.ptr, built.left, built.right)
             executor_local_store.save_arrays(folder, number, dict(zip(_FILES, arrays, strict=True)))
-    return CachedPartition(a, b, level, made)
+    return CachedPartition(a, b, level, built)
 
 
 def load_partition(name: str, number: int) -> CachedPartition | None:
-    """What a part has left here; None: nothing."""
+    """Return what a part has left on this executor, or None."""
     folder = executor_local_store.graph_folder(KIND, name)
     if folder is None:
         return None
@@ -63,7 +77,7 @@ def load_partition(name: str, number: int) -> CachedPartition | None:
 
 
 def load_values(name: str, number: int, what: str, round_: int) -> NDArray[Any] | None:
-    """What the part knew after a round (`save_values`), if it was here that it worked on it."""
+    """Return the values of a part after a round (`save_values`), or None if this executor did not compute it."""
     folder = executor_local_store.graph_folder(KIND, name)
     with contextlib.suppress(OSError, ValueError, EOFError):
         if folder is not None:
@@ -72,8 +86,11 @@ def load_values(name: str, number: int, what: str, round_: int) -> NDArray[Any] 
 
 
 def save_values(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
-    """Leave what the part knows after a round, for each of its edges; what: it is that is known. Of earlier rounds the
-    newest stays, from which this one may have to be done again; of anything else that the part has left nothing."""
+    """Leave the values of a part's edges after a round; `what` names the kind of value.
+
+    Of earlier rounds the newest stays, because this round may have to be repeated from it. All other values that the
+    part has left are deleted.
+    """
     folder = executor_local_store.graph_folder(KIND, name)
     if folder is None:
         return

@@ -1,4 +1,4 @@
-"""Paths as Spark's readers take them, which look for all files that match: a path is the pattern of itself alone."""
+"""Patterns of paths for Spark's readers, which look for all files that match: one that only one path matches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def spark_pattern(path: str) -> str:
-    r"""Write the pattern that one path alone matches.
+    r"""Return the pattern that one path alone matches.
 
     >>> print(spark_pattern("/data/a?b/{x}.json"))
     /data/a\?b/\{x\}.json

@@ -1,17 +1,17 @@
-"""Extension of prefixes by attributes: count, propose, validate; all rules of a delta query in one pass.
+"""The extension of prefixes by attributes: count, propose, validate; all rules of a delta query in one pass.
 
-Law      A step grows every prefix by the values that ALL atoms allow which touch it. The atom that offers a prefix the
-         fewest records proposes (`count` puts that choice into a column), the others validate. So at most Σ min(count)
-         candidates arise.
-Shapes   Prefixes: the rule, one column for each variable (null until it is bound), the stamp of the change that it
-         began with (`_at_…`), the join of the times so far, the product of the diffs. An `AtomLookup` is a question to
-         one atom; a `Case` the questions of one rule with one proposer. The k-th of all cases are asked in turn k, by
+Law      A step extends every prefix by the values that ALL atoms that touch it allow. The atom that offers a prefix
+         the fewest records proposes (`count` puts that choice into a column), the others validate. So at most Σ
+         min(count) candidates arise.
+Shapes   Prefixes: the rule, one column for each variable (null until it is bound), the stamp of the change with which
+         it began (`_at_…`), the join of the times so far, the product of the diffs. An `AtomLookup` is a lookup in one
+         atom; a `Case` has the lookups of one rule with one proposer. Turn k answers the k-th lookup of all cases by
          one join.
-Index    The records of all relations that a turn asks, under a hash of the question's kind and of the values that it
-         gives: relations of any number and types meet in one join. Hashes may collide, so the values are compared, too.
-Cost     A turn is one equi-join, `count` one for each rival proposer: two exchanges each. With `broadcast` the prefixes
-         go to all executors and no relation is exchanged. Nothing is collected or cached.
-Errors   None of its own: `delta_query` checks what is asked.
+Index    The records of all relations of a turn, under a hash of the kind of lookup and of the values that are known:
+         relations of any number and types meet in one join. Hashes may collide, so the values are compared, too.
+Cost     A turn is one equi-join, and `count` is one for each rival proposer: two exchanges each. With `broadcast` the
+         prefixes go to all executors and no relation is exchanged. Nothing is collected or cached.
+Errors   None: `delta_query` checks the query.
 Source   Seed 4 (count, propose, validate of dogsdogsdogs), law 8 of the design.
 """
 
@@ -29,7 +29,7 @@ from algorithms.collection import DIFF
 from algorithms.time_lattice import Lattice, literal_time
 
 RULE, CASE, COUNT = "_rule", "_case", "_count"
-SALTS = 64  # over how many rows of the index those prefixes spread that have nothing to ask in a turn
+SALTS = 64  # the number of rows of the index among which prefixes without a lookup in a turn are spread
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class View:
 
 @dataclass(frozen=True)
 class AtomLookup:
-    """A question to an atom: the records of its view that agree with the prefix at the places of `key`.
+    """A lookup in an atom: the records of its view that agree with the prefix at the places of `key`.
 
-    `variables`: of the atom, by place. `takes`: the place whose value is new to the prefix. `whole`: the atom is fully
-    bound then, so its triples are met; else it is asked only which values there ever were. `or_equal`: of the triples
-    with the same stamp as the prefix's own change it sees those, too.
+    variables: those of the atom, by place. takes: the place whose value is new to the prefix. whole: the atom is then
+    fully bound, so its triples are joined; otherwise the lookup finds the values of all times. or_equal: the lookup
+    also sees the triples with the same stamp as the prefix's own change.
     """
 
     view: int
@@ -59,31 +59,33 @@ class AtomLookup:
 
     @property
     def used_places(self) -> tuple[int, ...]:
-        """The places that matter."""
+        """Return the places that matter."""
         return tuple(sorted({*self.key, *(() if self.takes is None else (self.takes,))}))
 
     @property
     def lookup_kind(self) -> tuple[int, tuple[int, ...], tuple[int, ...], bool]:
-        """Equal for questions that the same rows of an index answer."""
+        """Return a key that is equal for lookups that the same rows of an index answer."""
         return self.view, self.key, self.used_places, self.whole
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the prefixes of one rule ask in a step when one of its atoms proposes: that atom first, then the others."""
+    """The lookups of one rule's prefixes in a step when one of its atoms proposes: that atom first, then the others."""
 
     rule: int
     asks: tuple[AtomLookup, ...]
 
 
 Step = Sequence[Case]
-"""The cases of all rules, at least one each; of several a prefix takes the one whose first ask offers it least."""
+"""The cases of all rules, at least one each. A prefix takes the case of its rule whose first lookup offers it least."""
 
 
 @dataclass(frozen=True)
 class Extension:
-    """What does not change from step to step. `stamp`: the columns of a total order of all triples, the most
-    significant one first."""
+    """The part of a delta query that stays the same from step to step.
+
+    `stamp` has the columns of a total order of all triples, the most significant one first.
+    """
 
     views: Sequence[View]
     time: Lattice
@@ -91,7 +93,7 @@ class Extension:
     broadcast: bool = False
 
     def extend(self, prefixes: DataFrame, step: Step) -> DataFrame:
-        """All turns of a step: prefixes in, prefixes out."""
+        """Return the prefixes after all turns of a step."""
         chosen = self.count(prefixes, step).where(F.col(COUNT) > 0).drop(COUNT)
         for turn in range(max(len(case.asks) for case in step)):
             asks = {i: case.asks[turn] for i, case in enumerate(step) if turn < len(case.asks)}
@@ -99,13 +101,16 @@ class Extension:
         return chosen.drop(CASE)
 
     def count(self, prefixes: DataFrame, step: Step) -> DataFrame:
-        """The prefixes with `_case`, the one whose proposer offers least, and `_count`: how many records that are (1
-        where a rule has but one case: nobody counts)."""
+        """Return the prefixes with the columns `_case`, the case whose proposer offers least, and `_count`, its number
+        of records.
+
+        `_count` is 1 where a rule has only one case: then nothing is counted.
+        """
         cases: dict[int, list[int]] = {}
         for i, case in enumerate(step):
             cases.setdefault(case.rule, []).append(i)
         only = {rule: F.lit(mine[0]) for rule, mine in cases.items() if len(mine) == 1}
-        # the k-th proposer of every rule that has several
+        # the k-th proposer of every rule that has several proposers
         rivals = [
             {rule: mine[k] for rule, mine in cases.items() if 1 < len(mine) > k}
             for k in range(max(map(len, cases.values())))
@@ -139,8 +144,10 @@ class Extension:
         return chosen.drop(*[f"_n_{k}" for k in range(len(proposers))])
 
     def answer_lookups(self, prefixes: DataFrame, by: str, asks: dict[int, AtomLookup]) -> DataFrame:
-        """One turn: each prefix meets the records that its question finds. `asks`: by the value of the column `by`;
-        those of other values ask nothing and stay as they are."""
+        """Return the prefixes after one turn: each is joined with the records that its lookup finds.
+
+        `asks` has the lookup for each value of the column `by`; prefixes with other values stay as they are.
+        """
         index = _Index(self, list(asks.values()))
         fields = {(i, p): index.field_name(ask.view, p) for i, ask in asks.items() for p in ask.used_places}
         known: dict[str, Column] = {}
@@ -158,7 +165,7 @@ class Extension:
             }
         )
         records = index.index_rows(with_nothing=True)
-        # In forms that do not become part of the join's key, which is one long.
+        # The comparisons have a form that does not become part of the join's key, which is one long.
         agree = [F.col("_tag") - F.col("_kind") == 0]
         agree += [F.col(f"_want{name}").isNull() | (F.col(f"_want{name}") == F.col(name)) for name in index.fields]
         theirs, own = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
@@ -178,12 +185,13 @@ class Extension:
         return both.withColumns(moved).select(*prefixes.columns)
 
 
-NOTHING = -1  # the kind of the rows that say yes to those who ask nothing
+NOTHING = -1  # the kind of the rows that match the prefixes without a lookup
 
 
 class _Index:
-    """The records that some questions look among: `_key`, `_kind`, the fields (values by place and type), and `_r_…`,
-    the stamp and diff."""
+    """The records in which some lookups search: `_key`, `_kind`, the fields (values by place and type), and `_r_…`, the
+    stamp and diff.
+    """
 
     def __init__(self, extension: Extension, asks: Sequence[AtomLookup]) -> None:
         self.views, self.stamp, self.time = extension.views, extension.stamp, extension.time
@@ -197,7 +205,7 @@ class _Index:
         return f"_f{place}_{types.index(self.views[view].types[place])}"
 
     def lookup_key(self, by: str, asks: dict[int, AtomLookup]) -> Column:
-        """What prefixes look under; of those that ask nothing, something that is spread evenly."""
+        """Return the key under which prefixes look; for those without a lookup, a key that is spread evenly."""
         questions = {
             i: _hash_values(self.tags[ask.lookup_kind], [F.col(ask.variables[p]) for p in ask.key])
             for i, ask in asks.items()
@@ -207,7 +215,7 @@ class _Index:
         return F.coalesce(_choose_by_value(by, questions), _hash_values(NOTHING, [salt]))
 
     def index_rows(self, *, with_nothing: bool = False) -> DataFrame:
-        """The index. Questions of different kinds about the same columns of one view share its scan."""
+        """Return the index. Lookups of different kinds in the same columns of one view share its scan."""
         shared: dict[tuple[int, tuple[int, ...], bool], list[Column]] = {}
         for (number, key, used, whole), tag in self.tags.items():
             values = [F.col(self.views[number].names[p]) for p in key]
@@ -216,10 +224,10 @@ class _Index:
         for (number, used, whole), entries in shared.items():
             view = self.views[number]
             source = view.rows if whole else view.rows.select(*[view.names[p] for p in used]).distinct()
-            given = {self.field_name(number, p): F.col(view.names[p]) for p in used}
+            columns = {self.field_name(number, p): F.col(view.names[p]) for p in used}
             parts.append(
                 source.select(
-                    *self._value_columns(given), *self._triple_columns(own=whole), F.inline(F.array(*entries))
+                    *self._value_columns(columns), *self._triple_columns(own=whole), F.inline(F.array(*entries))
                 )
             )
         if with_nothing:
@@ -232,11 +240,11 @@ class _Index:
     def _index_entry(tag: int, key: Sequence[Column]) -> Column:
         return F.struct(_hash_values(tag, key).alias("_key"), F.lit(tag).alias("_kind"))
 
-    def _value_columns(self, given: dict[str, Column]) -> list[Column]:
-        return [given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
+    def _value_columns(self, columns: dict[str, Column]) -> list[Column]:
+        return [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
 
     def _triple_columns(self, *, own: bool) -> list[Column]:
-        """The stamp and diff of a record, or those that change nothing: the least time, and 1."""
+        """Return the stamp and diff of a record, or those that change nothing: the least time, and 1."""
         least = dict(zip(self.time.columns, literal_time(self.time, self.time.minimum()), strict=True))
         least[DIFF] = F.lit(1).cast("bigint")
         names = [*self.stamp, DIFF]
@@ -244,7 +252,7 @@ class _Index:
 
 
 def before_in_order(a: Sequence[Column], b: Sequence[Column], or_equal: Column | bool) -> Column:
-    """a before b in the lexicographic order of their coordinates; `or_equal` also admits a = b."""
+    """Tell whether a is before b in the lexicographic order of their coordinates; `or_equal` also admits a = b."""
     test = F.lit(or_equal) if isinstance(or_equal, bool) else or_equal
     for x, y in reversed(list(zip(a, b, strict=True))):
         test = (x < y) | ((x == y) & test)
@@ -252,7 +260,7 @@ def before_in_order(a: Sequence[Column], b: Sequence[Column], or_equal: Column |
 
 
 def _choose_by_value(by: str, values: dict[int, Column]) -> Column:
-    """The value for what the column `by` holds; null for what is not among them."""
+    """Return the value for the number in the column `by`, or null if there is none."""
     return F.coalesce(*[F.when(F.col(by) == i, value) for i, value in values.items()]) if values else F.lit(None)
 
 

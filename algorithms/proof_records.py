@@ -1,8 +1,9 @@
-"""What a proof of a maintained graph says: by how much each table must change at every epoch, and what is wrong.
+"""The record of a proof of a maintained graph: by how much each table must change at every epoch, and which edges are
+wrong.
 
-`compile_kernels.proof` makes it in the task that maintains the trussness; whoever has the tables compares. Collections:
-edges (a, b), degrees (vertex, times its degree), triangle_counts (vertex, times its triangles), trussness (a, b, k).
-Plain data; importing this loads neither Spark nor kernels.
+`kernels.incremental_prover` makes it in the task that maintains the trussness; the code that reads the tables compares.
+Collections: edges (a, b), degrees (vertex, as often as its degree), triangle_counts (vertex, as often as its
+triangles), trussness (a, b, k). These are plain data; importing this module loads neither Spark nor kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from algorithms.fingerprint import Fingerprint
 
 COLLECTIONS = ("edges", "degrees", "triangle_counts", "trussness")
-SHOWN = 20  # wrong edges that are kept
+SHOWN = 20  # the number of wrong edges that a proof lists
 Prints = dict[str, Fingerprint]  # by collection
 
 
@@ -30,7 +31,7 @@ class UnprovedEdge(NamedTuple):
 
 @dataclass
 class GraphCounts:
-    """Of a graph, or of what changes in it. trusses: k → edges of that trussness."""
+    """Counts of a graph, or of the changes to it. trusses: k → the number of edges of that trussness."""
 
     edges: int = 0
     vertices: int = 0
@@ -40,7 +41,7 @@ class GraphCounts:
 
 
 class ProvedState(NamedTuple):
-    """Of a graph as it is."""
+    """The fingerprints and counts of a graph as it is."""
 
     prints: Prints
     counts: GraphCounts
@@ -50,13 +51,15 @@ class ProvedState(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> ProvedState:
-        said = json.loads(text)
-        return cls(_fingerprints_from_json(said["prints"]), _counts_from_json(said["counts"]))
+        record = json.loads(text)
+        return cls(_fingerprints_from_json(record["prints"]), _counts_from_json(record["counts"]))
 
 
 @dataclass
 class ProvedEpoch:
-    """What is proved of an epoch: by how much each collection changes, and how many edges were looked at."""
+    """The proved changes of an epoch: the fingerprint of those of each collection, their counts, and how many edges
+    were read.
+    """
 
     epoch: int
     prints: Prints
@@ -66,8 +69,10 @@ class ProvedEpoch:
 
 @dataclass
 class ProofScope:
-    """What a proof covers besides what changes: one of so many parts of the vertices, of 0 parts nothing. Which one is
-    up to the graph, where it knows which came last; else the `which`-th."""
+    """The part of a graph that a proof covers besides the changes: one of `parts` parts of the vertices; 0 parts: none.
+
+    The graph decides which one, if it knows which was last; otherwise it is the `which`-th.
+    """
 
     parts: int = 0
     which: int = 0
@@ -75,10 +80,12 @@ class ProofScope:
 
 @dataclass
 class Proof:
-    """base, counts: the state before the first epoch, empty where it is as it was proved before; part: at the last
-    epoch, of the vertices `between` two ids; asked: with the part that it was.
+    """The proof of a run.
 
-    wrong: how many edges are not proved; shown: the first of them.
+    base, counts: the state before the first epoch, empty if it is the state that was proved before; steps: the proved
+    epochs; part: the fingerprints at the last epoch of the vertices `between` two ids; looked_at: how many edges were
+    read; wrong: how many edges are not proved; shown: the first of them; asked: the scope, with the part that was
+    proved.
     """
 
     base: Prints
@@ -96,15 +103,16 @@ class Proof:
 
     @classmethod
     def from_json(cls, text: str) -> Proof:
-        """
+        """Return the proof of a JSON text.
+
         >>> one = ProvedEpoch(5, {"edges": Fingerprint(1, 2)}, GraphCounts(1, 2, 0, 0, {2: 1}), 1)
         >>> proof = Proof(one.prints, one.counts, [one], {}, 1, 1, [UnprovedEdge(1, 2, 3, "too low")], ProofScope(8, 3))
         >>> Proof.from_json(proof.to_json()) == proof
         True
         """
-        said = json.loads(text)
-        if "between" not in said:  # of an earlier version, whose parts were of other vertices
-            said |= {"asked": {}, "part": {}, "between": (0, 0)}
+        record = json.loads(text)
+        if "between" not in record:  # from an earlier version, which divided the vertices into other parts
+            record |= {"asked": {}, "part": {}, "between": (0, 0)}
         steps = [
             ProvedEpoch(
                 step["epoch"],
@@ -112,23 +120,23 @@ class Proof:
                 _counts_from_json(step["counts"]),
                 step["looked_at"],
             )
-            for step in said["steps"]
+            for step in record["steps"]
         ]
-        plain = {name: said[name] for name in ("looked_at", "wrong")}
+        plain = {name: record[name] for name in ("looked_at", "wrong")}
         return cls(
-            base=_fingerprints_from_json(said["base"]),
-            counts=_counts_from_json(said["counts"]),
+            base=_fingerprints_from_json(record["base"]),
+            counts=_counts_from_json(record["counts"]),
             steps=steps,
-            part=_fingerprints_from_json(said["part"]),
-            shown=[UnprovedEdge(*row) for row in said["shown"]],
-            asked=ProofScope(**said["asked"]),
-            between=tuple(said["between"]),
+            part=_fingerprints_from_json(record["part"]),
+            shown=[UnprovedEdge(*row) for row in record["shown"]],
+            asked=ProofScope(**record["asked"]),
+            between=tuple(record["between"]),
             **plain,
         )
 
 
 def add_counts(counts: GraphCounts, change: GraphCounts, times: int = 1) -> GraphCounts:
-    """The counts after a change, or with times = -1 before it."""
+    """Return the counts after a change, or with times = -1 before it."""
     ks = {*counts.trusses, *change.trusses}
     trusses = {k: counts.trusses.get(k, 0) + times * change.trusses.get(k, 0) for k in ks}
     names = ("edges", "vertices", "wedges", "triangles")
@@ -136,9 +144,9 @@ def add_counts(counts: GraphCounts, change: GraphCounts, times: int = 1) -> Grap
     return GraphCounts(**sums, trusses={k: n for k, n in sorted(trusses.items()) if n})
 
 
-def _fingerprints_from_json(said: Mapping[str, Mapping[str, int]]) -> Prints:
-    return {name: Fingerprint(**each) for name, each in said.items()}
+def _fingerprints_from_json(record: Mapping[str, Mapping[str, int]]) -> Prints:
+    return {name: Fingerprint(**sums) for name, sums in record.items()}
 
 
-def _counts_from_json(said: Mapping[str, Any]) -> GraphCounts:
-    return GraphCounts(**{**said, "trusses": {int(k): n for k, n in said["trusses"].items()}})
+def _counts_from_json(record: Mapping[str, Any]) -> GraphCounts:
+    return GraphCounts(**{**record, "trusses": {int(k): n for k, n in record["trusses"].items()}})

@@ -1,14 +1,14 @@
-"""Conjunctive queries, as values and as text. No Spark.
+"""Conjunctive queries, as values and as text, without Spark.
 
 Text     Atoms and comparisons in any order, with commas between them: `"e(a,b), e(b,c), a != c, a<b<c"`. An atom is a
          relation with one term for each of its columns: a variable, or a constant (`7`, `-2`, `'red'`). A comparison
          has terms with `<`, `>` or `!=` between each two neighbours. A head before `:-` is a projection: it names the
          variables of the result, `"ends(a, c) :- e(a,b), e(b,c)"`. Names are letters, digits and `_`; those of
          variables begin with a letter. A quote within a constant is written twice.
-Law      A result is a choice of one record for each atom that agrees on the variables and passes all comparisons. What
-         a projection makes equal adds up: the multiplicity is the number of choices.
-Errors   ValueError with the column in the text, counted from 1, and what was expected there. Also refused are
-         variables that differ by case only (`a` and `A`), which Spark takes for one.
+Law      A result is a choice of one record for each atom that agrees on the variables and passes all comparisons.
+         Results that a projection makes equal add up: the multiplicity is the number of choices.
+Errors   ValueError with the column in the text, counted from 1, and what is expected there; also for variables that
+         differ by case only (`a` and `A`), because Spark takes them for the same.
 Source   Seed 4.
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 
 _TOKEN = re.compile(r"(\w+)|('(?:[^']|'')*')|(-\d+)|:-|!=|[<>]=|\S")
 _INTEGER = re.compile(r"-?\d+")
-_BEYOND = 1 << 63  # no bigint
+_BEYOND = 1 << 63  # the least positive integer that is no bigint
 _COMPARISONS = ("<", ">", "!=")
 
 
@@ -48,7 +48,7 @@ class Atom:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Its variables, each once, in order."""
+        """Return the variables, each once, in order."""
         return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Atom:
 class Query:
     """A conjunctive query: atoms, order constraints `(a, b)` meaning a < b, and pairs that must differ.
 
-    `head`: the variables of the result, None for all. `columns`: where the text that it was read from has each variable
+    head: the variables of the result, None for all. columns: the column of the text at which each variable occurs
     first.
     """
 
@@ -71,7 +71,7 @@ class Query:
 
     @classmethod
     def from_text(cls, text: str) -> Query:
-        """A query from its text; see the head of this file.
+        """Read a query from its text; the module docstring describes the syntax.
 
         >>> query = Query.from_text("a<b<c, e(a,b), f(b, c), c != d, e(c,d), d>a")
         >>> query.less_than, query.different
@@ -87,16 +87,16 @@ class Query:
 
     @property
     def variables(self) -> list[str]:
-        """All variables, in order of appearance in the atoms."""
+        """Return all variables, in order of appearance in the atoms."""
         return list(dict.fromkeys(v for atom in self.atoms for v in atom.variables))
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The variables of the result: those of the head, or all."""
+        """Return the variables of the result: those of the head, or all."""
         return tuple(self.variables) if self.head is None else self.head
 
     def position_of(self, variable: str) -> str:
-        """Where the variable stands, for a message; nothing when the query was not read from text."""
+        """Return the position of a variable in the text, for a message; empty if the query was not read from text."""
         return f" at column {self.columns[variable]}" if variable in self.columns else ""
 
 
@@ -108,29 +108,29 @@ class _Token(NamedTuple):
 
     @property
     def constant(self) -> Constant | None:
-        """The value that it says, None when it is no constant."""
+        """Return the constant that this token is, or None."""
         if self.quoted:
             return Constant(self.text[1:-1].replace("''", "'"))
         return Constant(int(self.text)) if _INTEGER.fullmatch(self.text) else None
 
 
 class _Reader:
-    """Recursive descent: one method for each rule of the grammar."""
+    """A recursive descent parser, with one method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = list(_TOKEN.finditer(text))
-        self.tokens = [_Token(t[0], t.start() + 1, t[1] is not None, t[2] is not None) for t in found]
+        matches = list(_TOKEN.finditer(text))
+        self.tokens = [_Token(t[0], t.start() + 1, t[1] is not None, t[2] is not None) for t in matches]
         self.tokens.append(_Token("", len(text) + 1))
         self.next = 0
         self.atoms: list[Atom] = []
         self.less_than: list[tuple[Term, Term]] = []
         self.different: list[tuple[Term, Term]] = []
-        self.unbound: dict[str, tuple[_Token, str]] = {}  # where a variable is asked for that an atom must have
+        self.unbound: dict[str, tuple[_Token, str]] = {}  # where a variable occurs that some atom must have
         self.columns: dict[str, int] = {}
 
     def read_query(self) -> Query:
-        """item, item, … or head :- item, item, …"""
+        """Read `item, item, …` or `head :- item, item, …`."""
         head = self.read_head() if ":-" in (token.text for token in self.tokens) else None
         self.read_item()
         while self.current_token.text:
@@ -143,7 +143,7 @@ class _Reader:
         return Query(tuple(self.atoms), tuple(self.less_than), tuple(self.different), head, self.columns)
 
     def read_head(self) -> tuple[str, ...]:
-        """name(variable, …) :-"""
+        """Read `name(variable, …) :-`."""
         if not self.current_token.word or self.tokens[self.next + 1].text != "(":
             self.raise_expected("a head such as ends(a,b)")
         self.take_token()
@@ -155,7 +155,7 @@ class _Reader:
                 self.raise_at(token, f"{token.text} is no variable: a head has the variables of the result")
             name = self.read_variable()
             if name in places:
-                self.raise_at(token, f"{name} is twice in the head")
+                self.raise_at(token, f"{name} occurs twice in the head")
             places[name] = token
             self.unbound.setdefault(name, (token, "in the head"))
             if self.current_token.text == ")":
@@ -167,7 +167,7 @@ class _Reader:
         return tuple(places)
 
     def read_item(self) -> None:
-        """relation(term, …) or a comparison."""
+        """Read `relation(term, …)` or a comparison."""
         if not self.current_token.word and self.current_token.constant is None:
             self.raise_expected("an atom such as e(a,b), or a comparison such as a<b")
         if self.current_token.word and self.tokens[self.next + 1].text == "(":
@@ -190,7 +190,7 @@ class _Reader:
         self.atoms.append(atom)
 
     def read_comparison(self) -> None:
-        """a < b != c …: each two neighbours are compared."""
+        """Read `a < b != c …`, in which each two neighbours are compared."""
         left = self.read_term(compared=True)
         if self.current_token.text not in _COMPARISONS:
             self.raise_expected("( or <, > or !=")
@@ -213,7 +213,7 @@ class _Reader:
         if constant is None:
             return self.read_variable(compared=compared)
         if isinstance(constant.value, int) and not -_BEYOND <= constant.value < _BEYOND:
-            self.raise_at(self.current_token, f"{constant} does not fit 64 bits")
+            self.raise_at(self.current_token, f"{constant} does not fit into 64 bits")
         self.take_token()
         return constant
 
@@ -223,9 +223,9 @@ class _Reader:
         if not token.word:
             self.raise_expected("a variable" if token.text != "'" else "a closing quote")
         if name[0].isdigit():
-            self.raise_at(token, f"{name} is no variable and no integer")
+            self.raise_at(token, f"{name} is neither a variable nor an integer")
         if name[0] == "_" or name.lower() == "diff":
-            self.raise_at(token, f"{name} is a name of the algebra's own; choose another variable")
+            self.raise_at(token, f"{name} is a reserved name; choose another variable")
         for other in self.columns:
             if other.lower() == name.lower() and other != name:
                 self.raise_at(token, f"{name} and {other} differ by case only; choose another variable")

@@ -1,22 +1,23 @@
-"""reduce, distinct, count, threshold: operators that are not linear, incremental over any lattice built in
-`times`.
+"""The operators that are not linear, over any lattice of `time_lattice`: reduce, distinct, count, threshold.
 
-Law      At every time the output's contents are the operator applied to the input's contents there; the
-         output's diffs are the differences of those, so they are the only consolidated answer.
-Method   Per key, the times at which its contents may change: those of its triples and their joins, no others. At each
-         of them sums give the contents, and the operator is applied. An output diff is the result there minus what the
-         results at the times just before explain (inclusion and exclusion over the corners of `_time_corners`). Times
-         that follow one another, as the runs of a schedule do, are a chain: there each result is compared with the one
-         before it. All this is projections over arrays, so no lattice (epoch × revision, a round, alt/neu) is special.
-Shapes   Data columns `key` + value columns in; `key` + the aggregates' names out. `multiplicity` is a column
-         that the aggregates may use.
+Law      At every time the output's contents are the operator applied to the input's contents at that time. The
+         output's diffs are the differences of its contents, so they are the only consolidated answer.
+Method   The contents of a key may change at the times of its triples and at the joins of these times, and at no others.
+         At each of them sums give the contents, and the operator is applied. An output diff is the result at a time
+         minus what the results at the times just before explain (inclusion and exclusion over the corners of
+         `_time_corners`). Times that follow one another, as those of scheduled runs do, are a chain, in which each
+         result is compared with the one before it. All this is projections over arrays, so no lattice (epoch ×
+         revision, a round, alt/neu) is special.
+Shapes   The input has the data columns `key` and value columns, the output `key` and the aggregates' names.
+         `multiplicity` is a column that the aggregates may use.
 Cost     One shuffle on the key; no Python. A row for each record of a key at each of the key's times at which the
-         record is there. Pairs of times are compared: of a record with its key's, and with each other where some are
-         incomparable. The triples of one record, and the times of one key, are in memory together.
-Errors   ValueError for unknown key columns, a result named like a key or a time, and other lattices. Negative
-         multiplicities: `distinct` sees them as absent, `count` reports them, `reduce` skips them, unless
-         rows="nonzero"; `threshold` does what its function says.
-Algebra  The input needs a group (contents are sums of signed diffs); the operator itself nothing.
+         record exists. Pairs of times are compared: those of a record with those of its key, and those of a key with
+         each other if some are incomparable. The triples of one record, and the times of one key, are in memory
+         together.
+Errors   ValueError for unknown key columns, a result that has the name of a key or a time, and other lattices.
+         `distinct` takes records with a negative multiplicity as absent, `count` reports them, `reduce` skips them,
+         unless rows="nonzero"; `threshold` does what its function says.
+Algebra  The input needs a group (contents are sums of signed diffs); the operator itself needs nothing.
 Source   Seed 1 (operators respond with the diffs of their recomputation), law 6 of the design.
 """
 
@@ -44,7 +45,7 @@ def reduce(
     aggregates: Mapping[str, Column],
     rows: Literal["positive", "nonzero"] = "positive",
 ) -> Collection:
-    """One record per key: the aggregates over the key's records; none where the key has no such record.
+    """Return one record per key: the aggregates over the key's records; none where the key has no such record.
 
     Aggregates are Spark's: `{"low": F.min("x"), "total": F.sum(F.col("x") * F.col("multiplicity"))}`.
     """
@@ -57,7 +58,7 @@ def reduce(
 
 
 def threshold(collection: Collection, function: Callable[[Column], Column]) -> Collection:
-    """Each record with the multiplicity `function(multiplicity)`; `function(0)` must be 0 (on trust)."""
+    """Return each record with the multiplicity `function(multiplicity)`; `function(0)` must be 0 (unchecked)."""
     data = collection.data
     cells = _key_cells(collection, _group_columns(data), []).where(F.col(MULTIPLICITY) != 0)
     weighted = cells.withColumn(DIFF, function(F.col(MULTIPLICITY)).cast("bigint"))
@@ -65,13 +66,12 @@ def threshold(collection: Collection, function: Callable[[Column], Column]) -> C
 
 
 def distinct(collection: Collection) -> Collection:
-    """Each record once where its multiplicity is positive."""
+    """Return each record once where its multiplicity is positive."""
     return threshold(collection, lambda m: (m > 0).cast("bigint"))
 
 
 def count(collection: Collection, key: Sequence[str], name: str = "count") -> Collection:
-    """`(key, count)`: the sum of the multiplicities of the key's records, where it is not zero (it may be
-    negative)."""
+    """Return `(key, count)`: the sum of the multiplicities of the key's records, if it is not zero."""
     _require_new_names([*key, name], collection)
     only = replace(collection, df=collection.df.select(*key, *collection.time.columns, DIFF))
     cells = _key_cells(only, _group_columns(key), []).where(F.col(MULTIPLICITY) != 0)
@@ -80,28 +80,31 @@ def count(collection: Collection, key: Sequence[str], name: str = "count") -> Co
 
 
 def _require_new_names(names: Sequence[str], collection: Collection) -> None:
-    """ValueError when two columns of the output would share a name, and one take the place of the other."""
+    """Raise ValueError if two columns of the output would have the same name, so that one would replace the other."""
     all_names = [c.lower() for c in (*names, *collection.time.columns, DIFF)]
     clash = [name for name in names if all_names.count(name.lower()) > 1]
     if clash:
-        raise ValueError(f"the output would have {', '.join(clash)} twice: give the result another name")
+        raise ValueError(f"the output would have the columns {', '.join(clash)} twice: give the result another name")
 
 
-# The times of a key, the contents at each (sums), and the diffs of the results (differences)
+# -- the times of a key, its contents at each of them (sums), and the diffs of the results (differences) --------------
 
 
 def _group_columns(key: Sequence[str]) -> list[str]:
-    """No key means one group of everything."""
+    """Return the columns by which rows are grouped. Without a key everything is one group."""
     return list(key) or ["_all"]
 
 
 def _key_cells(collection: Collection, key: list[str], values: list[str]) -> DataFrame:
-    """Every record of a key at every time of the key at which it is there: `multiplicity` then, and `_weighs`: the
-    times of the output diffs that the key's result at this time is a term of, with its sign there."""
+    """Return every record of a key at every time of the key at which the record exists, with `multiplicity` and
+    `_weighs`.
+
+    `_weighs` has the times of the output diffs of which the key's result at this time is a term, and its sign in each.
+    """
     time, times = collection.time, list(collection.time.columns)
     unknown = [c for c in key if c not in collection.data and c != "_all"]
     if unknown or MULTIPLICITY in collection.data:
-        raise ValueError(f"no key columns {unknown} in data {collection.data} (`{MULTIPLICITY}` is reserved there)")
+        raise ValueError(f"no key columns {unknown} in data {collection.data} (`{MULTIPLICITY}` is a reserved name)")
     df = collection.df.withColumn("_all", F.lit(0)) if key == ["_all"] else collection.df
     record = [*key, *values]
     rows = df.repartition(*key).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
@@ -115,27 +118,26 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
         rows = rows.withColumn("_times", known)
         rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _change_steps(F.col("_times"), time)))
         rows = rows.withColumn("_steps", F.first("_steps", ignorenulls=True).over(whole))
-        each = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
+        records = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
     else:
-        each = rows.groupBy(*record).agg(own)
-        each = each.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
-        each = each.withColumn("_steps", _change_steps(F.col("_times"), time))
+        records = rows.groupBy(*record).agg(own)
+        records = records.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
+        records = records.withColumn("_steps", _change_steps(F.col("_times"), time))
 
     def cell(step: Column) -> Column:
         def add(total: Column, o: Column) -> Column:
             before = time.less_equal_columns(_time_fields(o, times), _time_fields(step, times))
             return total + F.when(before, o[DIFF]).otherwise(F.lit(0))
 
-        there = F.aggregate("_own", F.lit(0).cast("bigint"), add)
-        return F.struct(*_named_time(step, times), there.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
+        multiplicity = F.aggregate("_own", F.lit(0).cast("bigint"), add)
+        return F.struct(*_named_time(step, times), multiplicity.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
 
     cells = F.filter(F.transform("_steps", cell), lambda c: c[MULTIPLICITY] != 0)
-    return each.select(*record, F.inline(cells))
+    return records.select(*record, F.inline(cells))
 
 
 def _running_cells(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
-    """`_key_cells` of records that are their own keys, at times in a total order: one after the other, without
-    arrays."""
+    """Return the `_key_cells` of records that are their own keys, at times in a total order, without arrays."""
     line = Window.partitionBy(*record).orderBy(time.name)
     following = F.struct(F.lead(time.name).over(line).alias(time.name), F.lit(-1).alias("sign"))
     here = F.struct(F.col(time.name), F.lit(1).alias("sign"))
@@ -144,7 +146,7 @@ def _running_cells(rows: DataFrame, record: list[str], time: Total) -> DataFrame
 
 
 def _change_steps(times: Column, time: Lattice) -> Column:
-    """The times at which a key may change, with what the result at each `_weighs` on; from its sorted times."""
+    """Return the times at which a key may change, from its sorted times, each with its `_weighs` (`_key_cells`)."""
     names = list(time.columns)
 
     def chained(t: Column, i: Column) -> Column:
@@ -163,24 +165,25 @@ def _change_steps(times: Column, time: Lattice) -> Column:
 
 
 def _lattice_steps(times: Column, time: Lattice) -> Column:
-    """`_change_steps` for times of which some are incomparable: their joins are steps as well."""
+    """Return the steps of times of which some are incomparable: the joins of the times are steps as well."""
     names = list(time.columns)
     closed = times
-    for _ in range((len(names) - 1).bit_length()):  # a join of many times is one of as many as there are coordinates
+    # a join of many times is also the join of at most as many of them as there are coordinates
+    for _ in range((len(names) - 1).bit_length()):
         closed = _let_value(closed, lambda known: _with_joins(known, time))
 
     def entries(known: Column) -> Column:
-        """For each step and corner: the greatest time in the corner, whose result weighs on the step."""
+        """Return, for each step and corner, the greatest time in the corner, whose result weighs on the step."""
 
         def greatest(inside: Test, s: Column) -> Column:
             return F.array_max(F.filter(known, lambda u: inside(_time_fields(u, names), _time_fields(s, names))))
 
         def of(s: Column) -> Column:
-            found = [
+            corners = [
                 F.struct(greatest(inside, s).alias("_of"), *_named_time(s, names), F.lit(sign).alias("sign"))
                 for sign, inside in _time_corners(time)
             ]
-            return F.filter(F.array(*found), lambda e: e["_of"].isNotNull())
+            return F.filter(F.array(*corners), lambda e: e["_of"].isNotNull())
 
         return F.flatten(F.transform(known, of))
 
@@ -196,8 +199,10 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
 
 
 def _with_joins(known: Column, time: Lattice) -> Column:
-    """Sorted times and the joins of any two of them that are incomparable. (Of two times the one that comes first in
-    the order of their columns is never the greater one.)"""
+    """Return sorted times with the joins of any two of them that are incomparable.
+
+    Of two times the one that comes first in the order of their columns is never the greater one.
+    """
     names = list(time.columns)
 
     def of(t: Column) -> Column:
@@ -218,21 +223,24 @@ Corner = tuple[int, Test]
 
 
 def _time_corners(time: Lattice) -> list[Corner]:
-    """What is at a time and at none before it, by inclusion and exclusion: (sign, whether u is in the corner below t).
-    The first corner is all that is <= t; each has a greatest time when the times are closed under joins."""
+    """Return corners whose signed sum has what is at a time and at none before it, by inclusion and exclusion.
+
+    A corner is a sign and a test whether u is in the corner below t. The first corner is all that is <= t. Each corner
+    has a greatest time if the times are closed under joins.
+    """
     if isinstance(time, Total):
         return [(1, lambda u, t: u[0] <= t[0]), (-1, lambda u, t: u[0] < t[0])]
     if isinstance(time, Product):
-        found: list[Corner] = [(1, lambda u, t: F.lit(True))]
+        corners: list[Corner] = [(1, lambda u, t: F.lit(True))]
         start = 0
         for part in time.parts:
             cut = slice(start, start + len(part.columns))
-            found = [(s * n, _both_tests(a, b, cut)) for s, a in found for n, b in _time_corners(part)]
+            corners = [(s * n, _both_tests(a, b, cut)) for s, a in corners for n, b in _time_corners(part)]
             start = cut.stop
-        return found
+        return corners
     if isinstance(time, Lexicographic):
         return _lexicographic_corners(time)
-    raise ValueError(f"reduce knows Total, Product and Lexicographic times, not {time!r}")
+    raise ValueError(f"reduce supports Total, Product and Lexicographic times, not {time!r}")
 
 
 def _both_tests(a: Test, b: Test, cut: slice) -> Test:
@@ -240,7 +248,7 @@ def _both_tests(a: Test, b: Test, cut: slice) -> Test:
 
 
 def _lexicographic_corners(time: Lexicographic) -> list[Corner]:
-    """Just below (T, i) is (T, i-1); below (T, 0) are the corners below T."""
+    """Return the corners of (T, i): just below it is (T, i-1); below (T, 0) are the corners below T."""
 
     def strictly(u: Sequence[Column], t: Sequence[Column]) -> Column:
         return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(_is_same_time(u[:-1], t[:-1]) & (u[-1] == t[-1]))
@@ -253,13 +261,14 @@ def _lexicographic_corners(time: Lexicographic) -> list[Corner]:
 
 
 def _scatter_differences(df: DataFrame, data: list[str], key: list[str], source: Collection) -> Collection:
-    """The diffs whose sums are the rows of `df` at its cells: each row is scattered to the times it weighs
-    on."""
+    """Return the diffs whose sums are the rows of `df` at its cells: each row is scattered to the times on which it
+    weighs.
+    """
     times = list(source.time.columns)
     terms = F.transform(
         WEIGHS, lambda w: F.struct(*_named_time(w, times), (F.col(DIFF) * w["sign"]).cast("bigint").alias(DIFF))
     )
-    by = [c for c in key if c not in data]  # `_all`, which keeps the rows where they are
+    by = [c for c in key if c not in data]  # `_all`, with which the rows need no exchange
     spread = df.select(*by, *data, F.inline(terms))
     diffs = spread.groupBy(*by, *data, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
     return replace(source, df=diffs.select(*data, *times, DIFF))
@@ -282,7 +291,7 @@ def _weigh_time(time: Column, names: Sequence[str], sign: int) -> Column:
 
 
 def _let_value(value: Column, body: Callable[[Column], Column]) -> Column:
-    """`body` of a value that is computed once, however often the body names it."""
+    """Return `body` of a value that is computed once, however often the body uses it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 

@@ -1,4 +1,4 @@
-"""Settings of Spark for the plans that are made inside, and then as they were."""
+"""Settings of a Spark session that hold for a block of code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Inside, the session has these settings. Plans are made when something is EXECUTED: that has to be inside, too."""
+    """Run the block with these settings of the session, then restore the old ones.
+
+    Spark makes plans when something is EXECUTED: that has to be inside the block, too.
+    """
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -1,10 +1,11 @@
-"""Conditions on values as text: the expressions of Spark SQL that can be a filter, read without Spark by sqlglot.
+"""Conditions on values as text: the expressions of Spark SQL that can be a filter, parsed without Spark by sqlglot.
 
-`Condition.from_text` reads the text and refuses what a condition may not be: a query, an aggregate, or anything that is
-another on the next run. What it cannot know (whether a function exists, the types of its arguments) Spark judges before
-a run reads anything. A condition that `can_fail` raises an error on some rows (`tag > 5` on a tag that is no number);
-`fails_on` is the expression that says on which.
-Errors   ValueError in words, with the position in the text (from 1).
+`Condition.from_text` reads the text and refuses what a condition may not be: a query, an aggregate, or anything whose
+value changes from run to run. It cannot know whether a function exists, nor the types of its arguments: Spark checks
+these before a run reads anything. A condition that `can_fail` raises an error on some rows (`tag > 5` on a tag that is
+no number); `fails_on` is the expression that tells on which.
+
+Errors   ValueError with a message for a person, with the position in the text (from 1).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _DIALECT = "spark"
 _OPENING, _CLOSING = {TokenType.L_PAREN, TokenType.L_BRACKET}, {TokenType.R_PAREN, TokenType.R_BRACKET}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _KINDS = {"long": "number", "double": "number", "string": "text", "boolean": "truth"}
-_SAFE_DIGITS = 15  # of a literal: with so many, what it is compared with is converted without an overflow
+_SAFE_DIGITS = 15  # of a literal: a column that is compared with so many digits is converted without an overflow
 _OF_MANY_ROWS = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode, exp.RowNumber)
 _UNSTEADY = {
     "rand",
@@ -44,7 +45,7 @@ _UNSTEADY |= {"monotonically_increasing_id", "spark_partition_id", "current_time
 
 
 class Column(NamedTuple):
-    """A column that a condition asks for, and where in the text."""
+    """A column that a condition uses, and its position in the text."""
 
     name: str
     position: int
@@ -52,9 +53,9 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that can be read: as Spark takes it, with the columns that it asks for, in order.
+    """A condition that can be parsed: its Spark SQL, and the columns that it uses, in order.
 
-    `alone`: the whole condition is this one column, so that its type decides whether it is a condition.
+    alone: the whole condition is this one column, so that its type decides whether it is a condition.
     """
 
     sql: str
@@ -63,14 +64,18 @@ class Condition:
 
     @classmethod
     def from_text(cls, text: str) -> Condition:
-        """
+        """Parse a condition.
+
+        Raises:
+            ValueError: the text is no condition; the message says why, and where.
+
         >>> [column.name for column in Condition.from_text("rating > 0 AND NOT `my col` IN ('a', 'b')").columns]
         ['rating', 'my col']
         >>> Condition.from_text("größe > 3").sql
         '`größe` > 3'
         >>> Condition.from_text("rating > 1 rating")
         Traceback (most recent call last):
-        ValueError: 'rating' at position 12 cannot stand there
+        ValueError: 'rating' at position 12 is not expected there
         """
         tree = read_condition(text)
         _require_row_condition(tree)
@@ -79,24 +84,27 @@ class Condition:
 
 
 def read_condition(text: str) -> exp.Condition:
-    """Read the tree of a condition, whatever it asks. Raises `ValueError` in words where the grammar has no such text.
+    """Parse a condition, whatever it is, into a tree.
+
+    Raises:
+        ValueError: the text is not in the grammar; the message says where.
 
     >>> read_condition("trussness >")
     Traceback (most recent call last):
-    ValueError: it ends after '>' at position 11, where a value is expected
+    ValueError: the condition ends after '>' at position 11, where a value is expected
     """
     if not text.strip():
-        raise ValueError("it is empty")
+        raise ValueError("the condition is empty")
     try:
         return sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT)
     except TokenError:
-        raise ValueError("a quote in it is not closed") from None
+        raise ValueError("a quote in the condition is not closed") from None
     except ParseError as error:
         raise ValueError(_parse_error_message(text, error)) from None
 
 
 def split_at_commas(text: str) -> list[str]:
-    """A text cut at its commas, but not at those within brackets or quotes.
+    """Split a text at its commas, but not at those within brackets or quotes.
 
     >>> split_at_commas("a-b where w in (1, 2), b->c where t = 'x,y'")
     ['a-b where w in (1, 2)', " b->c where t = 'x,y'"]
@@ -110,7 +118,7 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def collapse_blanks(text: str) -> str:
-    """Every run of blanks as one, but not within quotes.
+    """Replace every run of blanks by one blank, but not within quotes.
 
     >>> collapse_blanks("w  >\\n0 AND t = 'a  b' ")
     "w > 0 AND t = 'a  b'"
@@ -120,7 +128,7 @@ def collapse_blanks(text: str) -> str:
 
 @lru_cache(1024)
 def normalize(text: str) -> str:
-    """Equal for conditions that differ in blanks, in capitals of names and words, or in `==` and `!=` alone.
+    """Return a text that is equal for conditions that differ only in blanks, case of names and words, `==` or `!=`.
 
     >>> normalize("W>0 AND x!=1") == normalize("`w` > 0 and X <> 1")
     True
@@ -136,19 +144,21 @@ def normalize(text: str) -> str:
 
 
 def spark_sql(text: str) -> str:
-    """A condition as Spark takes it, on one line: names beyond ASCII in backticks, and no comments, because other text
-    may be put behind it."""
+    """Return a condition as Spark SQL on one line, with names beyond ASCII in backticks.
+
+    It has no comments, because other text may follow it.
+    """
     return _rewrite_tokens(
         text, lambda token, found: f"`{found}`" if token.token_type == TokenType.VAR and not found.isascii() else found
     )
 
 
 def can_fail(text: str, types: Mapping[str, str]) -> bool:
-    """Tell whether Spark may raise an error when it evaluates a condition on a row. `types`: column → long, double,
-    string or boolean.
+    """Tell whether Spark may raise an error when it evaluates a condition on a row.
 
-    Certain not to fail are comparisons of columns with literals and columns of their own kind, and what joins these;
-    whatever else there is (functions, arithmetic, comparisons that convert text) may fail.
+    `types` maps a column to long, double, string or boolean. Comparisons of columns with literals and with columns of
+    their own kind never fail, nor do AND, OR and NOT of these. Everything else (functions, arithmetic, comparisons
+    that convert text) may fail.
 
     >>> types = {"w": "long", "tag": "string"}
     >>> [can_fail(text, types) for text in ("w > 1 OR tag IN ('a', 'b')", "w + 1 > 2", "tag > 5")]
@@ -159,10 +169,11 @@ def can_fail(text: str, types: Mapping[str, str]) -> bool:
 
 
 def only_where(test: str, condition: str) -> str:
-    """Return a condition that is asked only where another one holds, and does not hold elsewhere.
+    """Return a condition that is evaluated only where another one holds, and is false elsewhere.
 
-    `test AND condition` says the same, but where the test is null Spark asks both, and it may move either away from the
-    other. It is never null, also where Spark takes a condition that is null for one that cannot be (`element_at`).
+    `test AND condition` has the same meaning, but where the test is null Spark evaluates both, and it may move the two
+    apart. The result is never null, even where Spark takes a condition that is null for one that cannot be null
+    (`element_at`).
     """
     return f"coalesce(CASE WHEN {test} THEN ({condition}) END, false)"
 
@@ -170,15 +181,15 @@ def only_where(test: str, condition: str) -> str:
 def fails_on(condition: str, test: str) -> str:
     """Return the SQL expression that is true of the rows for which `test` holds and the condition cannot be evaluated.
 
-    `try_to_binary` is null where anything that it is given raises an error. The outer CASE keeps Spark from evaluating
-    what occurs twice in the condition ahead of all, where nothing would catch its error.
+    `try_to_binary` is null where its argument raises an error. Without the outer CASE Spark would evaluate an
+    expression that occurs twice in the condition before everything else, where nothing would catch its error.
     """
     answer = f"CASE WHEN {test} THEN CASE WHEN {condition} THEN 'y' ELSE 'n' END ELSE 'n' END"
     return f"try_to_binary({answer}, 'utf-8') IS NULL"
 
 
 def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
-    """The kind of an expression's values: number, text, truth, or null; None where it may fail."""
+    """Return the kind of an expression's values (number, text, truth, or null); None if it may fail."""
     match node:
         case exp.Column():
             return kinds.get(node.name.casefold())
@@ -205,12 +216,12 @@ def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
             parts = [node.this, node.expression]
         case _:
             return None
-    found = {_safe_kind(part, kinds) for part in parts} - {"null"}
-    return "truth" if len(found) <= 1 and None not in found else None
+    found_kinds = {_safe_kind(part, kinds) for part in parts} - {"null"}
+    return "truth" if len(found_kinds) <= 1 and None not in found_kinds else None
 
 
 def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
-    """The text with each token as `word` gives it, and one blank where there are blanks or comments between two."""
+    """Return the text with each token replaced by `word`, and blanks or comments between two by one blank."""
     tokens = _tokenize(text)
     if not tokens:
         return text.strip()
@@ -222,7 +233,7 @@ def _rewrite_tokens(text: str, word: Callable[[Token, str], str]) -> str:
 
 
 def _tokenize(text: str) -> list[Token]:
-    """None where a quote is not closed: the text stays as it is then, and `parse` says so."""
+    """Return the tokens, or none if a quote is not closed: the text then stays as it is, and parsing it fails."""
     try:
         return list(sqlglot.tokenize(text, read=_DIALECT))
     except TokenError:
@@ -230,33 +241,33 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _parse_error_message(text: str, error: ParseError) -> str:
-    found = error.errors[0]
-    near = str(found["highlight"])
-    place = len(str(found["start_context"])) + 1
-    if not str(found["end_context"]).strip() and "Required" in str(found["description"]):
-        return f"it ends after {near!r} at position {place}, where a value is expected"
-    return f"{near!r} at position {place} cannot stand there"
+    details = error.errors[0]
+    near = str(details["highlight"])
+    place = len(str(details["start_context"])) + 1
+    if not str(details["end_context"]).strip() and "Required" in str(details["description"]):
+        return f"the condition ends after {near!r} at position {place}, where a value is expected"
+    return f"{near!r} at position {place} is not expected there"
 
 
 def _require_row_condition(tree: exp.Condition) -> None:
-    """ValueError when it can be read but is no condition on one row's own values."""
+    """Raise ValueError if an expression is no condition on one row's own values."""
     if tree.find(exp.Query, exp.Subquery):
-        raise ValueError("it is a query; a condition asks the row's own values alone")
+        raise ValueError("this is a query; a condition uses only values of one row")
     for call in tree.find_all(exp.Func, exp.Window, exp.UDTF):
         name = call.name if isinstance(call, exp.Anonymous) else call.key
         written = re.sub(r"\W.*", "", call.sql(dialect=_DIALECT), flags=re.DOTALL).lower() or name
         if isinstance(call, _OF_MANY_ROWS):
-            raise ValueError(f"{written}() is of many rows; a condition asks one row's own values")
+            raise ValueError(f"{written}() uses many rows; a condition uses only values of one row")
         if {written, name.lower()} & _UNSTEADY:
-            raise ValueError(f"{written}() is another on the next run")
+            raise ValueError(f"{written}() has another value on the next run")
     if isinstance(tree, (exp.Literal, exp.Neg, exp.BitwiseNot)) or (
         isinstance(tree, exp.Binary) and not isinstance(tree, (exp.Predicate, exp.Connector, exp.Escape))
     ):
-        raise ValueError("it is a value and no condition: compare it with something")
+        raise ValueError("this is a value, not a condition: compare it with something")
 
 
-def _column_of(found: exp.Column) -> Column:
-    place = int(found.this.meta.get("start", 0)) + 1
-    if found.table:
-        raise ValueError(f"{found.sql()!r} at position {place}: a column has no part after a dot")
-    return Column(found.name, place)
+def _column_of(column: exp.Column) -> Column:
+    place = int(column.this.meta.get("start", 0)) + 1
+    if column.table:
+        raise ValueError(f"{column.sql()!r} at position {place}: a column has no part after a dot")
+    return Column(column.name, place)

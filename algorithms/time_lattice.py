@@ -1,4 +1,4 @@
-"""Times: lattices of integer coordinates, with one form for Python and one for Spark columns.
+"""Lattices of times with integer coordinates, with one form for Python and one for Spark columns.
 
 Law      A lattice orders times partially (`less_equal`); `join` is the least upper bound, `meet` the greatest
          lower bound, `minimum` is below everything. A collection's contents at `t` are the sum of its diffs
@@ -29,7 +29,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 FOREVER = 9223372036854775807
-"""The open end of an interval `[from, until)`: the greatest bigint, and so no time itself."""
+"""The open end of an interval `[from, until)`: the greatest bigint, which is therefore not a time itself."""
 LEAST = -FOREVER - 1
 """The least bigint: below every time that a column can hold."""
 
@@ -54,7 +54,7 @@ class Lattice(Protocol):
 
 @dataclass(frozen=True)
 class Total:
-    """Integers >= `least` (by default: all that a bigint holds) in their usual order, held in one column.
+    """Integers >= `least` (by default all bigints) in their usual order, held in one column.
 
     >>> Total("epoch").join((3,), (5,))
     (5,)
@@ -111,9 +111,9 @@ class Product:
         return tuple(name for part in self.parts for name in part.columns)
 
     def split(self, time: Cut) -> list[Cut]:
-        """Cut a time of the product into the times of its parts."""
+        """Split a time of the product into the times of its parts."""
         if len(time) != len(self.columns):
-            raise ValueError(f"a time here has coordinates {self.columns}, got {len(time)} of them")
+            raise ValueError(f"a time of this product has the coordinates {self.columns}, got {len(time)} of them")
         cuts, start = [], 0
         for part in self.parts:
             cuts.append(time[start : start + len(part.columns)])
@@ -199,7 +199,8 @@ class Lexicographic:
 
 
 def AltNeu(inner: Lattice, name: str = "neu") -> Lexicographic:
-    """Two moments at every time of `inner`: alt (0) just before neu (1), alike for every other time.
+    """Return the lattice of two moments at every time of `inner`: alt (0) just before neu (1), compared by time
+    otherwise.
 
     >>> t = AltNeu(Total("epoch"))
     >>> t.less_equal((4, 1), (4, 0)), t.less_equal((4, 1), (5, 0))
@@ -212,34 +213,34 @@ EPOCH = Total("epoch")
 REVISION = Total("revision", 0)
 ROUND = Total("round", 0)
 EPOCH_REVISION = Product(EPOCH, REVISION)
-"""altneu's time: valid time times publish order."""
+"""altneu's time: the product of valid time and order of publication."""
 
 
 def lexicographic_parts(time: Lattice) -> list[Lexicographic]:
-    """The lexicographic parts of a lattice, the inner ones first."""
+    """Return the lexicographic parts of a lattice, the inner ones first."""
     if isinstance(time, Product):
         return [index for part in time.parts for index in lexicographic_parts(part)]
     return [*lexicographic_parts(time.inner), time] if isinstance(time, Lexicographic) else []
 
 
 def time_columns(lattice: Lattice, source: str | None = None) -> list[Column]:
-    """The columns that hold a time, read from the alias `source` if it is given."""
+    """Return the columns that hold a time, of the alias `source` if it is given."""
     prefix = f"{source}." if source else ""
     return [F.col(f"{prefix}{name}") for name in lattice.columns]
 
 
 def literal_time(lattice: Lattice, time: Time) -> list[Column]:
-    """A constant time as bigint columns."""
+    """Return a constant time as bigint columns."""
     if len(time) != len(lattice.columns):
-        raise ValueError(f"a time here has coordinates {lattice.columns}, got {time}")
+        raise ValueError(f"a time of this lattice has the coordinates {lattice.columns}, got {time}")
     return [F.lit(x).cast("bigint") for x in time]
 
 
 def require_finite(time: Column) -> Column:
-    """The time itself; where it is null or `FOREVER`, which an interval cannot hold, the job fails and says so."""
-    found = F.coalesce(time.cast("string"), F.lit("null"))
-    words = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), found)
-    return F.when(time < FOREVER, time).otherwise(F.raise_error(words))
+    """Return the time; the job fails with a message if it is null or `FOREVER`, at which no interval begins."""
+    value = F.coalesce(time.cast("string"), F.lit("null"))
+    message = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), value)
+    return F.when(time < FOREVER, time).otherwise(F.raise_error(message))
 
 
 def _is_same(a: Columns, b: Columns) -> Column:

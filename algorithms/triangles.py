@@ -1,27 +1,27 @@
-"""Triangles, by three plans: delta queries for few changed edges, one enumeration of the whole history for many, and
-from a kept graph where there is one.
+"""The triangles of a graph, by three plans: delta queries for few changed edges, one enumeration of the whole history
+for many, and maintenance of the cached graph if there is one.
 
 Delta    The three rules of seed 4 in alt/neu order, each by count, propose and validate:
 
-    d△(a,b,c) := dE(a,b) ⋈ E(a,c) ⋈ E(b,c)      rule 0: the other two without this revision's changes (alt)
-    d△(a,b,c) := dE(a,c) ⋈ E(a,b) ⋈ E(b,c)      rule 1: E(a,b) with them (neu), E(b,c) without
-    d△(a,b,c) := dE(b,c) ⋈ E(a,b) ⋈ E(a,c)      rule 2: both with them
+    d△(a,b,c) := dE(a,b) ⋈ E(a,c) ⋈ E(b,c)      rule 0: both E without the changes of this revision (alt)
+    d△(a,b,c) := dE(a,c) ⋈ E(a,b) ⋈ E(b,c)      rule 1: E(a,b) with these changes (neu), E(b,c) without
+    d△(a,b,c) := dE(b,c) ⋈ E(a,b) ⋈ E(a,c)      rule 2: both E with these changes
 
-with a < b < c. The rules are distinguished by where the third vertex falls, so one pass runs all three: an edge of this
-revision is visible to rule i iff its own relation index is below i: each triangle is claimed exactly once (law 5).
+with a < b < c. The place of the third vertex tells the rules apart, so that one pass runs all three: an edge of this
+revision is visible to rule i iff its own relation index is below i. Each triangle is claimed exactly once (law 5).
 
-Bulk     All edges in one task, or in cells of it (`kernels/history`), as the difference to what is stored. It shares
-         nothing with the rules, and gives the same diff triples.
+Bulk     All edges in one task, or in cells (`color_partitioning`, `kernels/triangle_history`); the result is the
+         difference from the stored counts. It shares no code with the rules, and returns the same diff triples.
 
-Resume   From the graph that the run before has kept, in one task, edge by edge (`kernels/following`). Not where edges
-         live for a number of epochs: when they will expire is not in that graph.
+Resume   From the cached graph of the run before, in one task, edge by edge (`kernels/triangle_update`). It is not
+         possible if edges live for a number of epochs, because that graph does not know when they will expire.
 
 Shapes   Edges: a, b (a < b), epoch, until, diff: signed validity intervals. A triangle lives on the intersection of its
-         edges' intervals, with the product of their diffs; so many epochs go through in one pass.
-Cost     Σ over changed edges of min(rows at a, rows at b) proposals (law 8); three scans of the index, no exchange of
-         it when `broadcast` is set: then the proposals must fit an executor's memory (about 150 bytes each). Bulk: one
-         scan; the kernel's time; 200 bytes an edge interval in the task, `limit_edges` of them at the most, about.
-         `cost_model.TrianglePlanChoice` estimates both.
+         edges' intervals, with the product of their diffs, so that one pass computes many epochs.
+Cost     Σ over changed edges of min(rows at a, rows at b) proposals (law 8); three scans of the index, and no exchange
+         of it when `broadcast` is set: then the proposals must fit into an executor's memory (about 150 bytes each).
+         Bulk: one scan; the kernel's time; 200 bytes for each edge interval in the task, of which it has at most about
+         `limit_edges`. `cost_model.TrianglePlanChoice` estimates both.
 Source   Seed 4 (worst-case optimal joins, delta queries), seed 1 (alt/neu); Ngo et al. 2012, Ammar et al. 2018.
 """
 
@@ -48,7 +48,7 @@ CHANGE = ["vertex", "epoch", "diff"]
 
 
 def _index_both_ends(edges: DataFrame, *, neu: bool) -> DataFrame:
-    """The index seen from both ends: x, w, and the interval as e, u, d."""
+    """Return the index seen from both ends: x, w, and the interval as e, u, d."""
     from_a = F.explode(F.array(F.lit(True), F.lit(False))).alias("from_a")
     x = F.when(F.col("from_a"), F.col("a")).otherwise(F.col("b")).alias("x")
     w = F.when(F.col("from_a"), F.col("b")).otherwise(F.col("a")).alias("w")
@@ -61,9 +61,10 @@ def _small_frame(frame: DataFrame, *, broadcast: bool) -> DataFrame:
 
 
 def count(index: DataFrame, delta: DataFrame, *, broadcast: bool = True) -> DataFrame:
-    """Count: for every changed edge the end with fewer index rows, as `x`, the other as `y`, and `proposals`.
+    """Return delta's rows with x, the end with fewer index rows, y, the other end, and `proposals`, the number of rows
+    at x.
 
-    Returns delta's rows with x, y, proposals. The sum of `proposals` bounds the work of `propose`.
+    This is the first step, count. The sum of `proposals` bounds the work of `propose`.
     """
     x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_index_both_ends`
     ends = delta.select(x).distinct()
@@ -86,12 +87,12 @@ def count(index: DataFrame, delta: DataFrame, *, broadcast: bool = True) -> Data
 
 
 def _rule_of_proposal() -> Column:
-    """Which rule a proposal (a, b; w) belongs to: the place of the changed edge among ab, ac, bc of the triangle."""
+    """Return the rule of a proposal (a, b; w): the place of the changed edge among ab, ac, bc of the triangle."""
     return F.when(F.col("w") > F.col("b"), 0).when(F.col("w") > F.col("a"), 1).otherwise(2)
 
 
 def _edge_position(end: str) -> Column:
-    """The place, among ab, ac, bc, of the edge between `end` (column x or y, one end of the changed edge) and w."""
+    """Return the place among ab, ac, bc of the edge between `end` (x or y, one end of the changed edge) and w."""
     low = F.col(end) == F.col("a")  # the smaller end of the changed edge
     above, between = F.col("w") > F.col("b"), F.col("w") > F.col("a")
     return (
@@ -102,12 +103,12 @@ def _edge_position(end: str) -> Column:
 
 
 def _is_visible(end: str) -> Column:
-    """Alt or neu: a rule sees this revision's rows of the relations before it only."""
+    """Tell whether a rule sees a row: of this revision it sees the relations before its own (alt/neu)."""
     return ~F.col("neu") | (_edge_position(end) < _rule_of_proposal())
 
 
 def _met_interval() -> list[Column]:
-    """Join of the times: the later start, the earlier end; diffs multiplied."""
+    """Return the join of the times: the later start, the earlier end, and the product of the diffs."""
     return [
         F.greatest("epoch", "e").alias("epoch"),
         F.least("until", "u").alias("until"),
@@ -116,7 +117,7 @@ def _met_interval() -> list[Column]:
 
 
 def propose(index: DataFrame, delta: DataFrame, counted: DataFrame, *, broadcast: bool = True) -> DataFrame:
-    """Propose: the neighbours w of each changed edge's end x. Returns a, b, y, w, epoch, until, diff."""
+    """Return the proposals a, b, y, w, epoch, until, diff: the neighbours w of each changed edge's end x."""
     few = _small_frame(counted.drop("proposals"), broadcast=broadcast)
 
     def side(edges: DataFrame, *, neu: bool) -> DataFrame:
@@ -127,9 +128,10 @@ def propose(index: DataFrame, delta: DataFrame, counted: DataFrame, *, broadcast
 
 
 def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, *, broadcast: bool = True) -> DataFrame:
-    """Validate: keep the proposals whose third edge {y, w} is there. Returns the changed triangles.
+    """Return the proposals whose third edge {y, w} exists: the changed triangles.
 
-    Shape: a, b, c (a < b < c), epoch, until, diff. Not consolidated: equal rows may stand several times.
+    The columns are a, b, c (a < b < c), epoch, until, diff. The rows are not consolidated: equal rows may occur several
+    times.
     """
     few = proposals.select("*", F.least("y", "w").alias("p"), F.greatest("y", "w").alias("q"))
 
@@ -148,16 +150,16 @@ def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, *, broadc
 
 
 def triangle_changes(index: DataFrame, delta: DataFrame, *, broadcast: bool = True) -> DataFrame:
-    """All three steps: signed intervals `a, b, c, epoch, until, diff` by which the triangles change.
+    """Return signed intervals `a, b, c, epoch, until, diff` by which the triangles change, by all three steps.
 
-    `index`: the edges before; `delta`: their change, both as signed intervals.
+    `index` has the edges before and `delta` their change, both as signed intervals.
     """
     counted = count(index, delta, broadcast=broadcast)
     return validate(index, delta, propose(index, delta, counted, broadcast=broadcast), broadcast=broadcast)
 
 
 def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
-    """Triangle intervals → diff triples `vertex, epoch, diff` of the number of triangles at each vertex."""
+    """Return triangle intervals as diff triples `vertex, epoch, diff` of the number of triangles at each vertex."""
     corners = interval_steps(triangles, ["a", "b", "c"]).select(
         F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff"
     )
@@ -165,11 +167,16 @@ def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
 
 
 def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, intervals: int, limit_edges: int) -> DataFrame:
-    """All signed edge intervals → diff triples `vertex, epoch, diff` by which the stored triangle counts change.
+    """Return diff triples `vertex, epoch, diff` by which the stored triangle counts change, from all signed edge
+    intervals.
 
-    `stored`: diff triples vertex, epoch, diff (None: there are none); `intervals`: how many rows `edges` has; with more
-    than `limit_edges` of them the graph is cut into cells, which run in parallel and add up. ValueError, in the
-    task, when the intervals say that an edge is there twice.
+    The task raises ValueError if by the intervals an edge exists twice at the same time.
+
+    Args:
+        edges: all signed edge intervals.
+        stored: diff triples vertex, epoch, diff. None: there are none.
+        intervals: the number of rows of `edges`.
+        limit_edges: with more intervals the graph is cut into cells, which are counted in parallel and added up.
     """
     colours = colours_for(intervals, limit_edges)
     rows = edges.select(*INTERVAL)
@@ -185,24 +192,28 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
 
 
 def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGraph, first: int, last: int) -> DataFrame:
-    """Compute vertex changes from the graph cache, with a `note` (see `absent`). Intervals that end after `last` must
-    be open.
+    """Return vertex changes computed from the graph cache, with a `note` (`graph_cache_task.absent_reason`).
 
-    `edges`: the intervals that begin or end within `first`..max(`graph_cache_task.at`, `last`), others do no harm, and
-    `fresh`: those that the kept graph has not seen; `stored`: the stored triples from `first` on.
+    Args:
+        edges: the intervals that begin or end within `first`..max(`kept.at`, `last`), and `fresh`: those that the
+            cached graph has not seen. Further intervals do no harm. Intervals that end after `last` must be open.
+        stored: the stored triples from `first` on.
+        kept: the cached graph.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
     """
     zero = F.lit(0).cast("bigint")
     rows = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("vertex"), zero.alias("mark"))
-    there = stored.where(F.col("epoch").between(first, last)).select("vertex", "epoch", "diff")
+    counts = stored.where(F.col("epoch").between(first, last)).select("vertex", "epoch", "diff")
     none, mark = [zero.alias(name) for name in ("a", "b", "until")], F.lit(1).cast("bigint").alias("mark")
-    both = rows.unionByName(there.select("*", *none, F.lit(False).alias("fresh"), mark))
+    both = rows.unionByName(counts.select("*", *none, F.lit(False).alias("fresh"), mark))
 
     def changes(graph: PersistentGraph, table: pa.Table) -> pa.Table:
-        moves, there = split_rows(table, "mark")
+        moves, counts = split_rows(table, "mark")
         new = triangle_update.vertex_changes(
             graph, epoch_batches(graph, kept.at, *split_moved(moves), first, last), first
         )
-        vertex, epoch, diff = to_longs(there, ["vertex", "epoch", "diff"])
+        vertex, epoch, diff = to_longs(counts, ["vertex", "epoch", "diff"])
         vertex, epoch, diff = consolidate(
             [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])
         )
@@ -216,8 +227,8 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGrap
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parts = list(batches)
     if parts:
-        found = _count_task(to_longs(pa.Table.from_batches(parts), INTERVAL), None)
-        yield from pa.table([*found], CHANGE).to_batches(max_chunksize=1 << 20)
+        counts = _count_task(to_longs(pa.Table.from_batches(parts), INTERVAL), None)
+        yield from pa.table([*counts], CHANGE).to_batches(max_chunksize=1 << 20)
 
 
 def _count_task(rows: Columns, colours: Colours | None) -> Columns:

@@ -1,22 +1,23 @@
-"""The trussness of every edge, maintained per epoch: the Spark side of `kernels/`.
+"""The trussness of every edge, maintained epoch by epoch: the Spark side of `kernels/`.
 
 Law      At every epoch of the replay, the stored trussness equals a full peel of that epoch's graph (law 4). Trussness
-         is not linear, so the epochs are replayed in order, from the earliest changed one to the frontier, starting
-         from the state just before it: the one that the diffs give, or one that an earlier run has kept in files.
+         is not linear, so the epochs are replayed in order, from the earliest changed one to the frontier. The replay
+         starts from the state just before it: the sum of the stored diffs, or a state that an earlier run has left.
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
-         Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
-         a JSON `note` (what the epoch's maintenance did). Where a proof was asked for, and one task did the work, a
-         row of k = `PROOF` has it as its note (`algorithms.proof_records`). What a task leaves that cannot keep the
-         graph in files are rows with a `CERTIFICATE`, one for each edge, and one of k = `LEFT` (`checkpoint_rows`).
-Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
-                  follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
-         state    From the state that it has left in a table (`SavedCheckpointRows`), where its task did not see the
-                  files: all edges with their certificates, which take the place of a peel.
-         replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
-                  stored trussness are brought together there, some 200 bytes an edge at the peak. Time is that of
-                  the kernels.
-         parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`). Where a run
-                  before has left each edge's certificate, a small change needs none of them (`truss_region`).
+         Result: the difference of such triples from the stored ones, and one row per replayed epoch with diff 0 and a
+         JSON `note` (what the epoch's maintenance did). If a proof is requested and one task does the work, a row of
+         k = `PROOF` has the proof as its note (`algorithms.proof_records`). A task that cannot write the graph into
+         files leaves rows with a `CERTIFICATE`, one for each edge, and one row of k = `LEFT` (`checkpoint_rows`).
+Plans    resume   From the graph cache of the parent's run (`kernels/persistent_graph`): the task receives the changes,
+                  and time follows the change, except for opening and saving the files. If the cache is missing or
+                  does not fit:
+         state    From the checkpoint that the parent's run has left in a table (`SavedCheckpointRows`) because its
+                  task did not see the files: all edges with their certificates, which replace a peel.
+         replay   In one task, if at most `limit_edges` intervals are alive in the replayed range: the task receives
+                  them and the stored trussness, some 200 bytes for each edge at the peak. Time is that of the
+                  kernels.
+         parts    Beyond the limit: in partitions that exchange messages (`truss_bsp`). If an earlier run has left a
+                  certificate of each edge, a small change needs no partitions (`truss_local_update`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
@@ -56,8 +57,8 @@ from algorithms.kernels.replay import ReplayResult, TrussnessChanges, prepare_re
 from algorithms.proof_records import ProofScope, ProvedState
 from algorithms.time_lattice import FOREVER
 
-PROOF, LEFT = 1, -1  # no edge has this trussness
-GIVEN = ["mark", *"abcdefg"]  # what a task is given that goes on from a state: three kinds of rows in the same columns
+PROOF, LEFT = 1, -1  # values of k that are no trussness of an edge
+GIVEN = ["mark", *"abcdefg"]  # the input of a task that goes on from a state: three kinds of rows in the same columns
 TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], [*TrussCertificate._fields[1:]]
 SCHEMA = ", ".join([*(f"{name} bigint" for name in (*TRIPLE, *CERTIFICATE)), "note string"])
 
@@ -75,17 +76,29 @@ def trussness_changes(
     part_edges: int | None = None,
     leave: int | None = None,
 ) -> DataFrame:
-    """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
+    """Return the difference between the trussness replayed over epochs `first`..`last` and the stored one at these
+    epochs.
 
-    `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
-    `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
-    beyond it all rounds, of which `say` hears and whose results lie in `rounds`; `part_edges`: the most that each of
-    many tasks holds, if not the same. `keep`: where the task keeps the graph as it is after `last`, and under what key.
-    `leave`: where it does not see that place, it leaves every edge's certificate instead (`checkpoint_rows`) of a graph
-    with so many edges, or more. `ask`: prove every epoch. ValueError, in the task or here, when the
-    edges, or the edges and the stored trussness, contradict each other.
+    EXECUTES if there is a limit: a count of the intervals, and beyond the limit all rounds.
+
+    Args:
+        edges: all signed intervals as they are now.
+        trussness: the stored triples.
+        first: the first epoch to replay.
+        last: the last epoch to replay.
+        limit_edges: the greatest number of intervals that one task replays. None: no limit.
+        say: takes the progress of the rounds: an epoch and a text.
+        keep: where the task writes the graph cache as of `last`, and under what key.
+        ask: prove every epoch, and this part of the graph.
+        rounds: the store of the results of rounds.
+        part_edges: the greatest number of edges that each of many tasks holds, if it is not `limit_edges`.
+        leave: if the task does not see the place of `keep`, it leaves every edge's certificate instead
+            (`checkpoint_rows`) of a graph with at least so many edges.
+
+    Raises:
+        ValueError: the edges, or the edges and the stored trussness, contradict each other. The task may raise it, too.
     """
-    # Clipped to the window: outside of it the signed intervals left out would be missed.
+    # Clipped to the window: outside of it the sums would lack the signed intervals that are left out.
     alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
     start = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
     until = F.when(F.col("until") > last, FOREVER).otherwise(F.col("until")).alias("until")
@@ -100,9 +113,12 @@ def trussness_changes(
 
 @dataclass(frozen=True)
 class SavedCheckpointRows:
-    """What a task has left of the graph after the last epoch. rows: a, b, level (kappa), label, own, backing, diff:
-    every edge with its certificate where that was made `anew`, else by how much it changes; ends: the labels at which
-    what comes next to the front and to the back is put."""
+    """The checkpoint that a task has left of the graph after the last epoch.
+
+    rows: a, b, level (kappa), label, own, backing, diff: every edge with its certificate if the checkpoint is made
+    `anew`, otherwise the changes of these. ends: the labels at which the next edges are put at the front and at the
+    back.
+    """
 
     rows: DataFrame
     ends: tuple[int, int]
@@ -110,14 +126,14 @@ class SavedCheckpointRows:
 
 
 def result_triples(changes: DataFrame) -> DataFrame:
-    """A result's triples and notes, without what is left besides."""
-    if "label" not in changes.columns:  # of parts, or of a region
+    """Return the triples and notes of a result, without the rows of a checkpoint."""
+    if "label" not in changes.columns:  # a result of partitions, or of a region
         return changes
     return changes.where("label IS NULL").drop(*CERTIFICATE)
 
 
 def checkpoint_rows(changes: DataFrame, note: str) -> SavedCheckpointRows:
-    """What is left besides, by the note of the row whose k is `LEFT`."""
+    """Return the checkpoint in a result, by the note of its row whose k is `LEFT`."""
     rows = changes.where("label IS NOT NULL").select("a", "b", (F.col("k") - 2).alias("level"), *CERTIFICATE, "diff")
     front, back, anew = json.loads(note)
     return SavedCheckpointRows(rows, (front, back), anew)
@@ -132,12 +148,20 @@ def resumed_changes(
     keep: str,
     ask: ProofScope | None = None,
 ) -> DataFrame:
-    """Compute trussness changes from the graph cache, and store the new cache under `keep`.
+    """Return trussness changes computed from the graph cache; the task stores the new cache under `keep`.
 
-    `edges`: the intervals that begin or end within `first`..max(`graph_cache_task.at`, `last`), others do no harm, and
-    `fresh`: those that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one
-    row with an epoch of null, and the reason as its note, when the graph is not there any more or does not fit
+    If the cache is missing or does not fit, the result is one row with an epoch of null and the reason as its note
     (`graph_cache_task.absent_reason`).
+
+    Args:
+        edges: the intervals that begin or end within `first`..max(`kept.at`, `last`), and `fresh`: those that the
+            cached graph has not seen. Further intervals do no harm.
+        trussness: the stored triples from `first` on.
+        kept: the cached graph.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
+        keep: the key of the new cache.
+        ask: prove every epoch, and this part of the graph.
     """
     zero = F.lit(0).cast("bigint")
     stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
@@ -159,11 +183,23 @@ def restored_changes(
     keep: tuple[GraphCacheLocation, str] | None = None,
     ask: ProofScope | None = None,
 ) -> DataFrame:
-    """Compute trussness changes from the checkpoint that an earlier task has left of the graph at epoch `at`.
+    """Return trussness changes computed from the checkpoint that an earlier task has left of the graph at epoch `at`.
 
-    `state`: its rows so far, to be summed, of about twice as many bytes in the task as a replay has; `counted`: the
-    fingerprints and counts of the graph there. `edges`, `trussness`, and when there is no result: as
-    `resumed_changes`. What the task leaves in turn, where it does not see the place of `keep`, is the change.
+    If the task does not see the place of `keep`, it leaves the change of the checkpoint in turn. If the checkpoint does
+    not fit, the result is that of `resumed_changes` without a cache.
+
+    Args:
+        edges: as in `resumed_changes`.
+        trussness: as in `resumed_changes`.
+        state: all rows of the checkpoint so far, whose diffs are summed. They take about twice as many bytes in the
+            task as a replay.
+        ends: the labels at which the next edges are put at the front and at the back.
+        counted: the fingerprints and counts of the graph at epoch `at`.
+        at: the epoch of the checkpoint.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
+        keep: where the task writes the graph cache, and under what key.
+        ask: prove every epoch, and this part of the graph.
     """
     stored = trussness.where(F.col("epoch").between(first, last))
     rows = tag_rows(edges, GIVEN, 0, *INTERVAL, "fresh").unionByName(tag_rows(stored, GIVEN, 1, *TRIPLE))
@@ -180,7 +216,7 @@ def _replay_task(
 ) -> Task:
     def replay_rows(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         kept = keep is not None and keep[0].is_here()
-        # Statement by statement the graph takes the place of the rows: at no time is all of both there.
+        # Statement by statement the graph replaces the rows: at no time are all of both in memory.
         a, b, epoch, until, diff, k = consume_columns(parts, [*INTERVAL, "k"])
         edge = k == 0
         intervals, stored = [x[edge] for x in (a, b, epoch, until, diff)], [x[~edge] for x in (a, b, k, epoch, diff)]
@@ -205,7 +241,7 @@ def _replay_task(
 
 
 def _split_before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs], list[Longs]]:
-    """The edges and their trussness just before an epoch; the triples from it on."""
+    """Return the edges and their trussness just before an epoch, and the triples from it on."""
     *triples, epoch, diff = stored
     earlier = epoch < first
     a, b, k, present = consolidate([column[earlier] for column in triples], diff[earlier])
@@ -224,8 +260,10 @@ def _resume_task(kept: CachedGraph, first: int, last: int, keep: str, ask: Proof
 
 
 def _save_graph(result: ReplayResult, files: GraphCacheLocation, key: str, at: int) -> None:
-    """Keep the graph, unless it was proved wrong; without a place for it (a full disk) the next run begins from the
-    tables."""
+    """Save the graph cache, unless the graph was proved wrong.
+
+    If there is no room for it (a full disk) the next run begins from the tables.
+    """
     if result.proof is not None and result.proof.wrong:
         return
     with contextlib.suppress(OSError):
@@ -252,9 +290,9 @@ def _restore_task(
             before = graph.copy_certificate()
             result = resume_replay(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
             if result.proof is not None and result.proof.wrong:
-                raise StateMismatch(f"by its proof {result.proof.wrong:,} edges are wrong")
+                raise StateMismatch(f"{result.proof.wrong:,} edges are wrong by the proof")
         except StateMismatch as error:
-            yield absent_result([*TRIPLE, *CERTIFICATE], f"what the run before has left does not fit: {error}")
+            yield absent_result([*TRIPLE, *CERTIFICATE], f"the checkpoint of the run before does not fit: {error}")
             return
         if keep is not None and keep[0].is_here():
             _save_graph(result, *keep, last)
@@ -269,8 +307,8 @@ def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: Pr
     *columns, diff = consolidate(rows[:-1], rows[-1])
     a, b, level, label, own, backing = columns
     if (diff != 1).any() or Fingerprint.from_rows([a, b, level + 2]) != counted.prints["trussness"]:
-        raise StateMismatch("it is not that of the stored trussness")
-    if own.sum() != counted.counts.triangles:  # each triangle is one edge's own
+        raise StateMismatch("its trussness is not the stored one")
+    if own.sum() != counted.counts.triangles:  # each triangle counts as `own` of exactly one edge
         raise StateMismatch("its triangles are not those that were counted")
     short = (column.astype(np.int32) for column in (level, own, backing))
     values = dict(zip(("level", "own", "backing"), short, strict=True))
@@ -280,30 +318,33 @@ def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: Pr
 def _checkpoint_changes(
     result: ReplayResult, before: TrussCertificate | None = None, least: int = 0
 ) -> Iterator[pa.Table]:
-    """What `checkpoint_rows` takes: by how much the certificates have changed; if most have, or none were there before,
-    all of them, if they are so many. Nothing where the graph was proved wrong, or nobody has counted what they say."""
+    """Yield the rows of `checkpoint_rows`: the changes of the certificates, or all certificates.
+
+    All are written if most have changed, or if there was no checkpoint before and the graph has at least `least` edges.
+    Nothing is written if the graph was proved wrong or has no counts.
+    """
     graph = result.graph
     if graph.counted is None or result.proof is None or result.proof.wrong:
         return
     now = graph.copy_certificate()
-    there = now.level >= 0
-    pieces = [(there, now, 1)]
-    if before is None and there.sum() < least:
+    exists = now.level >= 0
+    pieces = [(exists, now, 1)]
+    if before is None and exists.sum() < least:
         return
-    if before is not None and 2 * (moved := now.differs_from(before)).sum() <= there.sum():
-        pieces = [(moved[: before.level.size] & (before.level >= 0), before, -1), (moved & there, now, 1)]
+    if before is not None and 2 * (moved := now.differs_from(before)).sum() <= exists.sum():
+        pieces = [(moved[: before.level.size] & (before.level >= 0), before, -1), (moved & exists, now, 1)]
     for chosen, values, diff in pieces:
         edges = np.flatnonzero(chosen).astype(np.int32)
-        for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
-            a, b = graph.edge_ends(some)
-            level, *others = (column.astype(np.int64) for column in (*values.for_edges(some),))
+        for chunk in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
+            a, b = graph.edge_ends(chunk)
+            level, *others = (column.astype(np.int64) for column in (*values.for_edges(chunk),))
             named = dict(zip(CERTIFICATE, others, strict=True))
             yield _result_table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
     yield _note_table([(LEFT, 0, json.dumps([*graph.label_bounds, len(pieces) == 1]))])
 
 
 def _note_table(notes: list[tuple[int, int, str]]) -> pa.Table:
-    """k, epoch, note."""
+    """Return rows of k, epoch and note."""
     zero = np.zeros(len(notes), np.int64)
     numbers = (np.array([note[place] for note in notes], np.int64) for place in (0, 1))
     named = dict(zip(("k", "epoch"), numbers, strict=True))
@@ -311,7 +352,7 @@ def _note_table(notes: list[tuple[int, int, str]]) -> pa.Table:
 
 
 def _result_table(**columns: Longs | list[str]) -> pa.Table:
-    """Rows of `SCHEMA`; the columns that are not named are null."""
+    """Return rows of `SCHEMA`; the columns that are not named are null."""
     size = len(next(iter(columns.values())))
     nulls = {name: pa.nulls(size, pa.int64()) for name in (*TRIPLE, *CERTIFICATE)} | {
         "note": pa.nulls(size, pa.string())
@@ -320,13 +361,13 @@ def _result_table(**columns: Longs | list[str]) -> pa.Table:
 
 
 def _result_notes(result: ReplayResult) -> list[tuple[int, int, str]]:
-    """k, epoch, note."""
+    """Return k, epoch and note for each replayed epoch, and for the proof."""
     notes = [(0, step.epoch, json.dumps(step._asdict())) for step in result.steps]
     return notes if result.proof is None else [*notes, (PROOF, 0, result.proof.to_json())]
 
 
 def _change_triples(change: TrussnessChanges, notes: list[tuple[int, int, str]], stored: list[Longs]) -> pa.Table:
-    """The changes as triples less the stored ones of the same epochs, and the notes."""
+    """Return the changes as triples minus the stored ones of the same epochs, and the notes."""
     sa, sb, sk, se, sd = stored
     gone, come = change.before > 0, change.after > 0
     triples: list[Longs] = [
@@ -339,16 +380,17 @@ def _change_triples(change: TrussnessChanges, notes: list[tuple[int, int, str]],
         )
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
-    found = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
-    return pa.concat_tables([_result_table(**found), _note_table(notes)])
+    summed = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
+    return pa.concat_tables([_result_table(**summed), _note_table(notes)])
 
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """What the replayed epochs' notes say together.
+    """A summary of the notes of the replayed epochs.
 
-    `methods`: how often each was chosen; `inserted`, `deleted`: edges; `looked_at`: how often an edge's triangles were,
-    by maintenance; `rounds`: of parts, 0 where one task replays; `seconds`: of the kernels or the rounds.
+    methods: how often each was chosen; inserted, deleted: numbers of edges; looked_at: how often maintenance looked at
+    the triangles of an edge; rounds: those of partitions, 0 if one task replays; seconds: the time of the kernels or
+    the rounds.
     """
 
     methods: Mapping[str, int]

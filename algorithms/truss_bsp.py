@@ -1,15 +1,16 @@
-"""The trussness of every edge beyond one task's memory, in parts that settle for themselves and tell each other.
+"""The trussness of every edge of a graph beyond one task's memory, in partitions that exchange messages.
 
-Law      As `truss.trussness_changes`: at every epoch of the window the result equals a full peel there.
-Method   In a round each part that has heard something lowers its bounds of kappa = trussness - 2 until it is quiet;
-         what falls is told to the parts that it concerns; when nobody is told anything, the bounds are kappa (`parts`,
-         `kernels/parts`). They begin at the kappa before where edges only go; n edges that come raise others by n at
-         most: there at n above it, and never above the core number of both ends less one, nor the triangles on the
-         edge. The parts hold every edge that is ever there in the window, and are made once for it.
-Shapes   Edges: a < b. Intervals and triples as in `truss`. Results of an epoch: part, own, a, b, before, value: of what
-         a part holds, kappa before and after where one of them is not the `level` that it began with.
-Cost     EXECUTES: the making of the parts; a few rounds of two jobs an epoch, and one more that closes it. After
-         deletions alone, only parts that hold one of these edges, or hear of them, do anything.
+Law      At every epoch of the window the result equals a full peel of that epoch's graph (law 4).
+Method   In a round each part that has received messages lowers its bounds of kappa = trussness - 2 until none changes
+         any more. It sends each lower bound to the parts that it concerns. When there are no messages, the bounds are
+         kappa (`bsp`, `kernels/partition_kernels`). If edges are only deleted, the bounds begin at the kappa before.
+         n inserted edges raise others by at most n, so that the bounds begin n above the kappa before, but never above
+         the core number of both ends less one, nor above the number of triangles on the edge. The parts hold every
+         edge that exists at any epoch of the window, and are made once for it.
+Shapes   Edges: a < b. Intervals and triples as in `truss`. Results of an epoch: part, own, a, b, before, value: for the
+         edges of a part, kappa before and after, where one of them is not the `level` with which the edge began.
+Cost     EXECUTES: the making of the parts; a few rounds of two jobs for each epoch, and one more that closes it. After
+         deletions alone, only parts that hold one of these edges, or receive messages about them, do anything.
 Errors   ValueError when the edges, or the edges and the stored trussness, contradict each other.
 """
 
@@ -41,11 +42,11 @@ from algorithms.kernels.intervals import Longs
 from algorithms.kernels.level_sorted_graph import LABEL_GAP
 
 FACTS = ["triangles", "backing", "first"]
-TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `certificate_counts` gives
+TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`
 LAST = 2**62  # the label of an edge without a place: after all others
-MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and behind
+MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and after the last one
 CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
-MANY = 8  # results of epochs that are made one
+MANY = 8  # results of epochs that are merged into one
 
 Say = Callable[[int, str], None]
 
@@ -59,11 +60,20 @@ def trussness_changes(
     say: Say = lambda epoch, text: None,
     rounds: RoundStore | None = None,
 ) -> DataFrame:
-    """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
+    """Return the difference between the trussness replayed over epochs `first`..`last` and the stored one at these
+    epochs.
 
-    `intervals`: signed, a, b, epoch, until, diff; none begins or ends outside first - 1 .. last. `trussness`: the
-    stored triples up to `last`. `size`: as many edges as a task has memory for. Returns a, b, k, epoch, diff, note, to
-    be read while the rounds are kept. `say` hears of each round: the epoch, and a text.
+    Args:
+        intervals: signed, a, b, epoch, until, diff; none begins or ends outside first - 1 .. last.
+        trussness: the stored triples up to `last`.
+        first: the first epoch to replay.
+        last: the last epoch to replay.
+        size: the number of edges for which a task has memory.
+        say: takes the progress of each round: the epoch, and a text.
+        rounds: the store of the results of rounds.
+
+    Returns:
+        a, b, k, epoch, diff, note, to be read while the store holds the rounds.
     """
     rounds = rounds or ExecutorRoundStore()
     rows, epochs = _opening_rows(intervals, trussness, first, rounds)
@@ -72,13 +82,13 @@ def trussness_changes(
     notes: list[tuple[int, str]] = []
     if epochs:
         with bsp.partitioned_graph(rows, size, rounds) as held:
-            say(epochs[0][0], f"{len(held.parts):,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
+            say(epochs[0][0], f"{len(held.parts):,} parts hold {held.edges:,} rows, the largest {held.most:,}")
             before: DataFrame | None = None
-            unread: list[DataFrame] = []  # kept rows that `triples` are still made of
+            unread: list[DataFrame] = []  # persisted rows from which `triples` are still computed
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
                 began = perf_counter()
-                say(epoch, f"({place} of {len(epochs)}) {inserted:,} edges come, {deleted:,} go")
-                settled, told = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
+                say(epoch, f"({place} of {len(epochs)}) {inserted:,} edges are inserted, {deleted:,} deleted")
+                settled, exchange = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
                 triples.append(_epoch_triples(settled, epoch))
                 before = settled
                 if len(triples) > MANY:
@@ -92,9 +102,9 @@ def trussness_changes(
                     "inserted": inserted,
                     "deleted": deleted,
                     "method": "parts",
-                    "rounds": told.rounds,
-                    "evaluations": told.looked,
-                    "messages": told.messages,
+                    "rounds": exchange.rounds,
+                    "evaluations": exchange.looked,
+                    "messages": exchange.messages,
                     "parts": len(held.parts),
                     "seconds": round(perf_counter() - began, 6),
                 }
@@ -113,22 +123,35 @@ def elimination_order(
     say: Callable[[str], None] = lambda text: None,
     layout: PartitionLayout | None = None,
 ) -> DataFrame:
-    """A place for every edge, which proves that no trussness is too low, if none is: see `kernels/parts`.
+    """Return a place for every edge, which proves that no trussness is too low, if none is
+    (`kernels/partition_kernels`).
 
-    edges: a, b, k (the trussness, >= 2). layout: of parts that hold them. Returns a, b, label: of those edges that
-    found one. EXECUTES.
+    EXECUTES.
+
+    Args:
+        edges: a, b, k (the trussness, >= 2).
+        size: the number of edges for which a task has memory.
+        rounds: the store of the results of rounds.
+        say: takes one line of progress for each round.
+        layout: of parts that hold these edges. None: it is made.
+
+    Returns:
+        a, b, label: those of the edges that found a place.
     """
     rounds = rounds or ExecutorRoundStore()
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long_literal(0, "epoch"), _long_literal(0, "diff"))
     with bsp.partitioned_graph(rows, size, rounds, layout) as held:
         tasks = partial(_place_task, held.name), partial(_place_from_cache, held.name)
-        told = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
-    return bsp.own_values(told.said).withColumnRenamed("value", "label").hint(UNPACKED)
+        exchange = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
+    return bsp.own_values(exchange.said).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
-    """What proves a trussness, or shows that it is wrong, counted in cells: a, b, k, label (null of an edge without a
-    place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
+    """Count in cells what proves a trussness, or shows that it is wrong.
+
+    `edges` has a, b, k and label, null for an edge without a place; `count` is the number of edges. The result has
+    these columns, and triangles, backing and first (`kernels.certificate_counts`).
+    """
     last = edges.fillna({"label": LAST})
     types = ENDS | {"k": np.int32, "label": np.int64}
     counted = fold_over_cells(
@@ -147,11 +170,24 @@ def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
 def build_checkpoint(
     edges: DataFrame, count: int, size: int, rounds: RoundStore, say: Callable[[str], None] = lambda text: None
 ) -> DataFrame:
-    """The state of `truss_region` for a graph of so many edges: its trussness and what proves it. EXECUTES.
+    """Return the checkpoint of a graph for `truss_local_update`: its trussness and the certificates that prove it.
+    EXECUTES.
 
-    edges: a, b, k. Returns a, b, level, label, own, backing, to be read while the rounds are kept. ValueError when the
-    trussness is wrong, or its order has more places than labels have room for. In the parts of which `rounds` has the
-    layout: rounds of a trussness of these edges, and perhaps of others.
+    The rounds work in the parts of `rounds.layout`, which come from a computation of the trussness of these edges and
+    perhaps of others.
+
+    Args:
+        edges: a, b, k.
+        count: the number of edges.
+        size: the number of edges for which a task has memory.
+        rounds: the store of the results of rounds.
+        say: takes one line of progress for each round.
+
+    Returns:
+        a, b, level, label, own, backing, to be read while the store holds the rounds.
+
+    Raises:
+        ValueError: the trussness is wrong, or its order has more places than there is room for labels.
     """
     placed = elimination_order(edges, size, rounds, say, rounds.layout)
     judged = rounds.persist_rows(certificate_counts(edges.join(placed, EDGE, "left"), count, size))
@@ -172,24 +208,26 @@ def _settle_epoch(
     before: DataFrame | None,
     say: Callable[[str], None],
 ) -> tuple[DataFrame, bsp.ExchangeResult]:
-    """What the parts know after an epoch (`CLOSED`), from what they knew before it; and how that came about."""
+    """Return the bounds of the parts after an epoch (`CLOSED`), from those before it, and the exchange that led to
+    them.
+    """
     active = None if inserted else held.moves.get(epoch, set())
     known = None if before is None else bsp.initial_messages(before.where("value >= 0"))
     tasks = partial(_settle_task, held.name, epoch, inserted), partial(_settle_from_cache, held.name, epoch)
-    told = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
-    heard = [told.said] if known is None else [known, told.said]
-    touched = None if inserted else told.active
-    closed = bsp.cogroup_step(held.rows, heard, touched, partial(_close_task, epoch, inserted), CLOSED)
+    exchange = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
+    messages = [exchange.said] if known is None else [known, exchange.said]
+    touched = None if inserted else exchange.active
+    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
     settled = rounds.persist_rows(closed)
-    rounds.drop_rows(told.said)
-    return settled, told
+    rounds.drop_rows(exchange.said)
+    return settled, exchange
 
 
 def _epoch_triples(settled: DataFrame, epoch: int) -> DataFrame:
-    """What an epoch changes: diff triples of the trussness."""
+    """Return the changes of an epoch as diff triples of the trussness."""
     signed = (("before", -1), ("value", 1))
     both = F.array(*(F.struct(F.col(c).alias("k"), _long_literal(sign, "diff")) for c, sign in signed))
     moved = settled.where("own AND before <> value").select(*EDGE, F.inline(both)).where("k >= 0")
@@ -197,7 +235,7 @@ def _epoch_triples(settled: DataFrame, epoch: int) -> DataFrame:
 
 
 def sum_triples(triples: list[DataFrame]) -> DataFrame:
-    """Triples a, b, k, epoch, diff, summed up."""
+    """Return the sum of triples a, b, k, epoch, diff."""
     whole = reduce(DataFrame.unionByName, triples)
     return whole.groupBy(*EDGE, "k", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
@@ -205,14 +243,16 @@ def sum_triples(triples: list[DataFrame]) -> DataFrame:
 def _opening_rows(
     intervals: DataFrame, trussness: DataFrame, first: int, rounds: RoundStore
 ) -> tuple[DataFrame, list[tuple[int, int, int]]]:
-    """The rows of `bsp.partitioned_graph`, kept: the levels just before `first`, and the events; (epoch, inserted,
-    deleted) of each epoch with events."""
+    """Return the rows of `bsp.partitioned_graph`, persisted, and (epoch, inserted, deleted) of each epoch with events.
+
+    The rows are the levels just before `first`, and the events.
+    """
     was = F.col("epoch") < first
     now = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
     moved = interval_steps(intervals, EDGE).select(*EDGE, now, "diff", _long_literal(0, "known"), _long_literal(0, "k"))
     known = F.col("diff").alias("known"), (F.col("k") * F.col("diff")).alias("k")
     stored = trussness.where(was).select(*EDGE, _long_literal(first - 1, "epoch"), _long_literal(0, "diff"), *known)
-    both = moved.unionByName(stored).repartition(*EDGE)  # all that follows is by edge
+    both = moved.unionByName(stored).repartition(*EDGE)  # all later steps are by edge
     sums = (F.sum(name).alias(name) for name in ("diff", "known", "k"))
     net = both.groupBy(*EDGE, "epoch").agg(*sums).where("diff <> 0 OR known <> 0")
     times = F.sum("diff").over(Window.partitionBy(*EDGE).orderBy("epoch")).alias("times")
@@ -229,7 +269,7 @@ def _opening_rows(
     for epoch, _, _, bad in epochs:
         if bad:
             when = f"just before epoch {first}, with {bad.known} trussness" if epoch < first else f"at epoch {epoch}"
-            raise ValueError(f"edge ({bad.a}, {bad.b}) is there {bad.times} times {when}")
+            raise ValueError(f"edge ({bad.a}, {bad.b}) exists {bad.times} times {when}")
     return rows, [(epoch, inserted, deleted) for epoch, inserted, deleted, _ in epochs if epoch >= first]
 
 
@@ -237,11 +277,11 @@ def _long_literal(value: int, name: str) -> Column:
     return F.lit(value).cast("bigint").alias(name)
 
 
-# -- what a task of one part does ------------------------------------------------------------------------------------
+# -- the tasks of one part ---------------------------------------------------------------------------------------------
 
 
 class _PartitionRows(NamedTuple):
-    """The edges that a part holds, in order, and its rows, each with the place of its edge."""
+    """The edges that a part holds, sorted, and its rows, each with the place of its edge."""
 
     a: Longs
     b: Longs
@@ -254,7 +294,7 @@ class _PartitionRows(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: pa.Table) -> _PartitionRows:
-        """rows: `bsp.PACKED`, in any order."""
+        """Return the edges and rows of packs (`bsp.PACKED`), which may come in any order."""
         a, b, owner, level, cap, epoch, diff = arrow_packing.unpack_columns(
             rows.sort_by("place").to_batches(), bsp.HELD
         )
@@ -268,7 +308,7 @@ class _PartitionRows(NamedTuple):
         return cls(a, b, owner, level, cap, place, epoch, diff)
 
     def alive_at(self, epoch: int) -> NDArray[np.bool_]:
-        """Which of the edges are there, at an epoch of the window or just before it."""
+        """Tell which of the edges exist at an epoch of the window, or just before it."""
         times = (self.level >= 0).astype(np.int8)
         so_far = self.epoch <= epoch
         np.add.at(times, self.place[so_far], self.diff[so_far])
@@ -279,7 +319,7 @@ class _PartitionRows(NamedTuple):
 
 
 class _EpochBounds(NamedTuple):
-    """Bounds before an epoch; those that it begins with; which of the edges go at it."""
+    """The bounds before an epoch, those with which it begins, and which of the edges are deleted at it."""
 
     bounds: Shorts
     first: Shorts
@@ -288,8 +328,8 @@ class _EpochBounds(NamedTuple):
     @classmethod
     def from_rows(cls, holding: _PartitionRows, heard: pa.Table, epoch: int, inserted: int) -> _EpochBounds:
         was, now, before = holding.alive_at(epoch - 1), holding.alive_at(epoch), holding.level.copy()
-        said = heard.filter(pc.field("round") == bsp.BEFORE)
-        for place, value, *_ in _received_messages(holding.a, holding.b, said):
+        earlier = heard.filter(pc.field("round") == bsp.BEFORE)
+        for place, value, *_ in _received_messages(holding.a, holding.b, earlier):
             before[place] = value
         before[~was] = -1
         first = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
@@ -298,8 +338,10 @@ class _EpochBounds(NamedTuple):
 
 
 def _received_messages(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
-    """What a part that holds edges a, b has been told (`bsp.SAID`), pack by pack, in the order of the rounds: the
-    places of edges, each once, and their values; by whom, and in which round."""
+    """Yield the messages (`bsp.SAID`) to a part that holds the edges a, b, pack by pack, in the order of the rounds.
+
+    Each item has the places of edges, each once, and their values; the sender, and the round.
+    """
     heard = heard.sort_by("round")
     for at in range(heard.num_rows):
         said_a, said_b, value = arrow_packing.unpack_columns(heard.slice(at, 1).to_batches(), bsp.MESSAGE)
@@ -308,7 +350,9 @@ def _received_messages(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[In
 
 
 def _lower_bounds(a: Longs, b: Longs, heard: pa.Table, bound: Shorts, part: int, newest: int) -> NDArray[np.bool_]:
-    """Lower bounds, in place, by what has been said in rounds; which have fallen by what others said in the newest."""
+    """Lower bounds, in place, by the messages of rounds; return which were lowered by other parts' messages of the
+    newest.
+    """
     fell = np.zeros(bound.size, bool)
     for place, value, sender, round_ in _received_messages(a, b, heard.filter(pc.field("round") > bsp.BEFORE)):
         lower = place[value < bound[place]]
@@ -326,7 +370,11 @@ def _certificate_task(rows: Columns, colours: Colours | None) -> Columns:
 def _settle_task(
     name: str, epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
 ) -> pa.Table:
-    """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
+    """Run a part in a round, from its rows and all messages.
+
+    `number` is that of the round; in the first one there are no messages, but the edges that come and go are new to
+    all.
+    """
     part, holding = key[0].as_py(), _PartitionRows.from_rows(rows)
     before = _EpochBounds.from_rows(holding, heard, epoch, inserted)
     bound = before.first
@@ -395,8 +443,8 @@ def _place_answer(
         label[place] = value
     moved = kernel.place_edges(here.part, here.level, label, number)
     partition_cache.save_values(name, here.part.number, "places", number, label)
-    told = kernel.partitions_to_notify_of_place(here.part, here.level, label, moved)
-    return _answer_table(number, here, moved, told, label, moved.size)
+    notified = kernel.partitions_to_notify_of_place(here.part, here.level, label, moved)
+    return _answer_table(number, here, moved, notified, label, moved.size)
 
 
 def _close_task(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
@@ -421,12 +469,12 @@ def _answer_table(
     number: int,
     here: partition_cache.CachedPartition,
     moved: Ints,
-    told: tuple[Shorts, Ints],
+    notified: tuple[Shorts, Ints],
     value: NDArray[np.integer],
     looked: int,
 ) -> pa.Table:
-    """What a part remembers of its own edges, and tells others, in a round."""
-    part, edges = here.part.number, np.concatenate([moved, told[1]])
-    to = np.concatenate([np.full(moved.size, part), told[0]])
+    """Return the messages of a part in a round, to itself about its own edges and to others."""
+    part, edges = here.part.number, np.concatenate([moved, notified[1]])
+    to = np.concatenate([np.full(moved.size, part), notified[0]])
     rows = {"a": here.a[edges], "b": here.b[edges], "value": value[edges].astype(np.int64)}
     return bsp.round_messages(part, number, to, looked, rows)

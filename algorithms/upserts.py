@@ -1,19 +1,18 @@
-"""Upserts to collections and back: what a keyed stream of `(key, value or nothing)` means over time.
+"""Upserts as collections and back: the meaning over time of a keyed stream of `(key, value or nothing)`.
 
 Law      Law 1 of the design. At epoch t a key has the last value at epochs <= t. Within one epoch the highest
          `seq` wins; at equal `seq` the greatest value wins, and a value beats a delete. A repetition of the
-         value in force says nothing; neither does the deletion of what is absent.
+         value in force changes nothing; neither does the deletion of an absent key.
 Shapes   Upsert rows: key columns, value columns (possibly none), `op` ('upsert' | 'delete'), `seq` bigint,
          `epoch` bigint; further columns allowed. Timelines: one row per half-open interval `[epoch, until)`;
-         `until` is `FOREVER` while open. Interval sets of one key do not overlap, unless a function says that
-         they may.
+         `until` is `FOREVER` while open. Intervals of one key do not overlap, unless a function says that they
+         may.
 Cost     Every function shuffles its rows once, on the key, and sorts them once; nothing else moves. Rows
          already hashed on the same key are not shuffled again, so a chain of these functions costs one
          exchange.
-Errors   ValueError naming the missing columns. The job fails, and says so, on an `op` that is neither word, and on an
-         epoch that is null or `FOREVER`, at which no interval can begin. Rows with a null seq are the caller's.
-Source   Seed 3 (upserts, their conversion, state machines); the way back (`to_upserts`) is what that text
-         leaves open.
+Errors   ValueError naming the missing columns. The job fails with a message for an `op` that is neither word, and for
+         an epoch that is null or `FOREVER`, at which no interval can begin. The caller has to avoid a null seq.
+Source   Seed 3 (upserts, their conversion, state machines); that text leaves the way back (`to_upserts`) open.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ UPSERT, DELETE = "upsert", "delete"
 def winning_upserts(
     rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)
 ) -> DataFrame:
-    """One row per key and `at`: the upsert in force there, with all its columns.
+    """Return one row per key and `at`: the upsert in force at that time, with all its columns.
 
     `at` may hold further grouping columns before the epoch, such as a tag for the old and the new version of
     a batch. Rows that agree in everything the law compares are distinguished by their remaining columns of
@@ -50,7 +49,7 @@ def winning_upserts(
         (F.col("op") == DELETE).asc(),
         *[F.desc_nulls_last(c) for c in (*value, *rest)],
     ]
-    # Partitioned by the key alone: later windows on this key reuse the exchange and the order.
+    # The window is partitioned by the key alone: later windows on this key reuse the exchange and the order.
     before = F.lag(F.struct(*at)).over(Window.partitionBy(*key).orderBy(*order))
     first = rows.withColumn("_before", before).where(~F.col("_before").eqNullSafe(F.struct(*at)))
     return first.drop("_before")
@@ -64,29 +63,38 @@ def upsert_lives(
     where: Column | str | None = None,
     by: Sequence[str] = (),
 ) -> DataFrame:
-    """Upsert rows to the life of each that won its epoch and has a value: key, value, `by`, `epoch` (from), `until`.
+    """Return the life of each upsert that won its epoch and has a value: key, value, `by`, `epoch` (from), `until`.
 
-    live_for=N keeps the value of an upsert at epoch e at e … e+N-1 unless a later upsert or delete of the key
-    ends it sooner. A value row that fails `where` counts as absent: it wins its epoch, and ends the value
-    before it. `by` holds further grouping columns: each group has lives of its own.
+    Args:
+        rows: the upsert rows.
+        key: the key columns.
+        value: the value columns.
+        live_for: N ends the value of an upsert at epoch e after e+N-1 unless a later upsert or delete of the key ends
+            it sooner. None: no end.
+        where: a value row that fails this condition counts as absent: it wins its epoch, and ends the value before it.
+        by: further grouping columns; each group has its own lives.
     """
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
     present = has_value(where)
-    until = F.least(
-        F.lead("epoch").over(steps), expiry_epoch(live_for)
-    )  # of a last row, which has no next one, the latter
+    # The last row of a group has no next one: `least` then ignores the null.
+    until = F.least(F.lead("epoch").over(steps), expiry_epoch(live_for))
     won = winning_upserts(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
     return won.where("_present").select(*key, *value, *by, "epoch", "until")
 
 
 def require_valid_rows(rows: DataFrame) -> DataFrame:
-    """Rows that fail the job where their `op` is none or no interval can begin at their `epoch`."""
+    """Return the rows; the job fails for an `op` that is no operation, and for an `epoch` at which no interval can
+    begin.
+    """
     return rows.withColumns({"op": _known_operation(F.col("op")), "epoch": require_finite(F.col("epoch"))})
 
 
 def has_value(where: Column | str | None = None) -> Column:
-    """Whether an upsert's key has a value by it, one that passes `where`. That is not asked of a delete: it might fail
-    on the values of one, and Spark may take the two parts of an AND apart."""
+    """Tell whether an upsert gives its key a value that passes `where`.
+
+    The condition is not evaluated for a delete: it might fail on the values of one, and Spark may separate the two
+    parts of an AND.
+    """
     present = F.col("op") != DELETE
     if where is None:
         return present
@@ -94,11 +102,11 @@ def has_value(where: Column | str | None = None) -> Column:
 
 
 def expiry_epoch(live_for: int | None) -> Column:
-    """When the value of an upsert ends at the latest."""
+    """Return the epoch at which the value of an upsert ends at the latest."""
     if live_for is None:
         return F.lit(FOREVER)
     if live_for < 1:
-        raise ValueError(f"live_for counts epochs, so it is at least 1; got {live_for}")
+        raise ValueError(f"live_for is a number of epochs and must be at least 1; got {live_for}")
     ends = F.col("epoch") < FOREVER - live_for
     return F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER)
 
@@ -111,8 +119,11 @@ def to_timelines(
     where: Column | str | None = None,
     by: Sequence[str] = (),
 ) -> DataFrame:
-    """Upsert rows to validity intervals: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
-    value: its `upsert_lives`, a repetition of the value in force being the same life, extended.
+    """Return the validity intervals of upsert rows: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
+    value.
+
+    The intervals are the `upsert_lives`, whose parameters these are; a repetition of the value in force extends its
+    life.
     """
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
     spans = upsert_lives(rows, key, value, live_for, where, by)
@@ -125,21 +136,22 @@ def to_timelines(
 
 
 def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The pointwise sum of signed intervals (`diff`), as disjoint maximal intervals with their nonzero sum.
+    """Return the pointwise sum of signed intervals (`diff`), as disjoint maximal intervals with their nonzero sum.
 
-    The interval form of `consolidate`. Input intervals may overlap and carry any diff. Tag the rows of two
-    versions, take their `to_timelines(…, by=[tag])`, turn the tag into a sign: then this is their difference, in
-    one shuffle.
+    This is the interval form of `consolidate`. Input intervals may overlap and carry any diff. To compute the
+    difference of two versions in one shuffle, tag their rows, take `to_timelines(…, by=[tag])`, and turn the tag into a
+    sign.
     """
     _require_columns(intervals, [*key, "epoch", "until", "diff"])
     return _level_intervals(intervals, key, [F.col("diff").cast("bigint")], lambda total: total)
 
 
 def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
-    """How the union of a key's intervals changes from version -1 to version 1: key, `epoch`, `until`, `diff`.
+    """Return how the union of a key's intervals changes from version -1 to version 1: key, `epoch`, `until`, `diff`.
 
-    The interval form of the delta of `distinct`. Intervals of one `version` may overlap; where version 1 alone
-    covers an epoch the diff is +1, where version -1 alone does it is -1. Disjoint and maximal.
+    This is the interval form of the delta of `distinct`. Intervals of one `version` may overlap. Where version 1 alone
+    covers an epoch the diff is +1, where version -1 alone covers it the diff is -1. The intervals of the result are
+    disjoint and maximal.
     """
     _require_columns(intervals, [*key, "epoch", "until", "version"])
     counts = [(F.col("version") == version).cast("bigint") for version in (1, -1)]
@@ -151,7 +163,9 @@ def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
 def _level_intervals(
     intervals: DataFrame, key: Sequence[str], amounts: Sequence[Column], level: Callable[..., Column]
 ) -> DataFrame:
-    """The maximal intervals on which `level`, of the running sums of the amounts, is one number and not zero."""
+    """Return the maximal intervals on which `level`, a function of the running sums of the amounts, is one nonzero
+    number.
+    """
     names = [f"_amount{i}" for i in range(len(amounts))]
     ends = F.array(
         F.struct(F.col("epoch"), *[amount.alias(name) for name, amount in zip(names, amounts, strict=True)]),
@@ -162,7 +176,7 @@ def _level_intervals(
     )
     steps = intervals.where("epoch < until").select(*key, F.inline(ends))
     line = Window.partitionBy(*key).orderBy("epoch")
-    # The running sums have a RANGE frame: all steps of one epoch see the level after them all.
+    # The running sums have a RANGE frame: all steps of one epoch see the level after all of them.
     sums = level(*[F.sum(name).over(line) for name in names])
     levels = steps.withColumn("diff", sums).withColumn("_before", F.lag("epoch").over(line))
     levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
@@ -172,17 +186,18 @@ def _level_intervals(
 
 
 def signed_difference(new: DataFrame, old: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Pointwise new minus old of two sets of disjoint intervals: key, `epoch`, `until`, `diff` (+1 or -1),
-    maximal."""
+    """Return pointwise new minus old of two sets of disjoint intervals: key, `epoch`, `until`, `diff` (+1 or -1),
+    maximal.
+    """
     plus = new.select(*key, "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
     minus = old.select(*key, "epoch", "until", F.lit(-1).cast("bigint").alias("diff"))
     return net_intervals(plus.unionByName(minus), key)
 
 
 def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) -> Collection:
-    """Upsert rows to a collection over epochs, with data columns key and value: seed 3's conversion.
+    """Return upsert rows as a collection over epochs, with data columns key and value: seed 3's conversion.
 
-    A retraction of the value before and an insertion of the next one at every change; silence at a no-op.
+    Every change is a retraction of the value before and an insertion of the next one; a no-op adds nothing.
     """
     spans = to_timelines(rows, key, value, live_for).withColumn("diff", F.lit(1).cast("bigint"))
     return Collection.from_intervals(spans, EPOCH)
@@ -196,9 +211,9 @@ def replacement(
     revision: int,
     live_for: int | None = None,
 ) -> Collection:
-    """The diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
+    """Return the diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
 
-    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Same rows: no
+    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Equal rows give no
     diffs.
     """
     columns = [*key, *value, "op", "seq", "epoch"]
@@ -209,24 +224,23 @@ def replacement(
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
-    """A collection over epochs back to upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per
-    change.
+    """Return a collection over epochs as upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per change.
 
-    Needs at most one value per key at every epoch, once; where it is otherwise `seq` cannot say it, so the row's
-    `op` is 'conflict' and the caller must refuse the key. `to_triples` of the result is the collection again.
+    At every epoch a key must have at most one value, once. Where it has more, upserts cannot express it: the row's `op`
+    is 'conflict' and the caller must refuse the key. `to_triples` of the result is the collection again.
     """
     if tuple(collection.time.columns) != ("epoch",):
-        raise ValueError(f"upserts have one time, epoch; this collection has {collection.time.columns}: use at()")
+        raise ValueError(f"upserts have one time, epoch, but this collection has {collection.time.columns}: use at()")
     if sorted(collection.data) != sorted({*key, *value}):
         raise ValueError(f"key {list(key)} and value {list(value)} are not the data columns {collection.data}")
     spread = collection.df.repartition(*key)
-    one = spread.groupBy(*key, *value, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    steps = spread.groupBy(*key, *value, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     line = Window.partitionBy(*key).orderBy("epoch")
-    # The multiplicity of each record, so that a negative one cannot make up for one too many.
+    # The multiplicity of each record, so that a negative one cannot compensate for one that is too great.
     times = F.sum("diff").over(Window.partitionBy(*key, *value).orderBy("epoch"))
     odd, was_odd = (~n.isin(0, 1) for n in (F.col("_times"), F.col("_times") - F.col("diff")))
     per_epoch = (
-        one.withColumn("_times", times)
+        steps.withColumn("_times", times)
         .groupBy(*key, "epoch")
         .agg(
             F.sum("diff").alias("_net"),
@@ -251,14 +265,24 @@ def state_machine(
     emit: Callable[[Column], Column],
     value: str = "value",
 ) -> Collection:
-    """A keyed stream of symbols and a transition function to a collection over epochs: upserts, generalised.
+    """Return the collection over epochs that a transition function makes of a keyed stream of symbols: generalised
+    upserts.
 
-    `start` is the state before any event; `step(state, symbol)` the next state, of the SAME type;
-    `emit(state)` an array of the values that the key holds in that state (none, one or many; repetitions
-    count once). Events are taken by `epoch`, then by `order`; the collection changes by what differs between
-    the states at the ends of its epochs. All three are Spark expressions, so no Python runs per row. Cost:
-    one shuffle on the key; the events and the states of ONE key are in memory together, and
-    copying the log of states makes n events of one key cost n².
+    Events are taken by `epoch`, then by `order`; the collection changes by the difference between the states at the
+    ends of its epochs. `start`, `step` and `emit` are Spark expressions, so no Python runs per row. The cost is one
+    shuffle on the key; the events and the states of ONE key are in memory together, and copying the log of states makes
+    n events of one key cost n².
+
+    Args:
+        events: the rows, with the key columns and `epoch`.
+        key: the key columns.
+        symbol: the symbol of an event.
+        order: the columns that order the events of an epoch.
+        start: the state before any event.
+        step: `step(state, symbol)` returns the next state, of the SAME type.
+        emit: `emit(state)` returns an array of the values that the key holds in that state (none, one or many;
+            repetitions count once).
+        value: the name of the value column of the result.
     """
     event = F.struct("epoch", *[F.col(c).alias(f"_{i}") for i, c in enumerate(order)], symbol.alias("symbol"))
     runs = events.groupBy(*key).agg(F.sort_array(F.collect_list(event)).alias("_events"))
@@ -269,10 +293,10 @@ def state_machine(
 
     def advance(acc: Column, e: Column) -> Column:
         state = step(acc["state"], e["symbol"])
-        kept = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
+        earlier = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
         held = F.array_distinct(emit(state))
         entry = F.struct(e["epoch"].cast("bigint").alias("epoch"), held.alias("held"))
-        return F.struct(state.alias("state"), F.concat(kept, F.array(entry)).alias("log"))
+        return F.struct(state.alias("state"), F.concat(earlier, F.array(entry)).alias("log"))
 
     logs = runs.select(*key, F.aggregate("_events", zero, advance)["log"].alias("log"))
     line = Window.partitionBy(*key).orderBy("epoch")
@@ -293,14 +317,14 @@ def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column
 
 
 def _known_operation(op: Column) -> Column:
-    """The word itself; any other fails the job, for it would count as neither or as the wrong one."""
-    words = F.concat(F.lit(f"op is '{UPSERT}' or '{DELETE}', got "), F.coalesce(op, F.lit("null")))
-    return F.when(op.isin(UPSERT, DELETE), op).otherwise(F.raise_error(words))
+    """Return the operation; any other word fails the job, because it would count as neither or as the wrong one."""
+    message = F.concat(F.lit(f"op must be '{UPSERT}' or '{DELETE}', got "), F.coalesce(op, F.lit("null")))
+    return F.when(op.isin(UPSERT, DELETE), op).otherwise(F.raise_error(message))
 
 
 def _require_columns(frame: DataFrame, columns: Sequence[str]) -> None:
     if not hasattr(frame, "_jdf"):
-        return  # through Spark Connect a look at the columns costs as much as a small query; the query itself will say
+        return  # with Spark Connect a look at the columns costs as much as a small query; the query itself will fail
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise ValueError(f"rows lack the columns {', '.join(missing)}; they have {', '.join(frame.columns)}")

@@ -1,9 +1,9 @@
-"""Diff triples of what is known of a vertex → its history as rows that hold from one epoch until another.
+"""The history of vertices: diff triples of their measures as rows that hold from one epoch until another.
 
-Law      At every epoch the rows of a vertex are at most one, and say the sums of its diffs there; of trussness, the
+Law      At every epoch a vertex has at most one row, which has the sums of its diffs up to then; for the trussness, the
          greatest k of which the vertex has an edge.
-Shapes   Triples: vertex, epoch, measure (int), k, diff, as `algorithms.compile_kernels.vertex_history_kernel` takes
-         them. Rows: vertex, epoch, until, trussness, and a column for each measure after the first.
+Shapes   Triples: vertex, epoch, measure (int), k, diff, as `algorithms.kernels.vertex_history_kernel` takes them.
+         Rows: vertex, epoch, until, trussness, and a column for each measure after the first.
 Cost     One shuffle, on the vertex; a task holds its part of the triples, 40 bytes each.
 """
 
@@ -21,7 +21,7 @@ _TRIPLE = ("vertex", "epoch", "measure", "k", "diff")
 
 
 def vertex_rows(triples: DataFrame, measures: Sequence[str]) -> DataFrame:
-    """`measures`: the names of the columns; the first one is that of the trussness."""
+    """Return the history of each vertex. `measures` are the names of the columns; the first is the trussness."""
     sums = triples.groupBy(*_TRIPLE[:-1]).agg(F.sum("diff").alias("diff")).where("diff <> 0")
     inside = sums.repartition("vertex").sortWithinPartitions("vertex", "epoch")
     columns = ["vertex", "epoch", "until", *measures]

@@ -1,8 +1,9 @@
-"""Zips on a Python worker's path are not read again for each task.
+"""A patch by which the zips on a Python worker's path are not read again for each task.
 
-Spark forgets, as each task begins, what Python knows of the files to import from (`importlib.invalidate_caches`), and
-has its own library on the path as zips and jars. Until 3.12 Python reads the directory of each of them again at once
-(CPython issue 103200), some 0.1 s for every task. Here: only of those that have changed. Importing this is enough.
+As each task begins, Spark invalidates Python's caches of the files to import from (`importlib.invalidate_caches`), and
+it has its own library on the path as zips and jars. Python before 3.12 then reads the directory of each of them again
+at once (CPython issue 103200), some 0.1 s for every task. With this patch it reads only those that have changed.
+Importing this module applies it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The frames of few rows, in pandas whatever the engine: what the tables add up to, per k and in all; and, per epoch,
-what landed and what is usual.
+"""The frames of few rows, which are always in pandas: sums of the tables, by k and in total, and the volumes by epoch.
 
-A frame is made from those of a `frame_builder.FrameBuilder`; None where what it needs is not given.
+A function here makes a frame from those of a `frame_builder.FrameBuilder`; it returns None if a frame that it needs is
+not given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def truss_frame(shop: FrameBuilder) -> pd.DataFrame | None:
-    """Per k that occurs: how many edges there are with that trussness or a greater one."""
+    """Return, for each k that occurs, the number of edges with that trussness or a greater one."""
     import pandas as pd
     from pyspark.sql import functions as F
 
@@ -49,7 +49,7 @@ def truss_frame(shop: FrameBuilder) -> pd.DataFrame | None:
 
 
 def totals_frame(shop: FrameBuilder) -> pd.DataFrame | None:
-    """One row: the totals, the same numbers counted from the tables, and what is impossible about them."""
+    """Return one row: the totals, the numbers counted from the tables, and which totals are impossible."""
     import pandas as pd
 
     row: dict[str, Any] = {"epoch": shop.context["epoch"]}
@@ -68,7 +68,7 @@ def totals_frame(shop: FrameBuilder) -> pd.DataFrame | None:
 
 
 def _vertex_sums(vertices: Any) -> dict[str, int]:
-    """What the vertices, of either engine, add up to."""
+    """Return the sums over the vertices, of either engine."""
     import pandas as pd
     from pyspark.sql import functions as F
 
@@ -84,22 +84,24 @@ def _vertex_sums(vertices: Any) -> dict[str, int]:
 
 
 def _impossible_totals(totals: dict[str, int]) -> dict[str, str | None]:
-    """What the totals say that no graph can: words, or None."""
+    """Return, for each measure, a message if no graph can have these totals, otherwise None."""
     n, m, t, k = (totals[name] for name in ("vertices", "edges", "triangles", "max_trussness"))
     most = math.isqrt(2 * max(m, 0) ** 3) // 3
     fewest = 0 if k < 3 else k * (k - 1) * (k - 2) // 6
     fits = n <= 2 * m and 2 * m <= n * (n - 1) if m > 0 else n == 0 and m == 0
     proper = k == 0 if m <= 0 else (k >= 3) == (t > 0) and k >= 2 and t >= fewest
     return {
-        "impossible_triangles": None if 0 <= t <= most else f"between 0 and {most}",
-        "impossible_vertices": None if fits else f"{n} vertices do not have {m} edges",
-        "impossible_trussness": None if proper else f"trussness {k} and {t} triangles do not go together",
+        "impossible_triangles": None if 0 <= t <= most else f"must be between 0 and {most}",
+        "impossible_vertices": None if fits else f"no graph with {n} vertices has {m} edges",
+        "impossible_trussness": None if proper else f"no graph of trussness {k} has {t} triangles",
     }
 
 
 def _growth_surprises(shop: FrameBuilder, totals: dict[str, int]) -> dict[str, Any]:
-    """How surprising the steps of the totals are, from the epoch before; None where that is not known. And for people
-    the total before, and those that are usual after it."""
+    """Return how surprising the steps of the totals from the epoch before are; None if that is not known.
+
+    For people there are also the totals before, and those that are usual after them.
+    """
     epoch = totals["epoch"]
     past = [entry for entry in _totals_history(shop) if entry["epoch"] < epoch]
     between = [e for e in shop.run_epochs() or [] if past and past[-1]["epoch"] < e < epoch]
@@ -116,7 +118,7 @@ def _growth_surprises(shop: FrameBuilder, totals: dict[str, int]) -> dict[str, A
 
 
 def _learned_bounds(shop: FrameBuilder) -> dict[str, Any]:
-    """How the bounds are learned: seasons and width, see `volumes.usual_band`."""
+    """Return how the bounds are learned: seasons and width (`volumes.usual_band`)."""
     return {name: shop.context[name] for name in ("seasons", "width") if name in shop.context}
 
 
@@ -125,7 +127,7 @@ def _totals_history(shop: FrameBuilder) -> list[dict[str, Any]]:
 
 
 def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
-    """Per epoch of the run: what landed, what is stored, and what is usual."""
+    """Return, for each epoch of the run, the landed and the stored rows, and how many are usual."""
     import pandas as pd
     from pyspark.sql import functions as F
 
@@ -140,7 +142,7 @@ def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     elif net is not None:
         counted = net.groupBy("epoch").agg(F.sum("copies").alias("copies"))
         stored = {row["epoch"]: row["copies"] for row in counted.collect()}
-    # in a backfill the epochs of the run are each other's history
+    # in a backfill an epoch of the run is part of the history of the later ones
     known = sorted([*_totals_history(shop), *rows], key=lambda entry: entry["epoch"])
     epochs = [entry["epoch"] for entry in known]
     for row in rows:
@@ -160,14 +162,14 @@ def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
 
 
 def motifs_frame(shop: FrameBuilder) -> pd.DataFrame | None:
-    """Per motif: its total, and what the vertices' counts add up to."""
+    """Return, for each motif, its total and the sum of the vertices' counts."""
     import pandas as pd
 
     return pd.DataFrame(shop.given["motifs"]) if shop.given.get("motifs") else None
 
 
 def _how_early(landed: datetime | None, over: datetime | None) -> str | None:
-    """How long before the end of its epoch a batch was written: words, or None."""
+    """Return how long before the end of its epoch a batch was written, as text; None if it was written after it."""
     return f"{over - landed} before its end" if landed and over and landed < over else None
 
 

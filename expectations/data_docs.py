@@ -1,7 +1,8 @@
-"""Great Expectations' own Data Docs of an epoch's checks, made from the results that are kept: no data, no Spark.
+"""Great Expectations' own Data Docs of an epoch's checks, made from the stored results, without data and Spark.
 
-One HTML page per suite, by Great Expectations' renderer and view. They load their style and scripts from the network,
-as Data Docs do; the epoch's own page does not. Cost: the import of Great Expectations, 6 to 8 s, and 0.1 s a page.
+There is one HTML page per suite, by Great Expectations' renderer and view. Such pages load their style and scripts from
+the network, as all Data Docs do; the report page of an epoch does not. The cost is the import of Great Expectations, 6
+to 8 s, and 0.1 s for each page.
 """
 
 from __future__ import annotations
@@ -18,15 +19,22 @@ from .suite import EXPECTATIONS
 
 
 def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
-    """Suite → page. `checks`: with suite, name, passed, observed and rows, as the ledger keeps them; one whose rule is
-    no more is left out. `at`: when they were made, in ISO format."""
+    """Return the page of each suite.
+
+    Args:
+        checks: those of the epoch, with suite, name, passed, observed and rows, as the ledger stores them. A check
+            whose rule does not exist any more is left out.
+        label: the epoch, for people.
+        run_id: the run that made the checks.
+        at: when they were made, in ISO format.
+    """
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaPageView
 
     rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
     judge = ExpectationRunner()
-    found: dict[str, list[Any]] = {}
+    by_suite: dict[str, list[Any]] = {}
     for check in checks:
         if (check["suite"], check["name"]) not in rules:
             continue
@@ -34,11 +42,11 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
         rows = [", ".join(f"{name} {value}" for name, value in row.items() if name != "why") for row in check["rows"]]
         counted = re.match(r"([\d,]+) of ([\d,]+) row", check["observed"])
         wrong, total = (int(n.replace(",", "")) for n in counted.groups()) if counted else (len(rows), len(rows))
-        one = ExpectationValidationResult(
+        gx_result = ExpectationValidationResult(
             success=check["passed"],
             expectation_config=rule.configuration,
             result={
-                "observed_value": escape(check["observed"]),  # the view writes what it gets
+                "observed_value": escape(check["observed"]),  # the view does not escape text
                 "element_count": total,
                 "unexpected_count": wrong,
                 "unexpected_percent": 100 * wrong / max(total, 1),
@@ -47,9 +55,9 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
             },
             exception_info={"raised_exception": False, "exception_message": None, "exception_traceback": None},
         )
-        found.setdefault(check["suite"], []).append(one)
+        by_suite.setdefault(check["suite"], []).append(gx_result)
     out = {}
-    for suite, results in found.items():
+    for suite, results in by_suite.items():
         good = sum(result.success for result in results)
         whole = ExpectationSuiteValidationResult(
             success=good == len(results),

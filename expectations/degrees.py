@@ -1,4 +1,4 @@
-"""Suite `degrees`: how many edges each vertex has at the checked epoch."""
+"""Suite `degrees`: the number of edges of each vertex at the checked epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPECTATIONS = [
         SUITE,
         "a degree is at least 1",
         "critical",
-        "A vertex without edges is not listed; a negative degree is a lost or a doubled diff.",
+        "A vertex without edges is not listed; a negative degree means that a diff is lost or doubled.",
         _BUG,
         on="vertices",
         needs=("degrees_at",),

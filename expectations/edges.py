@@ -1,4 +1,4 @@
-"""Suite `edges`: the edge intervals that this run changes, and the edge set as of the checked epoch."""
+"""Suite `edges`: the edge intervals that a run changes, and the edge set as of the checked epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _column_exists(column: str) -> Expectation:
         SUITE,
         f"{column} of a changed interval is there",
         "critical",
-        f"A changed edge interval without {column} belongs nowhere.",
+        f"A changed edge interval without {column} cannot be assigned to an edge and an epoch.",
         _BUG,
         on="edge_delta",
         kind="ExpectColumnValuesToNotBeNull",
@@ -47,7 +47,7 @@ EXPECTATIONS = [
         SUITE,
         "every changed interval ends after it begins",
         "critical",
-        "An edge lives from epoch to just before until; an interval that ends where it begins, or sooner, is a fault.",
+        "An edge lives from epoch to just before until; an interval that ends when it begins, or earlier, is a fault.",
         _BUG,
         on="edge_delta",
         kind="ExpectColumnPairValuesAToBeGreaterThanB",
@@ -109,7 +109,7 @@ EXPECTATIONS = [
         SUITE,
         "an edge is in the edge set once",
         "critical",
-        "Summed over all revisions, each edge is there exactly once: a lost diff makes it negative, a doubled one 2.",
+        "Summed over all revisions, each edge exists exactly once. A lost or a doubled diff changes this number.",
         _BUG,
         on="edge_set",
         needs=("edges_at",),

@@ -1,9 +1,11 @@
-"""The frames that expectations look at, built from those that a run gives: helper columns, small joins, sums.
+"""The frames on which expectations are checked, built from the frames of a run: helper columns, small joins, sums.
 
-A helper column holds null where all is well and words where it is not, so that an offending row explains itself. Each
-frame is built once for all expectations on it, and persisted when others are made of it. Cost: `upserts` and
-`edge_delta` one window each, `edge_set` and `vertices` one grouping each of what they cover. Small ones are fetched by
-one query, and what is counted from them is counted in pandas: there a query costs more than its work.
+A helper column is null if a row is right and has a text if it is not, so that an offending row explains itself. Each
+frame is built once for all expectations on it, and persisted if others are made from it.
+
+Cost    `upserts` and `edge_delta` one window each, `edge_set` and `vertices` one grouping each of the rows that they
+        cover. Small frames are fetched by one query, and counts over them are made in pandas: on few rows a query costs
+        more than its work.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ _SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean
 _TIME = {"epoch": "bigint", "revision": "bigint", "diff": "bigint"}
 
 
-# the frames of Spark's that others are counted from, or that are judged as they are
+# the Spark frames from which others are counted, or which are judged as they are
 FETCHED = ("upserts", "upserts_net", "quarantine", "edge_delta", "edge_set", "vertices")
 
 
 class FrameBuilder:
-    """Builds the frames of one call, each at most once; `close` unpersists what it has persisted. `few`: all of them
-    are small. `alone`: as in `suite.check_tables`."""
+    """A builder of the frames of one call, each of them at most once; `release_frames` unpersists those it has
+    persisted.
+
+    few: all frames are small; alone: `suite.check_tables` explains it.
+    """
 
     def __init__(self, given: Frames, context: Context, few: bool = False, alone: bool = False) -> None:
         self.context = context
@@ -46,7 +51,7 @@ class FrameBuilder:
         }
 
     def fetch_small_frames(self) -> None:
-        """Small frames into pandas, by one query."""
+        """Fetch small frames into pandas, by one query."""
         if not self._few:
             return
         frames = {name: frame for name in FETCHED if (frame := self.get_frame(name)) is not None}
@@ -54,7 +59,7 @@ class FrameBuilder:
             self._built |= collect_frames(frames)
 
     def is_scanned(self, name: str) -> bool:
-        """Is a frame read as its table is stored, column by column?"""
+        """Tell whether a frame is read as its table is stored, column by column."""
         return self.alone and name in ("upserts", "upserts_net")
 
     def _persist_frame(self, frame: Any) -> Any:
@@ -69,50 +74,50 @@ class FrameBuilder:
             frame.unpersist()
 
     def get_frame(self, name: str) -> Any:
-        """A frame by name, of pandas or Spark; None: what it is made of was not given."""
+        """Return a frame by name, of pandas or Spark; None if a frame that it needs was not given."""
         if name not in self._built:
-            made = _BUILDERS[name](self)
-            # of many upserts come many changed edges: a look whether they are few would make them once more
+            frame = _BUILDERS[name](self)
+            # many upserts make many changed edges: to test whether they are few would compute them once more
             held = ("edge_set", "vertices", *(("edge_delta",) if self.alone else ()))
-            self._built[name] = self._persist_frame(made) if name in held and made is not None else made
+            self._built[name] = self._persist_frame(frame) if name in held and frame is not None else frame
         return self._built[name]
 
     def get_table(self, name: str) -> DataFrame:
-        """A frame of Spark that was given."""
+        """Return a Spark frame that was given."""
         frame: DataFrame = self.given[name]
         return frame
 
     def run_epochs(self) -> list[int] | None:
-        """The epochs of the run."""
+        """Return the epochs of the run."""
         volumes = self.given.get("volumes")
         return None if volumes is None else [int(row["epoch"]) for row in volumes]
 
 
 def collect_frames(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
-    """Small Spark frames in pandas, by one query."""
+    """Return small Spark frames in pandas, fetched by one query."""
     import pyarrow.compute as pc
     from pyspark.sql import functions as F
 
     own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
     parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
-    # in one task: more of them cost more than what they do
+    # in one task: the start of more tasks costs more than their work
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).coalesce(1).toArrow()
-    found = {}
+    fetched = {}
     for name, columns in own.items():
         table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
-        found[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
-    return found
+        fetched[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
+    return fetched
 
 
 def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
-    """Column by column: its type, and the one it should have."""
+    """Return the type of each column, and the type that it should have."""
     import pandas as pd
 
     if table not in shop.given:
         return None
-    found = dict(shop.given[table].dtypes)
-    names = [*declared, *(name for name in found if name not in declared)]
-    rows = [(name, found.get(name, "missing"), declared.get(name, "no such column")) for name in names]
+    types = dict(shop.given[table].dtypes)
+    names = [*declared, *(name for name in types if name not in declared)]
+    rows = [(name, types.get(name, "missing"), declared.get(name, "no such column")) for name in names]
     return pd.DataFrame(rows, columns=["column", "type", "declared"])
 
 
@@ -127,7 +132,7 @@ def _edge_delta_columns(shop: FrameBuilder) -> pd.DataFrame | None:
 
 
 def _has_columns(shop: FrameBuilder, table: str) -> bool:
-    """Whether a table was given and has the columns that helper columns are made of."""
+    """Tell whether a table was given and has the columns from which helper columns are made."""
     columns = shop.get_frame(f"{table}_columns")
     return columns is not None and bool((columns["type"] == columns["declared"]).all())
 
@@ -181,12 +186,12 @@ def _build_edge_delta(shop: FrameBuilder) -> DataFrame | None:
 
     if not _has_columns(shop, "edge_delta"):
         return None
-    # by the same columns for the window and the join: one exchange of the changed edges
+    # the window and the join use the same columns: one exchange of the changed edges
     pair = [F.least("a", "b").alias("_low"), F.greatest("a", "b").alias("_high")]
     line = Window.partitionBy("_low", "_high").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
     frame = shop.get_table("edge_delta").select("*", *pair).withColumn("_earlier", F.max("until").over(line))
-    said = F.concat(F.lit("an earlier row lasts until "), F.col("_earlier").cast("string"))
-    frame = frame.withColumn("overlaps", _bad_words(F.col("epoch") < F.col("_earlier"), said)).drop("_earlier")
+    message = F.concat(F.lit("an earlier row lasts until "), F.col("_earlier").cast("string"))
+    frame = frame.withColumn("overlaps", _bad_words(F.col("epoch") < F.col("_earlier"), message)).drop("_earlier")
     if "upserts_net" not in shop.given:
         return frame.drop("_low", "_high")
     ends = [F.least("src", "dst").alias("_low"), F.greatest("src", "dst").alias("_high")]
@@ -201,7 +206,7 @@ def _build_edge_delta(shop: FrameBuilder) -> DataFrame | None:
 
 
 def _build_edge_set(shop: FrameBuilder) -> DataFrame | None:
-    """One row per pair that is an edge or has a trussness; the columns of the side that lacks it are null."""
+    """Return one row per pair that is an edge or has a trussness; columns of the side that lacks the pair are null."""
     from pyspark.sql import functions as F
 
     none = F.lit(None).cast("bigint")
@@ -213,7 +218,7 @@ def _build_edge_set(shop: FrameBuilder) -> DataFrame | None:
         parts.append(listed.select("a", "b", none.alias("copies"), "k", F.col("copies").alias("k_copies")))
     if not parts:
         return None
-    # copies that are not all 1: show one that is not
+    # if the copies are not all 1, show one that is not
     worst = F.when(F.max("k_copies") != 1, F.max("k_copies")).otherwise(F.min("k_copies"))
     return (
         _union_frames(parts)
@@ -230,7 +235,9 @@ def _build_edge_set(shop: FrameBuilder) -> DataFrame | None:
 
 
 def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
-    """One row per vertex with an edge, a degree or triangles: what is listed for it, and its edges counted afresh."""
+    """Return one row per vertex with an edge, a degree or triangles: its stored numbers, and a fresh count of its
+    edges.
+    """
     from pyspark.sql import functions as F
 
     none = F.lit(None).cast("bigint")
@@ -245,8 +252,8 @@ def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
     if "edges_at" in shop.given:
         listed = shop.get_frame("edge_set").where("copies IS NOT NULL")
         ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
-        found = F.col("copies").alias("ends")
-        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
+        count = F.col("copies").alias("ends")
+        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), count))
     frame = (
         _union_frames(parts)
         .groupBy("vertex")
@@ -261,7 +268,7 @@ def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
     d = F.coalesce("degree", F.lit(0)).cast("double")
     most = F.greatest(d * (d - 1) / 2, F.lit(0.0))
     too_many = F.concat(F.lit("at most "), most.cast("decimal(38,0)").cast("string"))
-    wrong = F.concat(F.lit("the edge set says "), F.coalesce("edges", F.lit(0)).cast("string"))
+    wrong = F.concat(F.lit("in the edge set: "), F.coalesce("edges", F.lit(0)).cast("string"))
     return frame.select(
         "*",
         _bad_words(F.col("triangles") > most, too_many).alias("too_many_triangles"),

@@ -1,9 +1,9 @@
-"""Rules of Great Expectations, prepared once.
+"""A cache of rules of Great Expectations, so that each is prepared once.
 
-Great Expectations makes the configuration of a rule, and the list of metrics that it needs, again for every question
-about it: some 150 times for one verdict. Neither depends on the data. A rule here is a custom expectation, derived from
-Great Expectations' own and registered under the same name, which keeps both. What a rule means, and its result, are
-Great Expectations'.
+Great Expectations makes the configuration of a rule, and the list of metrics that it needs, again whenever they are
+needed: some 150 times for one verdict. Neither depends on the data. A rule here is a custom expectation, derived from
+Great Expectations' own and registered under its name, which caches both. The meaning and the result of a rule are those
+of Great Expectations.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-_Dependencies = dict[str, Any]  # by the rule's arguments and the format of the result; as many as there are rules
+_Dependencies = dict[str, Any]  # by the rule's arguments and the format of the result; one entry for each rule
 
 
 @cache
 def rule_class(kind: str) -> Any:
-    """The prepared rule that stands for a class of `great_expectations.expectations`."""
+    """Return the prepared rule that replaces a class of `great_expectations.expectations`."""
     import great_expectations as gx
     from pydantic.v1 import PrivateAttr
 

@@ -1,14 +1,14 @@
-"""Great Expectations, held at arm's length: a frame and its expectations in, verdicts out.
+"""The only interface to Great Expectations: it takes a frame and its expectations, and returns verdicts.
 
-Small   Up to `SMALL` rows a frame is fetched by Arrow, with nullable types (no 64-bit id becomes a float), and judged
-        by the pandas engine; a larger one is judged in Spark. Same expectations, same verdicts: a test says so.
-        Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in Spark; at 100,000
-        rows 17 CPU seconds either way, so `SMALL` is there.
-Price   62 rules that hold cost 0.2 CPU seconds here (0.75 before they were prepared, see `rules`, and while their
-        offending rows were asked for).
+Small   A frame of up to `SMALL` rows is fetched by Arrow, with nullable types (no 64-bit id becomes a float), and
+        judged by the pandas engine; a larger one is judged in Spark. The expectations and verdicts are the same, which
+        a test checks. Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in
+        Spark; at 100,000 rows 17 CPU seconds with either engine, which is the reason for the value of `SMALL`.
+Price   62 rules that hold cost 0.2 CPU seconds here (0.75 without `gx_rule_cache`, and if all offending rows were
+        requested at once).
 Bounds  In Spark one aggregation decides all single-column expectations of a frame; rows are fetched for the failed ones
         only, and limited to `ROWS` inside Spark. Nothing grows with the number of offending rows.
-Errors  `CheckCrashed` when Great Expectations could not evaluate a rule: our bug, not bad data.
+Errors  `CheckCrashed` if Great Expectations could not evaluate a rule: a bug of altneu, not bad data.
 """
 
 from __future__ import annotations
@@ -34,31 +34,41 @@ ROWS = 20  # offending rows kept per check
 
 
 class CheckCrashed(Exception):
-    """A rule could not be evaluated: says nothing about the data."""
+    """Raised when a rule could not be evaluated. It says nothing about the data."""
 
 
 class ExpectationRunner:
-    """Judges frames; `small` as in the header. The first one of a process imports Great Expectations, 6 to 8 s, unless
-    `import_in_background` was called in time."""
+    """A judge of frames. Frames of up to `small` rows are judged in pandas.
+
+    The first runner of a process imports Great Expectations, 6 to 8 s, unless `import_in_background` was called in
+    time.
+    """
 
     def __init__(self, small: int = SMALL) -> None:
         self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
 
     def fetch_small(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
-        """A small Spark frame in pandas, by one job; a larger one, and one that is of pandas, as it is."""
+        """Return a small Spark frame in pandas, by one job; return a larger one, and one of pandas, as it is."""
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
             return frame
-        start = to_pandas(frame.limit(self._small + 1))  # bounded also when the frame is not small
+        start = to_pandas(frame.limit(self._small + 1))  # bounded even if the frame is not small
         return start if len(start) <= self._small else frame
 
     def judge_frame(
         self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation], *, scan: bool = False
     ) -> list[Verdict]:
-        """Judge a frame, as `fetch_small` left it, by its expectations. One of Spark's is persisted meanwhile, since it
-        is read several times; a mere `scan` of a table is not: each time a few of its columns are read."""
+        """Judge a frame, which `fetch_small` has returned, by its expectations.
+
+        Args:
+            name: the name of the frame.
+            frame: a pandas or a Spark frame. A Spark frame is persisted meanwhile, because it is read several times.
+            expectations: all on this frame.
+            scan: do not persist the frame: it is a mere scan of a table, of which each reading needs only a few
+                columns.
+        """
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
@@ -74,7 +84,9 @@ class ExpectationRunner:
     def _run_expectations(
         self, engine: str, name: str, frame: Any, total: int, expectations: Sequence[Expectation]
     ) -> list[Verdict]:
-        """First whether each holds, and then the rows of those that do not: they take several times the metrics."""
+        """Judge whether each expectation holds, then fetch the rows of those that do not, which takes several times the
+        metrics.
+        """
         batch = self._make_batch(engine, frame)
         quick = self._validate_batch(batch, name, expectations, {"result_format": "BOOLEAN_ONLY"})
         failed = [e for e, result in zip(expectations, quick, strict=True) if not result.success]
@@ -94,7 +106,9 @@ class ExpectationRunner:
         return verdicts
 
     def _make_batch(self, engine: str, frame: Any) -> Any:
-        """A frame as a batch; all frames share one asset per engine, because every new one costs tenths of a second."""
+        """Return a frame as a batch. All frames of an engine share one asset, because every new one costs tenths of a
+        second.
+        """
         if engine not in self._definitions:
             new = self._context.data_sources
             source = new.add_pandas(engine) if engine == "pandas" else new.add_spark(engine, persist=False)
@@ -104,7 +118,7 @@ class ExpectationRunner:
     def _validate_batch(
         self, batch: Any, name: str, expectations: Sequence[Expectation], result_format: dict[str, Any]
     ) -> list[Any]:
-        """The results, in the order of the expectations."""
+        """Return the results, in the order of the expectations."""
         rules = [self.to_gx_rule(expectation) for expectation in expectations]
         suite = self._gx.ExpectationSuite(name=name, expectations=rules)
         results = batch.validate(suite, result_format=result_format).results
@@ -117,16 +131,15 @@ class ExpectationRunner:
         return ordered
 
     def to_gx_rule(self, expectation: Expectation) -> Any:
-        """An expectation as Great Expectations has it."""
+        """Return an expectation as a rule of Great Expectations."""
         meta = {"name": f"{expectation.suite}: {expectation.name}", "remedy": expectation.remedy}
         class_ = rule_class(expectation.kind)
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)
 
 
 def import_in_background() -> None:
-    """Import Great Expectations while other work goes on, so that the first `ExpectationRunner` need not wait for
-    it."""
-    # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this one half imported
+    """Import Great Expectations while other work goes on, so that the first `ExpectationRunner` need not wait."""
+    # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this module half imported
     import sqlalchemy.orm  # noqa: F401
 
     threading.Thread(target=_great_expectations, daemon=True).start()
@@ -136,9 +149,9 @@ _making = threading.Lock()
 
 
 def _great_expectations() -> tuple[Any, Any, dict[str, Any]]:
-    """The package, one context without progress bars or telemetry, and its batch definitions by engine.
+    """Return the package, one context without progress bars or telemetry, and its batch definitions by engine.
 
-    One per process, because every context leaves a folder in the temporary directory.
+    There is one context per process, because every context leaves a folder in the temporary directory.
     """
     with _making:
         return _make_context()
@@ -156,7 +169,7 @@ def _make_context() -> tuple[Any, Any, dict[str, Any]]:
 
 
 def to_pandas(frame: DataFrame) -> pd.DataFrame:
-    """A small Spark frame in pandas; integers and booleans keep their type where there are nulls."""
+    """Return a small Spark frame in pandas; integers and booleans keep their type even if there are nulls."""
     return arrow_to_pandas(frame.toArrow())
 
 
@@ -171,15 +184,15 @@ def arrow_to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def _has_values(frame: pd.DataFrame, expectation: Expectation) -> bool:
-    """Does the rule's column hold anything to judge?"""
+    """Tell whether the rule's column has any value to judge."""
     return bool(frame[expectation.args["column"]].notna().any())
 
 
-def _offending_rows(found: Any, most: int | None) -> list[dict[str, Any]]:
-    """The first offending rows, as either engine has them."""
-    if found is None or isinstance(found, list):
-        return (found or [])[:most]
-    rows: list[dict[str, Any]] = found.iloc[:most].to_dict("records")
+def _offending_rows(unexpected: Any, most: int | None) -> list[dict[str, Any]]:
+    """Return the first offending rows, of either engine."""
+    if unexpected is None or isinstance(unexpected, list):
+        return (unexpected or [])[:most]
+    rows: list[dict[str, Any]] = unexpected.iloc[:most].to_dict("records")
     return rows
 
 
@@ -194,12 +207,12 @@ def _make_verdict(
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON has it."""
+    """Return a row with values that JSON has."""
     return {column: _json_value(value) for column, value in row.items()}
 
 
 def _json_value(value: Any) -> Any:
-    """A cell as JSON has it; NaN and infinity, which JSON lacks, as text."""
+    """Return a cell as a value that JSON has; NaN and infinity, which JSON lacks, as text."""
     import pandas as pd
 
     if value is None or value is pd.NA or value is pd.NaT:
@@ -212,7 +225,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _caught_message(info: Any) -> str:
-    """The message of an exception that Great Expectations has caught, if any."""
+    """Return the message of an exception that Great Expectations has caught, or an empty text."""
     if not info:
         return ""
     infos = [info] if "raised_exception" in info else list(info.values())

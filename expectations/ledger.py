@@ -1,4 +1,4 @@
-"""Suite `ledger`: the totals that a reader sees first, against the tables and against each other."""
+"""Suite `ledger`: the published totals, compared with the tables and with each other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from .model import Expectation
 
 SUITE = "ledger"
 _BUG = (
-    "nothing of this run is published; altneu repair shows whether what was published before is wrong, and then "
-    "publishes it again; otherwise: altneu rebuild"
+    "nothing of this run is published; altneu repair shows whether the published state is wrong, and publishes a "
+    "recomputation if it is; if it is not: altneu rebuild"
 )
 
 
@@ -29,28 +29,29 @@ def _total_equals(name: str, meaning: str, total: str, counted: str, needs: str)
 EXPECTATIONS = [
     _total_equals(
         "the total of edges is the size of the edge set",
-        "The total that is shown counts the edges that are stored.",
+        "The published total is the number of stored edges.",
         "edges",
         "edges_counted",
         "edges_at",
     ),
     _total_equals(
         "the total of vertices is the number of degrees",
-        "The total that is shown counts the vertices with an edge.",
+        "The published total is the number of vertices with an edge.",
         "vertices",
         "vertices_counted",
         "degrees_at",
     ),
     _total_equals(
         "the total of wedges is that of the degrees",
-        "The pairs of edges that meet, of which the transitivity is the closed share, are those of the stored degrees.",
+        "The published number of pairs of edges that meet follows from the stored degrees. The transitivity is the "
+        "share of these pairs that triangles close.",
         "wedges",
         "wedges_counted",
         "degrees_at",
     ),
     _total_equals(
         "the maximum trussness is the greatest k",
-        "The maximum that is shown is the greatest trussness of an edge, and 0 when there are no edges.",
+        "The published maximum is the greatest trussness of an edge, and 0 if there are no edges.",
         "max_trussness",
         "greatest_k",
         "trussness_at",
@@ -59,7 +60,7 @@ EXPECTATIONS = [
         SUITE,
         "the totals of motifs are those of the vertices",
         "critical",
-        "What the counts of all vertices add up to is each motif's total, times the vertices in an occurrence.",
+        "The counts of all vertices add up to the motif's total times the number of vertices in an occurrence.",
         _BUG,
         on="motifs",
         needs=("motifs",),
@@ -83,7 +84,7 @@ EXPECTATIONS = [
         SUITE,
         "the total of vertices is possible with so many edges",
         "critical",
-        "A graph of n vertices that all have an edge has between n/2 and n(n-1)/2 edges.",
+        "A graph of n vertices, each of which has an edge, has between n/2 and n(n-1)/2 edges.",
         _BUG,
         on="sums",
         needs=("totals",),
@@ -95,7 +96,7 @@ EXPECTATIONS = [
         SUITE,
         "the maximum trussness is possible with so many triangles",
         "critical",
-        "The maximum trussness k is 0 without edges and 2 without triangles; k >= 3 takes k(k-1)(k-2)/6 triangles.",
+        "The maximum trussness k is 0 without edges and 2 without triangles; k >= 3 needs k(k-1)(k-2)/6 triangles.",
         _BUG,
         on="sums",
         needs=("totals",),

@@ -1,18 +1,18 @@
-"""Suite `quarantine`: the malformed rows of this run. How many they are is the business of `volumes`."""
+"""Suite `quarantine`: the malformed rows of a run. The suite `volumes` judges how many there are."""
 
 from __future__ import annotations
 
 from .model import Expectation
 
 SUITE = "quarantine"
-_BUG = "the row is kept and did no harm; report it with the rows below"
+_BUG = "the row is kept and does no harm; report it with the rows below"
 
 EXPECTATIONS = [
     Expectation(
         SUITE,
         "a quarantined row has a reason",
         "warning",
-        "Whoever fixes the file needs to know what was wrong with the row.",
+        "A person who fixes the file needs to know what is wrong with the row.",
         _BUG,
         on="quarantine",
         kind="ExpectColumnValueLengthsToBeBetween",
@@ -22,7 +22,7 @@ EXPECTATIONS = [
         SUITE,
         "a quarantined row has a file",
         "warning",
-        "Whoever fixes the file needs to know which one it is.",
+        "A person who fixes the row needs to know which file it is in.",
         _BUG,
         on="quarantine",
         kind="ExpectColumnValuesToNotBeNull",

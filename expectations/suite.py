@@ -1,8 +1,7 @@
-"""Run the suites: frames of rows in, one result per check out, passed ones too.
+"""The runner of the suites: it takes frames of rows and returns one result per check, also of those that passed.
 
-A result is a `Check`, with up to 20 offending rows. A check whose frames were not given is not
-returned. Nothing is written, nothing decided here. Errors: `gx_runner.CheckCrashed` when a check could not be
-evaluated.
+A result is a `Check`, with up to 20 offending rows. A check whose frames are not given has no result. Nothing is
+written and nothing decided here. `gx_runner.CheckCrashed` is raised if a check could not be evaluated.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectati
 
 
 def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) -> list[Check]:
-    """All checks of the tables that `frames` allows.
+    """Return the results of all checks of tables for which `frames` has the rows.
 
     frames   upserts (rows of this run with diff +1), upserts_net (all rows of the epochs that this run touched, summed
              to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at; and, as
              plain rows, motifs (one per motif), totals (one) and volumes (one per epoch of the run: epoch, rows,
-             bad_rows; landed_at, the time of its newest file, and over_at, the end of its interval, where there are
-             such). Any may be absent.
+             bad_rows; landed_at, the time of its newest file, and over_at, the end of its interval, if there are
+             any). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
              (optional): epoch -> label, for remedies at other epochs than `epoch`; rows (optional): no frame has more;
-             alone (optional): no two upserts of an epoch, of all that the run touched, have their key and seq alike, so
-             that each is the net of itself and has no rival; that is only said of many rows.
-    small    frames of up to so many rows are judged in pandas, larger ones in Spark.
+             alone (optional): no two upserts of any epoch that the run touched have the same key and seq, so that each
+             is its own net row and has no rival; callers determine this only for many rows.
+    small    frames of up to this number of rows are judged in pandas, larger ones in Spark.
     """
     alone = bool(context.get("alone"))
     shop, judge = FrameBuilder(frames, context, context.get("rows", math.inf) <= small, alone), ExpectationRunner(small)
@@ -62,12 +61,12 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     tables: dict[str, Any] = {}
     try:
         shop.fetch_small_frames()
-        with ThreadPoolExecutor(1) as ahead:  # Spark makes the next frame while Great Expectations judges this one
+        with ThreadPoolExecutor(1) as ahead:  # Spark builds the next frame while Great Expectations judges this one
             for (name, wanted), frame in zip(on.items(), ahead.map(make_frame, on), strict=True):
                 if frame is not None:
                     tables[name] = frame
-                    found = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
-                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
+                    judged = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
+                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in judged}
     finally:
         shop.release_frames()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
@@ -84,14 +83,14 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
 
 
 def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
-    """Incremental versus full: a check per audited epoch and kind of difference.
+    """Return a check for each audited epoch and kind of difference between the incremental and the full result.
 
     rows     the first differing rows of each epoch and kind, in order: epoch, what (see `incremental_versus_full`), a,
-             b, maintained, recomputed, and `count`: how many there are of the kind at the epoch; why (optional): what
-             stands behind the row, in lines.
+             b, maintained, recomputed, and `count`: how many there are of the kind at the epoch; why (optional): the
+             landed rows from which the row follows, as lines of text.
     context  epochs: the audited ones; labels (optional): epoch -> label; reference: the third party that counted the
-             triangles as well, if one did; motifs: their names, if there are any; kinds: which of `OPTIONAL` were
-             compared (names: at the last epoch).
+             triangles as well, if there is one; motifs: their names, if there are any; kinds: which of `OPTIONAL`
+             were compared (names: at the last epoch).
     """
     third_party = context.get("reference")
     motifs, compared = context.get("motifs"), context.get("kinds", ())
@@ -109,12 +108,12 @@ def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]
 
 
 def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
-    """The proof of a run: a check per epoch and kind of what was proved.
+    """Return a check for each epoch of a run and kind of proved result.
 
-    rows     what is not as it was proved: epoch, what (see `proof`), a, b, maintained, recomputed, `count`: how many
-             there are of the kind at the epoch; why (optional).
-    context  epochs: those of which the proof speaks; labels (optional): epoch -> label; looked_at: at how many edges
-             the proof looked; part: which part of the vertices was recounted, in words, if one was.
+    rows     the rows that differ from the proof: epoch, what (see `proof`), a, b, maintained, recomputed, `count`: how
+             many there are of the kind at the epoch; why (optional).
+    context  epochs: those that the proof covers; labels (optional): epoch -> label; looked_at: the number of edges at
+             which the proof looked; part: the part of the vertices that was recounted, as text, if any.
     """
     part = context.get("part")
     wanted = [e for e in proof.EXPECTATIONS if part or e.args["column"] not in proof.OPTIONAL]
@@ -130,10 +129,10 @@ def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
 
 
 def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
-    """The plain tables: a check per epoch of `vertex_history`, one of each of the others.
+    """Return a check for each epoch of `vertex_history`, and one for each of the other serving tables.
 
-    rows     what differs: epoch, what (the table), a, b, maintained, recomputed, `count`.
-    context  tables: those that there are; epochs: of which something is said; labels (optional): epoch -> label.
+    rows     the differences: epoch, what (the table), a, b, maintained, recomputed, `count`.
+    context  tables: those that exist; epochs: those that are checked; labels (optional): epoch -> label.
     """
     wanted = [e for e in serving_tables.EXPECTATIONS if e.args["column"] in context["tables"]]
     epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
@@ -152,7 +151,9 @@ def _none_differs(
     at_last: Sequence[str],
     labels: Mapping[int, Any],
 ) -> list[Check]:
-    """A check per epoch and kind, of which the rows say what differs; kinds of `at_last` speak of the last epoch."""
+    """Return a check per epoch and kind, where `rows` are the differences; kinds of `at_last` are judged at the last
+    epoch.
+    """
     import pandas as pd
 
     kinds = [expectation.args["column"] for expectation in wanted]
@@ -160,7 +161,7 @@ def _none_differs(
     counts: dict[tuple[int, str], int] = {}
     for row in rows:
         if row["what"] not in kinds:
-            raise ValueError(f"differences of an unknown kind: {row['what']!r}; there are: {', '.join(kinds)}")
+            raise ValueError(f"unknown kind of difference: {row['what']!r}; the kinds are: {', '.join(kinds)}")
         at = (row["epoch"], row["what"])
         counts[at] = row["count"]
         key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
@@ -172,12 +173,14 @@ def _none_differs(
     checks = []
     for verdict in ExpectationRunner().judge_frame(name, table, wanted):
         kind = verdict.expectation.args["column"]
-        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # the verdict shows but some of them
+        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # the verdict lists only some of them
         assert verdict.passed == (not failed), (kind, failed)
         for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)
-            one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
-            check = _make_check(one, epoch, labels)
+            at_epoch = Verdict(
+                verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS]
+            )
+            check = _make_check(at_epoch, epoch, labels)
             check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}"
             checks.append(check)
     return sorted(checks, key=lambda check: check["epoch"])
@@ -199,7 +202,7 @@ def _make_check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Chec
 
 
 def _check_at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
-    """The result of one epoch, out of the verdict on a frame with a row per epoch."""
+    """Return the result of one epoch, from the verdict on a frame with a row per epoch."""
     epoch = int(row["epoch"])
     here = [found for found in verdict.rows if found["epoch"] == epoch]
     judged = not verdict.expectation.unjudged or plain_row(row)[verdict.expectation.args["column"]] is not None

@@ -1,4 +1,4 @@
-"""Suite `triangle_counts`: how many triangles each vertex is in at the checked epoch."""
+"""Suite `triangle_counts`: the number of triangles of each vertex at the checked epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPECTATIONS = [
         SUITE,
         "a count is not negative",
         "critical",
-        "A negative number of triangles is a retraction without its insertion, or one with the wrong sign.",
+        "A negative number of triangles means a retraction without its insertion, or a diff with the wrong sign.",
         _BUG,
         on="vertices",
         needs=("triangle_counts_at",),

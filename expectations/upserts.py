@@ -1,4 +1,4 @@
-"""Suite `upserts`: the rows that this run has landed, and the store's rows of the epochs it touched."""
+"""Suite `upserts`: the rows that a run has landed, and the stored rows of the epochs that it touched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .model import Expectation
 
 SUITE = "upserts"
 _FIX = "fix the file in the landing, then: altneu run {epoch}"
-_BUG = "nothing was lost: run altneu run {epoch} again; if it fails again, report it with the rows below"
+_BUG = "nothing is lost: run altneu run {epoch} again; if it fails again, report it with the rows below"
 
 
 def _column_exists(column: str, why: str) -> Expectation:
@@ -14,7 +14,7 @@ def _column_exists(column: str, why: str) -> Expectation:
         SUITE,
         f"{column} is there",
         "critical",
-        f"Every stored upsert has a {column}: {why}.",
+        f"Every stored upsert has a value of {column}: {why}.",
         _BUG,
         on="upserts",
         kind="ExpectColumnValuesToNotBeNull",
@@ -35,9 +35,9 @@ EXPECTATIONS = [
     ),
     _column_exists("src", "it is one end of the edge"),
     _column_exists("dst", "it is one end of the edge"),
-    _column_exists("op", "without it nobody knows whether the row sets or deletes"),
+    _column_exists("op", "without it nothing says whether the row sets or deletes a value"),
     _column_exists("seq", "it orders the upserts of one key within an epoch"),
-    _column_exists("epoch", "it says when the row holds"),
+    _column_exists("epoch", "it says when the row is valid"),
     Expectation(
         SUITE,
         "op is upsert or delete",
@@ -52,7 +52,7 @@ EXPECTATIONS = [
         SUITE,
         "epoch is one of this run",
         "critical",
-        "A run writes upserts of the epochs it was started for, and of no other.",
+        "A run writes only upserts of the epochs for which it was started.",
         _BUG,
         on="upserts",
         needs=("volumes",),
@@ -63,7 +63,7 @@ EXPECTATIONS = [
         SUITE,
         "each row is added once",
         "critical",
-        "A landed row enters the store with diff +1; more would count it twice.",
+        "A landed row is stored with a diff of +1; a greater diff would count it twice.",
         _BUG,
         on="upserts",
         kind="ExpectColumnValuesToBeInSet",
@@ -93,8 +93,8 @@ EXPECTATIONS = [
         SUITE,
         "one value per key and seq",
         "warning",
-        "Within an epoch seq decides which upsert of a key is the last one. These rows tie, with different contents: "
-        "the greatest value was taken, and a value before a delete.",
+        "Within an epoch seq decides which upsert of a key is the last one. These rows have the same key and seq, but "
+        "different contents: the greatest value is taken, and a value before a delete.",
         "give the rows different seq values, then: altneu run {epoch}",
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
@@ -104,7 +104,7 @@ EXPECTATIONS = [
         SUITE,
         "numbers are finite",
         "warning",
-        "A value that is NaN or infinite compares in ways that surprise: a filter on it may keep what you would drop.",
+        "Comparisons with NaN or infinity may surprise: a filter on such a value may keep rows that you want to drop.",
         _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
@@ -114,8 +114,8 @@ EXPECTATIONS = [
         SUITE,
         "upserts carry their values",
         "info",
-        "The row sets its key but leaves a declared value column empty; a filter on that column counts it as absent.",
-        "nothing, if the column may be empty; else " + _FIX,
+        "The row sets its key but leaves a declared value column empty; a filter on that column takes it as absent.",
+        "nothing, if the column may be empty; otherwise " + _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
         args={"column": "no_value"},
@@ -124,8 +124,8 @@ EXPECTATIONS = [
         SUITE,
         "no self-loops",
         "info",
-        "A row whose ends are one vertex makes no edge: it is kept, and counts for nothing.",
-        "nothing, if the source has such rows; else " + _FIX,
+        "A row whose two ends are the same vertex makes no edge: it is stored, but has no effect.",
+        "nothing, if the source has such rows; otherwise " + _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
         args={"column": "self_loop"},
@@ -134,7 +134,7 @@ EXPECTATIONS = [
         SUITE,
         "a landed row is stored at most once",
         "critical",
-        "Summed over all revisions, each landed row is in the store once, or not at all when it was replaced.",
+        "Summed over all revisions, each landed row is stored once, or not at all if it was replaced.",
         _BUG,
         on="upserts_net",
         kind="ExpectColumnValuesToBeInSet",

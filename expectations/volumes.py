@@ -1,21 +1,22 @@
-"""Suite `volumes`: how much landed, epoch by epoch, against fixed bounds and against what earlier epochs were like.
+"""Suite `volumes`: the number of landed rows of each epoch, compared with fixed bounds and with earlier epochs.
 
-The learned bounds only warn. What is usual is learned from the `WINDOW` epochs before (`usual_band`), by logarithms,
-because volumes differ by factors:
+The learned bounds only warn. They are learned from the `WINDOW` epochs before (`usual_band`), by logarithms, because
+volumes differ by factors:
 
-- the middle is the median of the last `LEVEL` epochs, each without its season's share. A season is a day of the week
-  where epochs are days, an hour of the week where they are hours; its share is the median of its epochs minus that of
-  all of them;
-- what an epoch differed from the middle before it is its step. The band reaches `SPREADS` spreads of the steps (1.4826
-  times their median size), and `BEYOND` times the largest step to that side, whichever is more; a number that large
-  has been seen before. It reaches a factor 1.5 at least, `SPREADS` - 1 times the scatter that a count has by chance
-  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs (whatever the sensitivity);
-- a number of rows is never usual that is `SEEN` times more, or less, than any in the `WINDOW` (12 times, as long as
-  there are few): one large step long ago says little of the size of an epoch.
+- The middle is the median of the last `LEVEL` epochs, each without the share of its season. A season is a day of the
+  week if epochs are days, and an hour of the week if they are hours. The share of a season is the median of its epochs
+  minus that of all epochs.
+- The step of an epoch is its difference from the middle before it. The band reaches `SPREADS` spreads of the steps
+  (1.4826 times their median size), or `BEYOND` times the largest step to that side, whichever is more, because a number
+  that large has occurred before. It reaches at least a factor 1.5, at least `SPREADS` - 1 times the scatter that a
+  count has by chance (1 / sqrt(count)), and, as long as there are fewer than `SETTLED` epochs, a factor 12 (whatever
+  the sensitivity).
+- A number of rows that is `SEEN` times more, or less, than any in the `WINDOW` is never usual (12 times, as long as
+  there are few epochs): one large step long ago says little about the size of an epoch.
 
-With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged. A
-surprise of 1 is the edge of the band. How often this warns without a reason, and what it finds:
-`tests/benchmarks/bands.py`.
+With fewer than `LEAST` earlier epochs nothing is judged, and the result says so. Totals grow, and so their steps are
+judged. A surprise of 1 is the edge of the band. `tests/benchmarks/bands.py` measures how often this warns without a
+reason, and what it finds.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from .model import Expectation
 SUITE = "volumes"
 LEAST, SETTLED, WINDOW, LEVEL = 8, 28, 120, 14  # epochs
 SPREADS, BEYOND = 4.0, 1.7
-GROWING = 1.5  # triangles come and go in clusters: the band of a growth is so much wider
-NARROW, YOUNG = math.log(1.5), math.log(12)  # what the band reaches at least
-SEEN = math.log(4)  # what the band of a number of rows goes beyond all that was seen, at most
-UNEVEN = math.log(100)  # a band that is wider says that nothing is usual
-MOST_BAD, BAD_SPREADS = 0.01, 7.0  # share of malformed rows; more than usual, and more than this, warns
+GROWING = 1.5  # triangles come and go in clusters: the band of a growth is wider by this factor
+NARROW, YOUNG = math.log(1.5), math.log(12)  # the least reach of the band
+SEEN = math.log(4)  # the farthest that the band of a number of rows goes beyond all earlier numbers
+UNEVEN = math.log(100)  # a wider band means that nothing is usual
+MOST_BAD, BAD_SPREADS = 0.01, 7.0  # a share of malformed rows that is above this, and above the usual one, warns
 ROWS = "as many rows as usual"
 GROWTH = {"edges": "the edges grow as usual", "triangles": "the triangles grow as usual"}
 
@@ -45,7 +46,7 @@ Sensitivity = Literal["low", "normal", "high"]
 WIDTH: Mapping[Sensitivity, float] = {"low": 1.5, "normal": 1.0, "high": 0.7}  # the band's reach is multiplied
 
 _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
-_LOOK = "look at the source of epoch {epoch}; if the world changed, do nothing: the bounds learn from it"
+_LOOK = "look at the source of epoch {epoch}; if the world has changed, do nothing: the bounds will adapt"
 
 
 def _usual_expectation(name: str, meaning: str, on: str, what: str, show: tuple[str, ...], says: str) -> Expectation:
@@ -71,8 +72,8 @@ EXPECTATIONS = [
         SUITE,
         "the batch is not empty",
         "warning",
-        "An epoch that landed has at least one good row. An empty batch takes back what the epoch said before.",
-        "look whether the files of epoch {epoch} arrived whole; then: altneu run {epoch}",
+        "An epoch that landed has at least one good row. An empty batch retracts all earlier rows of the epoch.",
+        "check whether the files of epoch {epoch} are complete; then: altneu run {epoch}",
         on="volumes",
         kind="ExpectColumnValuesToBeBetween",
         args={"column": "rows", "min_value": 1},
@@ -83,7 +84,7 @@ EXPECTATIONS = [
         SUITE,
         "the epoch was over when it landed",
         "warning",
-        "The newest file of the batch was written after the epoch's interval had ended: otherwise rows may be to come.",
+        "The newest file of the batch was written after the epoch's interval had ended: otherwise rows may be missing.",
         "land epoch {epoch} again when it is over; then: altneu run {epoch}",
         on="volumes",
         kind="ExpectColumnValuesToBeNull",
@@ -95,7 +96,7 @@ EXPECTATIONS = [
         SUITE,
         "few rows are malformed",
         "warning",
-        f"At most {MOST_BAD:.0%} of an epoch's rows are in quarantine, or as many as in most earlier epochs.",
+        f"At most {MOST_BAD:.0%} of an epoch's rows are in quarantine, or not more than in most earlier epochs.",
         "read the reasons in the quarantine of epoch {epoch}, fix the files, then: altneu run {epoch}",
         on="volumes",
         kind="ExpectColumnPairValuesAToBeGreaterThanB",
@@ -107,7 +108,7 @@ EXPECTATIONS = [
         SUITE,
         "the stored rows are the landed rows",
         "critical",
-        "After this run the store holds as many rows of the epoch as were counted when its files were read.",
+        "After this run as many rows of the epoch are stored as were counted when its files were read.",
         "altneu run {epoch}; if it fails again, report it with the rows below",
         on="volumes",
         needs=("upserts_net",),
@@ -118,7 +119,7 @@ EXPECTATIONS = [
     ),
     _usual_expectation(
         ROWS,
-        "The batch is about as large as those of earlier epochs: a source that stops or repeats itself shows here.",
+        "The batch is about as large as those of earlier epochs: this shows a source that stops or repeats itself.",
         "volumes",
         "rows",
         ("rows", "usual_rows"),
@@ -145,7 +146,7 @@ EXPECTATIONS = [
 
 @dataclass(frozen=True)
 class UsualBand:
-    """What is usual for an epoch: logarithms of numbers, and how many epochs say so."""
+    """The usual band of an epoch: logarithms of numbers, and the number of epochs from which it is learned."""
 
     middle: float
     low: float
@@ -153,26 +154,26 @@ class UsualBand:
     epochs: int
 
     def surprise_of(self, value: float) -> float:
-        """How far a logarithm is from the middle: 1 (-1) is the upper (lower) edge of the band."""
+        """Return how far a logarithm is from the middle: 1 (-1) is the upper (lower) edge of the band."""
         off = value - self.middle
         return off / ((self.high if off > 0 else self.low) - self.middle) * math.copysign(1, off)
 
     @property
     def is_uneven(self) -> bool:
-        """Are the earlier epochs too few, or too unlike each other, to say what is usual?"""
+        """Tell whether the earlier epochs are too few, or too unlike each other, for a usual number."""
         return self.high - self.low > UNEVEN
 
     def describe(self, counts: tuple[int, int]) -> str:
-        """What is usual, for the sentence of a check."""
+        """Return the usual numbers as a text for the sentence of a check."""
         low, high = (f"{count:,}" for count in counts)
         if self.is_uneven:
             less = f"less than {low} or " if counts[0] else ""
-            return f"{less}more than {high} is beyond what was seen"
+            return f"{less}more than {high} has not occurred before"
         return f"{low} to {high} are usual"
 
     @property
     def row_bounds(self) -> tuple[int, int]:
-        """The least and the greatest number of rows that the band allows."""
+        """Return the least and the greatest number of rows that the band allows."""
         return self.count_bounds(0)
 
     def count_bounds(self, before: int) -> tuple[int, int]:
@@ -182,7 +183,7 @@ class UsualBand:
 
 
 def season_length(seconds: int | None) -> int:
-    """After how many epochs of so many seconds a week begins again; 1: there are no seasons (integers, weeks).
+    """Return after how many epochs of this length a week begins again; 1 if there are no seasons (integers, weeks).
 
     >>> season_length(86_400), season_length(3_600), season_length(7 * 86_400), season_length(None)
     (7, 168, 1, 1)
@@ -194,9 +195,14 @@ def season_length(seconds: int | None) -> int:
 def usual_band(
     history: Sequence[tuple[int, float]], epoch: int, seasons: int = 1, width: float = 1.0, total: int | None = None
 ) -> UsualBand | None:
-    """What is usual for an epoch, from the epochs before it with their logarithms, oldest first. None: too few.
+    """Return the usual band of an epoch; None if there are too few earlier epochs.
 
-    `width` multiplies its reach; `total`: of a growth, the count that grows.
+    Args:
+        history: the epochs before it with their logarithms, oldest first.
+        epoch: the epoch.
+        seasons: the number of epochs in a week, or 1.
+        width: multiplies the reach of the band.
+        total: for a growth, the count that grows.
 
     >>> calm = [(day, math.log1p(1000 + 10 * (day % 3))) for day in range(60)]
     >>> usual_band(calm, 60).row_bounds
@@ -226,7 +232,9 @@ def usual_band(
 
 
 def _season_shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, float]:
-    """Season → by how much its epochs are above the median of all; 0 where two of them cannot say it."""
+    """Return by how much the epochs of each season are above the median of all; 0 for a season with fewer than two
+    epochs.
+    """
     of: dict[int, list[float]] = defaultdict(list)
     for epoch, value in history:
         of[epoch % seasons].append(value)
@@ -240,7 +248,7 @@ def _season_shares(history: Sequence[tuple[int, float]], seasons: int) -> Mappin
 def usual_rows(
     history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0
 ) -> UsualBand | None:
-    """The band of an epoch's rows, from the rows of the epochs before it, oldest first."""
+    """Return the band of an epoch's rows, from the rows of the epochs before it, oldest first."""
     recent = [(each, math.log1p(rows)) for each, rows in history[-WINDOW:]]
     return usual_band(recent, epoch, seasons, width)
 
@@ -248,14 +256,14 @@ def usual_rows(
 def usual_growth(
     history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0
 ) -> UsualBand | None:
-    """The band of the step of a total from the epoch before to this one, from the totals before it, oldest first."""
+    """Return the band of the step of a total from the epoch before to this one, from earlier totals, oldest first."""
     logs = [(each, math.log1p(max(total, 0))) for each, total in history[-WINDOW - 1 :]]
     steps = [(new[0], new[1] - old[1]) for old, new in pairwise(logs)]
     return usual_band(steps, epoch, seasons, width * GROWING, max(history[-1][1], 0) if history else 0)
 
 
 def bad_share_bound(shares: Sequence[float]) -> float:
-    """The share of malformed rows above which we warn, from the shares of earlier epochs."""
+    """Return the share of malformed rows above which the check warns, from the shares of earlier epochs."""
     recent = list(shares)[-30:]
     if len(recent) < LEAST:
         return MOST_BAD

@@ -3,9 +3,9 @@
     python infra/reference.py            writes the page again
     python infra/reference.py --check    says whether it is out of date (exit code 1), and writes nothing
 
-Everything comes from where the program itself reads it: the models of `altneu.toml`, the command line, the table of
-views, the declarations of the tables, the suites. Only what the code does not say is written here: what a table holds
-(`TABLES`, `PLAIN`, `DATABASE`). A new table without its words is an error.
+Each text comes from the place where the program reads it: the models of `altneu.toml`, the command line, the table of
+views, the declarations of the tables, the suites. Only texts that are not in the code are written here: the contents of
+tables (`TABLES`, `PLAIN`, `DATABASE`). A new table without a text is an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
 RENEW = "python infra/reference.py"
 
-MODULES = {"plain": "serving_tables"}  # of suites that have another name than their module
+MODULES = {"plain": "serving_tables"}  # the module of each suite that has another name than its module
 
 RESTATE = {
     "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
@@ -54,45 +54,48 @@ TABLES = {
     "degrees": "the sum of `diff` at epochs up to t is the degree of the vertex at t",
     "triangle_counts": "the sum of `diff` at epochs up to t is the number of triangles of the vertex at t",
     "trussness": "at every epoch one `k` for each edge",
-    "motif_edges": "homes with motifs: what motifs are made of besides the edges, as validity intervals",
+    "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
 }
 PLAIN = {
-    "vertex_history": "a row per vertex for as long as its numbers stay: what holds at epoch t has "
-    "`epoch <= t AND until > t`, what holds now `is_current`. `until` of what has not ended is 2^63 - 1, "
-    "`valid_to` 9999-12-31",
-    "edge_now": "a row per landed key that makes an edge at the frontier, with its values; `both_ways`: the other "
-    "direction has a row, too",
+    "vertex_history": "a row per vertex for as long as its numbers stay the same: rows that hold at epoch t have "
+    "`epoch <= t AND until > t`, rows that hold now have `is_current`. In a row that has not ended `until` is "
+    "2^63 - 1 and `valid_to` is 9999-12-31",
+    "edge_now": "a row per landed key that makes an edge at the frontier, with its values; `both_ways` is true if the "
+    "other direction has a row, too",
     "epoch_totals": "a row per epoch from the first landed one to the frontier",
 }
 DATABASE = {
-    "runs": "one row per run: what it builds on, its state, its heartbeat, and which process works on it",
+    "runs": "one row per run: the revision on which it builds, its state, its heartbeat, and the process that has it",
     "ledger": "one row per published revision, with the snapshot of every table that its readers read",
-    "batches": "per run and epoch: the digest of the landed files, and how many rows they had",
+    "batches": "per run and epoch: the digest of the landed files, and their number of rows",
     "totals": "the totals as diff triples: `measure` is edges, vertices, triangles, wedges, truss or motif",
-    "fingerprints": "per run, table and epoch: by how much it changes the table's [fingerprint](#fingerprints); empty: "
-    "from this run on it is not known",
-    "proofs": "per run, as JSON: what its truss stage has proved of the epochs that it has replayed",
-    "approvals": "per run that waits for a person, or has: who has approved or rejected it, when and why",
-    "stages": "per run and stage: its state, its seconds, and what it recorded",
+    "fingerprints": "per run, table and epoch: by how much the run changes the table's [fingerprint](#fingerprints); "
+    "empty: the fingerprint is not known from this run on",
+    "proofs": "per run, as JSON: the proof of its truss stage for the epochs that it has replayed",
+    "approvals": "per run that waits or has waited for a person: who approved or rejected it, when and why",
+    "stages": "per run and stage: its state, its seconds, and its result",
     "checks": "the results of all checks, of runs and of audits",
-    "notes": "what people have said of incidents: acknowledgements, and mutes with their end",
-    "digests": "digests of landed files, so that an unchanged file is read once",
-    "alerts": "what was sent of incidents and other problems, and to whom: once each",
-    "told": "up to which revision the followers of an asset of a scheduler were told, and which task is telling",
+    "notes": "the notes of people about incidents: acknowledgements, and mutes with their end",
+    "digests": "digests of landed files, so that an unchanged file is read only once",
+    "alerts": "the alerts that were sent about incidents and other problems, and to whom: each is sent once",
+    "told": "the revision up to which events were delivered to the followers of a scheduler's asset, and the task that "
+    "is delivering events",
     "home": "the name of the home's catalog, and the places for which its tables were made",
-    "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
+    "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` upgrade them",
 }
 
 FINGERPRINTS = """### Fingerprints
 
 Each run records by how much it changes the fingerprint of every table at every epoch: the sum, over the rows that it
-writes, of `diff` times a hash of the other columns, 128 bits. That of a table's contents at an epoch is the sum of all
-up to it, so it does not depend on order, files or revisions. `altneu compact` proves by it that it has changed nothing,
-`altneu rebuild` says what it has changed, and `altneu audit --fingerprints` compares everything that is stored.
+writes, of `diff` times a hash of the other columns, 128 bits. The fingerprint of a table's contents at an epoch is the
+sum of all changes up to that epoch, so it does not depend on order, files or revisions. `altneu compact` proves by
+fingerprints that it has changed nothing, `altneu rebuild` shows by them what it has changed, and
+`altneu audit --fingerprints` compares them with everything that is stored.
 
-`altneu status --format json` prints those of the contents at the frontier (of `upserts`, after a compaction has folded
-epochs, of the epochs from `since` on). Spark SQL computes them of a copy; here, of two tables at the frontier 12:
+`altneu status --format json` prints the fingerprints of the contents at the frontier (for `upserts`, after a compaction
+has folded epochs, of the epochs from `since` on). Spark SQL computes the fingerprints of a copy. This query computes
+those of two tables at the frontier 12:
 
 ```sql
 WITH hashes AS (
@@ -111,8 +114,8 @@ SELECT name, lower(concat(
 )) AS fingerprint FROM sums
 ```
 
-`degrees` and `triangle_counts` go by `xxhash64(vertex)`. The other tables have columns that may be null, each hashed as
-two, its name and its value: see `pipeline/storage/table_fingerprints.py`.
+`degrees` and `triangle_counts` use `xxhash64(vertex)`. The other tables have columns that may be null, each of which is
+hashed as two values, its name and its value: see `pipeline/storage/table_fingerprints.py`.
 
 """.splitlines()
 
@@ -134,7 +137,7 @@ def code(text: object) -> str:
 
 
 def plain(text: str) -> str:
-    """A sentence of the program for the page: settings and options in it are code."""
+    """Return a sentence of the program for the page, with its settings and options as code."""
     keys = "|".join(setting.key for setting in SETTINGS if setting.key)
     return re.sub(rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])", r"`\1`", text)
 
@@ -143,7 +146,7 @@ def plain(text: str) -> str:
 
 
 def needs(setting: Setting) -> str:
-    """What a change of a setting needs."""
+    """Return what has to be done after a change of a setting."""
     return RESTATE[setting.about.restates] if setting.about.restates else setting.about.change
 
 
@@ -157,8 +160,8 @@ def settings_page() -> list[str]:
     lines = [
         "## Settings",
         "",
-        "`altneu.toml` in the home. Every setting has a default; a new home has them all, commented. A file with a "
-        "mistake is refused, and the error lists every mistake that was found.",
+        "The settings are in `altneu.toml` in the home. Every setting has a default; a new home has all of them, as "
+        "comments. A file with a mistake is refused, and the error lists every mistake in it.",
         "",
     ]
     rows, own = [], []
@@ -166,7 +169,7 @@ def settings_page() -> list[str]:
         about, meaning = setting.about, plain(setting.about.meaning)
         if setting.key is None:
             example = "<br>".join(map(code, about.example.splitlines()))
-            column = "a new column: nothing; another type, or one taken away: " if about.restates == "reload" else ""
+            column = "a new column: nothing; another type, or a removed column: " if about.restates == "reload" else ""
             own.append([code(f"[{setting.section}]"), example, meaning, column + needs(setting)])
             continue
         if setting.default is None and re.fullmatch(r"\d+", about.example):
@@ -183,7 +186,7 @@ def settings_page() -> list[str]:
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Every command with its name, sub-commands after their group; in the order of the help."""
+    """Return every command with its name, sub-commands after their group, in the order of the help."""
     out = []
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         out.append((name, command))
@@ -203,7 +206,7 @@ def usage(name: str, command: Any) -> str:
 
 
 def own(each: Any) -> bool:
-    """Is the option one of the command's own, and not one that every command takes?"""
+    """Tell whether an option is one of the command's own, not one that every command takes."""
     return getattr(each, "rich_help_panel", None) != "Everywhere" and not getattr(each, "hidden", False)
 
 
@@ -212,7 +215,7 @@ def options(command: Any) -> list[Any]:
 
 
 def kind(each: Any) -> Any:
-    """The Python type of a value; of a list that of its elements."""
+    """Return the Python type of a value, or of the elements of a list."""
     annotation = each.type_descriptor.annotation
     return (get_args(annotation) or (annotation,))[0]
 
@@ -244,19 +247,19 @@ def flags(found: Iterable[Any]) -> list[str]:
 
 
 def commands_page() -> list[str]:
-    lines = ["## Commands", "", "Every command takes these, before or after its name:", ""]
-    found = commands()
-    everywhere = [e for e in found[0][1].params if e.param_type_name == "option" and not own(e)]
+    lines = ["## Commands", "", "Every command takes these options, before or after its name:", ""]
+    listed = commands()
+    everywhere = [e for e in listed[0][1].params if e.param_type_name == "option" and not own(e)]
     lines += flags(everywhere)
-    lines += [f"Exit codes of all of them: {', '.join(f'{code(int(e))} {WORDS[e]}' for e in Exit)}.", ""]
-    for name, command in found:
+    lines += [f"The exit codes of all commands: {', '.join(f'{code(int(e))} {WORDS[e]}' for e in Exit)}.", ""]
+    for name, command in listed:
         lines += [f"### altneu {name}", "", "```", usage(name, command), "```", ""]
         for paragraph in re.split(r"\n\s*\n", command.help or ""):
             text = " ".join(line.strip() for line in paragraph.strip().splitlines())
-            if text.startswith("- **"):  # the views, which have a section of their own
+            if text.startswith("- **"):  # the views, which have their own section
                 continue
             if text.startswith("The views, and which options"):
-                text = "The views, and which options go with each: [below](#views-of-altneu-show)."
+                text = "The views and their options are [below](#views-of-altneu-show)."
             lines += [plain(text), ""]
         arguments = [each for each in command.params if each.param_type_name == "argument" and each.help]
         if arguments:
@@ -275,7 +278,7 @@ def asked(each: Any) -> str:
 
 
 WORDS = {
-    Exit.OK: "fine",
+    Exit.OK: "success",
     Exit.FAILED: "a check or a run failed",
     Exit.USAGE: "wrong use or configuration; nothing was changed",
     Exit.INTERRUPTED: "interrupted (Ctrl-C or SIGTERM)",
@@ -289,16 +292,16 @@ def views_page() -> list[str]:
     lines = [
         "## Views of altneu show",
         "",
-        f"All take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that a "
-        "view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `pipeline.api.Graph` has "
-        "a method for each view, with the same name and arguments.",
+        f"All views take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that "
+        "a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `pipeline.api.Graph` "
+        "has a method for each view, with the same name and arguments.",
         "",
     ]
     rows = []
     for view in VIEWS:
-        given = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
-        rows.append([code(view.title), view.about, given, " ".join(map(code, view.columns))])
-    return lines + table(["`altneu show …`", "what", "options", "columns"], rows)
+        taken_options = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
+        rows.append([code(view.title), view.about, taken_options, " ".join(map(code, view.columns))])
+    return lines + table(["`altneu show …`", "contents", "options", "columns"], rows)
 
 
 def columns(declared: str) -> str:
@@ -310,7 +313,9 @@ def columns(declared: str) -> str:
 
 
 def plain_columns(table: str) -> str:
-    """Of a home whose epochs are times, with integer ids and without values and motifs."""
+    """Return the columns of a serving table in a home whose epochs are times, with integer ids, no values and no
+    motifs.
+    """
     home = Home(Path("any"), Config.model_validate({"epochs": {"every": "1d"}}))
     named = [f"{code(name)} {kind}" for name, kind in columns_of(home, table).items()]
     return ", ".join([*named[:2], "the columns of `[values]`", *named[2:]] if table == "edge_now" else named)
@@ -321,51 +326,52 @@ def tables_page() -> list[str]:
     lines = [
         "## Tables",
         "",
-        "Apache Iceberg, in the warehouse. Besides its own columns, each has `epoch`, `revision` and `diff` (bigint). "
-        "Read them by `pipeline.api.Graph`. Read directly, the newest snapshot of a table is what was published last; "
-        "after a rollback and a compaction it may hold rows of revisions that the ledger lists as `hidden`.",
+        "The tables are Apache Iceberg tables in the warehouse. Besides its own columns, each has `epoch`, `revision` "
+        "and `diff` (bigint). Read them by `pipeline.api.Graph`. If you read them directly, the newest snapshot of a "
+        "table is the last publication; after a rollback and a compaction it may have rows of revisions that the "
+        "ledger lists as `hidden`.",
         "",
     ]
     rows = [[code(name), columns(own), TABLES[name]] for name, own in declared.items()]
-    lines += table(["table", "columns of its own", "what it holds"], rows)
+    lines += table(["table", "its own columns", "contents"], rows)
     lines += [
         "### Plain tables",
         "",
-        "Of homes with `[publish] tables`; [other programs](engines.md#plain-tables) says how to use them. Vertices "
-        "are bigint or, where `ids` are strings, string. `valid_from`, `valid_to` and `begins` are there where epochs "
-        "are times; each motif has one more column, `motif_NAME`. They have no `revision` and no `diff`.",
+        "Homes with `[publish] tables` have these; [other programs](engines.md#plain-tables) says how to use them. "
+        "Vertices are bigint or, if `ids` are strings, string. `valid_from`, `valid_to` and `begins` exist if epochs "
+        "are times; each motif adds one column, `motif_NAME`. The tables have no `revision` and no `diff`.",
         "",
     ]
     rows = [[code(name), plain_columns(name), about] for name, about in PLAIN.items()]
-    lines += table(["table", "columns", "what it holds"], rows)
+    lines += table(["table", "columns", "contents"], rows)
     lines += FINGERPRINTS
     lines += [
         "## The database",
         "",
-        "SQLite in the home, or PostgreSQL. A run writes rows under its `run_id`; its row in `ledger` comes last and "
-        "makes them visible. The columns of the primary key are in bold.",
+        "The database is SQLite in the home, or PostgreSQL. A run writes rows under its `run_id`; its row in `ledger` "
+        "is written last and makes them visible. The columns of the primary key are in bold.",
         "",
     ]
     rows = []
-    for name, each in schema.metadata.tables.items():
-        named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in each.columns]
+    for name, declared_table in schema.metadata.tables.items():
+        named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in declared_table.columns]
         rows.append([code(name), " ".join(named), DATABASE[name]])
-    return lines + table(["table", "columns", "what it holds"], rows)
+    return lines + table(["table", "columns", "contents"], rows)
 
 
 def checks_page() -> list[str]:
     lines = [
         "## Checks",
         "",
-        "A run makes them before it publishes. When a critical one fails, the run stops and nothing is published; when "
-        "a warning fails, the revision is published with a mark; an info is recorded. The results: "
-        "`altneu show checks`, and the epoch's page.",
+        "A run makes these checks before it publishes. If a critical check fails, the run stops and nothing is "
+        "published; if a warning fails, the revision is published with a mark; an info is only recorded. "
+        "`altneu show checks` and the epoch's page show the results.",
         "",
     ]
     suites: dict[str, list[Expectation]] = {}
     for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain_suite.EXPECTATIONS]:
         suites.setdefault(each.suite, []).append(each)
-    for suite, found in suites.items():
+    for suite, suite_checks in suites.items():
         about = (
             (sys.modules[f"expectations.{MODULES.get(suite, suite)}"].__doc__ or "")
             .strip()
@@ -373,18 +379,18 @@ def checks_page() -> list[str]:
             .partition(": ")[2]
         )
         lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
-        remedies = [remedy(each) for each in found]
+        remedies = [remedy(each) for each in suite_checks]
         usual = max(remedies, key=remedies.count)
         if remedies.count(usual) == 1:
             usual = ""
         if usual:
-            lines += [f"When one fails: {usual}.", ""]
+            lines += [f"If one of these checks fails: {usual}.", ""]
         own = [each if each != usual else "" for each in remedies]
         lines += table(
-            ["check", "severity", "meaning", *(["what to do when it fails"] if any(own) else [])],
+            ["check", "severity", "meaning", *(["what to do if it fails"] if any(own) else [])],
             [
                 [e.name, e.severity, plain(e.meaning), *([then] if any(own) else [])]
-                for e, then in zip(found, own, strict=True)
+                for e, then in zip(suite_checks, own, strict=True)
             ],
         )
     return lines
@@ -399,7 +405,7 @@ def page() -> str:
         "# Reference",
         "",
         f"This page is generated from the code by `{RENEW}`: do not edit it. The words are explained in "
-        "[concepts](concepts.md), what to do with all this is in the [documentation by task](README.md).",
+        "[concepts](concepts.md), and the tasks in the [documentation by task](README.md).",
         "",
         "[Settings](#settings) · [Commands](#commands) · [Views](#views-of-altneu-show) · [Tables](#tables) · "
         "[The database](#the-database) · [Checks](#checks)",
@@ -416,7 +422,7 @@ def main(arguments: list[str]) -> int:
         print(f"{PAGE.relative_to(REPO)} is {'up to date' if same else f'out of date; next: {RENEW}'}")
         return 0 if same else 1
     PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.relative_to(REPO)} written")
+    print(f"{PAGE.relative_to(REPO)} is written")
     return 0
 
 

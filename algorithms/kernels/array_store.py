@@ -1,17 +1,17 @@
-"""Named arrays that last from one process to the next, in a folder of files: they are whole and right, or absent.
+"""Named arrays that last from one process to the next, in a folder of files: they are complete and correct, or absent.
 
-Files   FOLDER/KEY/{array}.npy and manifest.json, written beside and renamed. They are never changed in place: arrays
-        are mapped copy-on-write, so that memory follows what is touched. A state that was made from another has links
-        to the same files, and beside them {array}.at.npy and {array}.new.npy: where its values are others, and these
-        values. It is written as a whole where they would be more than an eighth of it, where an array has another size,
-        and where the file system has no links.
-        Every array has a checksum, verified when the state is read: one that was truncated, damaged, or written in
-        another format, and every one that shares the file, counts as absent.
-Cost    Reading: all of it once (about 5 GB/s), and a copy of each page that has changed. Writing: one comparison with
-        what it was made from, and the changes.
+Files   FOLDER/KEY/{array}.npy and manifest.json, written into a temporary folder that is then renamed. They are never
+        changed in place: arrays are mapped copy-on-write, so that memory follows the pages that are touched. A state
+        that was made from another one has links to its files, and besides {array}.at.npy and {array}.new.npy: the
+        places where its values differ, and these values. It is written in full if the differences would be more than
+        an eighth of it, if an array has another size, or if the file system has no links.
+        Every array has a checksum, which is verified when the state is read: a state of which an array is truncated,
+        damaged, or written in another format counts as absent, and so does every state that shares the file.
+Cost    Reading: all of it once (about 5 GB/s), and a copy of each page that is changed. Writing: one comparison with
+        the state from which it was made, and the changes.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -33,8 +33,20 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write_arrays(folder: Path, key: str, arrays: Arrays, origin: Path | None, **facts: Any) -> None:
-    """Write arrays and facts beside and rename them to folder/key, replacing what is there; OSError as it comes.
-    `origin`: the state that they were read from, if they were."""
+    """Write arrays and facts to folder/key, replacing what is stored there.
+
+    They are written into a temporary folder, which is then renamed.
+
+    Args:
+        folder: the folder of all states.
+        key: the name of the state.
+        arrays: the arrays by name.
+        origin: the folder of the state from which the arrays were read, if any.
+        facts: further entries of the manifest.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     part = folder / f".{key}.{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -45,8 +57,8 @@ def write_arrays(folder: Path, key: str, arrays: Arrays, origin: Path | None, **
                 (part / f"{name}.npy").unlink(missing_ok=True)
                 np.save(part / f"{name}.npy", x)
             sums = {name: checksum(x) for name, x in arrays.items()}
-        said = {"format": FORMAT, "key": key, "sums": sums, **facts}
-        (part / "manifest.json").write_text(json.dumps(said))
+        manifest = {"format": FORMAT, "key": key, "sums": sums, **facts}
+        (part / "manifest.json").write_text(json.dumps(manifest))
         shutil.rmtree(folder / key, ignore_errors=True)
         part.rename(folder / key)
     finally:
@@ -54,8 +66,10 @@ def write_arrays(folder: Path, key: str, arrays: Arrays, origin: Path | None, **
 
 
 def read_arrays(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """The arrays, which may be changed in memory, and the manifest; None when they are absent, damaged or of another
-    format."""
+    """Return the arrays, which may be changed in memory, and the manifest.
+
+    The result is None if the state is absent, damaged or of another format.
+    """
     facts = read_manifest(folder, key)
     if facts is None:
         return None
@@ -70,7 +84,7 @@ def read_arrays(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[s
 
 
 def read_manifest(folder: Path, key: str) -> dict[str, Any] | None:
-    """What is said of a state; None when there is none of that key in today's format."""
+    """Return the manifest of a state; None if there is no state of that key in the current format."""
     try:
         facts: dict[str, Any] = json.loads((folder / key / "manifest.json").read_text())
         return facts if facts["format"] == FORMAT and facts["key"] == key else None
@@ -79,7 +93,7 @@ def read_manifest(folder: Path, key: str) -> dict[str, Any] | None:
 
 
 def sweep_folder(folder: Path, keep: Iterable[str]) -> None:
-    """Drop all states but those of the keys to keep, and what killed writers have left."""
+    """Delete all states except those of the keys to keep, and the temporary folders of killed writers."""
     keep = set(keep)
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in keep:
@@ -87,7 +101,7 @@ def sweep_folder(folder: Path, keep: Iterable[str]) -> None:
 
 
 def checksum(x: NDArray[Any]) -> int:
-    """64 bits over all bytes, their places and how many there are."""
+    """Return 64 bits that depend on all bytes, their places and their number."""
     raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     whole = raw.size // 8 * 8
     words = np.frombuffer(raw[:whole].data, np.uint64) if whole else np.empty(0, np.uint64)
@@ -96,8 +110,10 @@ def checksum(x: NDArray[Any]) -> int:
 
 
 def _write_or_link(part: Path, arrays: Arrays, origin: Path) -> dict[str, int] | None:
-    """Link what a state shares with the one that it was made from, and write what it does not: the checksums of both;
-    None where it has to be written as a whole."""
+    """Link the files that a state shares with its origin, and write the differences; return the checksums of both.
+
+    The result is None if the state has to be written in full.
+    """
     known, old = read_manifest(origin.parent, origin.name), _map_arrays(origin, arrays, "r")
     if known is None or old is None:
         return None
@@ -131,7 +147,7 @@ def _map_arrays(state: Path, names: Iterable[str], mode: Literal["c", "r"]) -> d
 
 @njit(cache=True, nogil=True)
 def differing_positions(x, y):
-    """Where two vectors differ: uint32."""
+    """Return the positions at which two vectors differ: uint32."""
     out, size = np.empty(1024, np.uint32), 0
     for start in range(0, x.size, 1024):
         stop = min(start + 1024, x.size)
@@ -151,7 +167,7 @@ def differing_positions(x, y):
 
 @njit(cache=True, nogil=True)
 def _mix_words(words):
-    """Four lanes, so that one multiplication does not wait for the other."""
+    """Mix words in four lanes, so that one multiplication does not wait for the other."""
     prime = np.uint64(0x9E3779B97F4A7C15)
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     n = words.size // 4 * 4

@@ -1,16 +1,17 @@
-"""The two local facts that prove a trussness, and the triangles, of one cell of a graph: counts that cells add up.
+"""The two local facts that prove a trussness, and the triangles, of one cell of a graph: counts that add up over cells.
 
 Law     With kappa = trussness - 2, and an order of the edges in which a lower kappa comes first: kappa is right for
-        every edge when each has at least kappa triangles whose other edges have its kappa or more (not too high), and
-        at most kappa triangles of which it comes first (not too low: taken away in that order, no edge has more than
-        kappa triangles left, so that it is in no denser truss).
+        every edge if each has at least kappa triangles whose other edges have its kappa or more (not too high), and at
+        most kappa triangles in which it comes first (not too low: if edges are removed in that order, no edge has more
+        than kappa triangles left when it is removed, so that it is in no denser truss).
 Shapes  a, b: int64[m], a < b, no edge twice; kappa: int32[m], label: int64[m], the order by both, then by the edge;
-        colours: of the vertices, in a cell of just two different ones (`cells`).
-Cost    As `triangles.count_triangles`: O(m^1.5). Memory: about 60 bytes an edge besides these.
-Source  `kernels/proof`, which follows changes; this counts afresh, and shares no code with it or with `kernels/parts`.
+        colours: of the vertices, in a cell of just two different colors (`color_partitioning`).
+Cost    O(m^1.5), as for `triangles.count_triangles`. Memory: about 60 bytes an edge besides these.
+Source  `kernels/incremental_prover` follows changes; this module counts from scratch, and shares no code with it or
+        with `kernels/partition_kernels`.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from algorithms.kernels.graph import Colours, Ints, Shorts, orient_edges
 
 
 class CertificateCounts(NamedTuple):
-    """int32[m] each, in the caller's order: triangles on the edge; those whose other edges have its kappa or more;
-    those of which it comes first."""
+    """The counts of each edge, int32[m] each, in the caller's order.
+
+    triangles: on the edge; backing: those whose other edges have its kappa or more; first: those in which it comes
+    first.
+    """
 
     triangles: Shorts
     backing: Shorts
@@ -35,7 +39,7 @@ class CertificateCounts(NamedTuple):
 def count_certificate(
     a: Ints, b: Ints, kappa: Shorts, label: Ints, colours: Colours | None = None
 ) -> CertificateCounts:
-    """See the head of this file.
+    """Count the triangles of each edge and the two facts that prove its trussness; the module docstring has the shapes.
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
     >>> [column.tolist() for column in count_certificate(a, b, np.array([1, 1, 1, 0]), np.array([3, 2, 5, 0]))]

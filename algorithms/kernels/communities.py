@@ -1,12 +1,13 @@
-"""What a trussness says of a network: the sizes of its k-trusses and its k-truss communities.
+"""The sizes of the k-trusses of a graph, and its k-truss communities, from the trussness of its edges.
 
-A k-truss community is a class of edges of the k-truss that are joined by chains of triangles within it, each
-triangle sharing an edge with the next. A vertex may be in several.
-Cost: one enumeration of the triangles, with union-find (path halving). Memory: about 55 bytes an edge.
-Source: Huang, Cheng, Qin, Tian, Yu, "Querying k-truss community in large and dynamic graphs" (SIGMOD 2014).
+A k-truss community is a class of edges of the k-truss that are joined by chains of triangles within it, in which each
+triangle shares an edge with the next. A vertex may be in several communities.
+
+Cost    One enumeration of the triangles, with union-find (path halving). Memory: about 55 bytes an edge.
+Source  Huang, Cheng, Qin, Tian, Yu, "Querying k-truss community in large and dynamic graphs" (SIGMOD 2014).
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from algorithms.kernels.graph import Ints, compact_ids, orient_edges
 
 
 class Sizes(NamedTuple):
-    """int64[c] each, for k = 2 .. the greatest trussness: edges in the k-truss, vertices with such an edge."""
+    """The sizes of k-trusses: int64[c] each, for k = 2 .. the greatest trussness.
+
+    edges: the edges in the k-truss; vertices: the vertices with such an edge.
+    """
 
     k: Ints
     edges: Ints
@@ -29,7 +33,7 @@ class Sizes(NamedTuple):
 
 
 def truss_sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
-    """The size of every k-truss.
+    """Return the size of every k-truss.
 
     >>> [x.tolist() for x in truss_sizes(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]))]
     [[2, 3], [4, 3], [4, 3]]
@@ -46,7 +50,7 @@ def truss_sizes(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Sizes:
 
 
 def truss_communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) -> Ints:
-    """int64[m]: the community of each edge, named by its first edge's position; -1 outside the k-truss.
+    """Return the community of each edge, int64[m], named by the position of its first edge; -1 outside the k-truss.
 
     >>> truss_communities(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), np.array([3, 3, 3, 2]), 3).tolist()
     [0, 0, 0, -1]
@@ -63,7 +67,7 @@ def truss_communities(a: Ints, b: Ints, trussness: NDArray[np.integer], k: int) 
 
 @njit(cache=True, nogil=True)
 def _join_triangles(indptr, head, origin, parent):
-    """Union the three edges of every triangle; at the end parent[i] is the least position in the class of i."""
+    """Unite the three edges of every triangle; at the end parent[i] is the least position in the class of i."""
     mark = np.full(indptr.size - 1, -1, np.int32)
     for u in range(indptr.size - 1):
         for i in range(indptr[u], indptr[u + 1]):
@@ -83,7 +87,7 @@ def _join_triangles(indptr, head, origin, parent):
 
 @njit(cache=True, nogil=True, inline="always")
 def _union_roots(parent, i, j):
-    """The lesser root wins, so that the root is the least position of its class."""
+    """Unite two classes. The lesser root wins, so that the root is the least position of its class."""
     i, j = _find_root(parent, i), _find_root(parent, j)
     if i < j:
         parent[j] = i

@@ -1,15 +1,15 @@
-"""Compact graphs for the kernels: vertex ids to 0..n-1, and adjacency in arrays.
+"""Compact graphs for the kernels: vertex ids mapped to 0..n-1, and adjacency in arrays.
 
-Input everywhere: `a, b`, int64[m], a simple undirected graph: a[i] < b[i], no edge twice, in any order.
-Any 64-bit ids will do; inside, a vertex is an int32 rank in order of ascending degree and an edge is an
-int32 position in the order (tail rank, head rank), so 2**31 - 2 edges are the limit.
+The input is always `a, b`, int64[m], a simple undirected graph: a[i] < b[i], no edge twice, in any order. The ids may
+be any 64-bit integers. Inside, a vertex is an int32 rank in order of ascending degree, and an edge is an int32 position
+in the order (tail rank, head rank), so 2**31 - 2 edges are the limit.
 
 Cost: O(n log n + m). Memory: `orient_edges` keeps 8 bytes an edge (20 with the tails and the caller's order),
 `to_adjacency` 16 more. The degree order bounds the out-degree by sqrt(2m) (Chiba, Nishizeki 1985), whatever
 the hubs.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Shorts = NDArray[np.int32]
 
-Colours = Callable[[Ints], Ints]  # of vertices, by their ids
+Colours = Callable[[Ints], Ints]  # ids of vertices → their colors
 
 MOST_EDGES = 2**31 - 2
 
 
 class Oriented(NamedTuple):
-    """Each edge points from its lower to its higher rank; the lists are sorted.
+    """An oriented graph: each edge points from its end of lower rank to that of higher rank, and the lists are sorted.
 
     vertices  int64[n]    the caller's id of each rank is vertices[by_rank[rank]]; `vertices` is sorted
     by_rank   int32[n]    index into `vertices` of each rank
@@ -49,11 +49,11 @@ class Oriented(NamedTuple):
 
 
 class Adjacency(NamedTuple):
-    """Every edge in the lists of both ends, neighbours ascending.
+    """The adjacency of a graph: every edge is in the lists of both ends, and neighbours ascend.
 
     indptr     int64[n+1]   the list of vertex v is indptr[v] .. indptr[v+1]
     neighbour  int32[2m]
-    edge       int32[2m]    the oriented edge that leads to the neighbour
+    edge       int32[2m]    the position of the oriented edge to the neighbour
     """
 
     indptr: Ints
@@ -62,7 +62,7 @@ class Adjacency(NamedTuple):
 
 
 def compact_ids(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
-    """The sorted ids in use (int64[n]), and both ends of each edge as indices into them (int32[m]).
+    """Return the sorted ids in use (int64[n]), and both ends of each edge as indices into them (int32[m]).
 
     >>> vertices, u, v = compact_ids(np.array([7, -1]), np.array([9, 7]))
     >>> vertices.tolist(), u.tolist(), v.tolist()
@@ -85,18 +85,20 @@ def compact_ids(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
 
 
 def positions_of(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
-    """Where in a, b, which are in order, each of the edges x, y is; all of them are there.
+    """Return the position in a, b, which are sorted, of each of the edges x, y, all of which are in a, b.
 
     >>> positions_of(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
     [2, 0]
     """
-    a, b, x, y = (np.require(column, np.int64, ["C", "W"]) for column in (a, b, x, y))  # read-only is another type
+    # read-only arrays would be another type, for which the kernel would be compiled again
+    a, b, x, y = (np.require(column, np.int64, ["C", "W"]) for column in (a, b, x, y))
     return np.asarray(_find_positions(a, b, x, y))
 
 
 def distinct_values(x: NDArray[Any]) -> NDArray[Any]:
-    """The values of a vector, ascending, each once. (`np.unique` hashes whole numbers, which takes many of them longer
-    than a sort.)
+    """Return the values of a vector, ascending, each once.
+
+    `np.unique` hashes whole numbers, which takes longer than a sort if there are many.
 
     >>> distinct_values(np.array([5, 3, 5])).tolist()
     [3, 5]
@@ -106,7 +108,7 @@ def distinct_values(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def run_starts(*columns: NDArray[Any]) -> Ints:
-    """Where the runs of equal rows begin.
+    """Return the positions at which runs of equal rows begin.
 
     >>> run_starts(np.array([5, 5, 3])).tolist(), run_starts(np.array([5, 5, 5]), np.array([1, 2, 2])).tolist()
     ([0, 2], [0, 1])
@@ -119,18 +121,22 @@ def run_starts(*columns: NDArray[Any]) -> Ints:
 
 
 def orient_edges(a: Ints, b: Ints) -> Oriented:
-    """The degree-ordered, oriented graph; ValueError when an edge comes twice or is not a < b."""
+    """Return the degree-ordered, oriented graph.
+
+    Raises:
+        ValueError: an edge occurs twice or is not a < b.
+    """
     vertices, u, v = compact_ids(a, b)
     by_rank, indptr, tail, head, origin = by_degree(vertices.size, u, v)
     twice = _first_repeat(indptr, head)
     if twice >= 0:
         i = origin[twice]
-        raise ValueError(f"edge ({a[i]}, {b[i]}) comes twice; the kernels take simple graphs")
+        raise ValueError(f"edge ({a[i]}, {b[i]}) occurs twice; the kernels take simple graphs")
     return Oriented(vertices, by_rank, indptr, head, tail, origin)
 
 
 def by_degree(n: int, u: Shorts, v: Shorts) -> tuple[Shorts, Ints, Shorts, Shorts, Shorts]:
-    """(by_rank, indptr, tail, head, origin), as in `Oriented`, of edges over the vertices 0..n-1."""
+    """Return (by_rank, indptr, tail, head, origin), the arrays of `Oriented`, of edges over the vertices 0..n-1."""
     degree = np.bincount(u, minlength=n) + np.bincount(v, minlength=n)
     by_rank = np.argsort(degree, kind="stable").astype(np.int32)
     rank = np.empty(n, np.int32)
@@ -141,14 +147,14 @@ def by_degree(n: int, u: Shorts, v: Shorts) -> tuple[Shorts, Ints, Shorts, Short
 
 
 def to_adjacency(graph: Oriented) -> Adjacency:
-    """Both directions of an oriented graph."""
+    """Return both directions of an oriented graph."""
     return Adjacency(*both_ways(graph.indptr, graph.tail, graph.head))
 
 
 def _check_edges(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     a, b = np.ascontiguousarray(a, np.int64), np.ascontiguousarray(b, np.int64)
     if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(f"a and b must be vectors of one length, not {a.shape} and {b.shape}")
+        raise ValueError(f"a and b must be vectors of the same length, not {a.shape} and {b.shape}")
     if a.size > MOST_EDGES:
         raise ValueError(f"{a.size} edges; one kernel call takes at most {MOST_EDGES}")
     if not (a < b).all():
@@ -174,7 +180,7 @@ def _find_positions(a, b, x, y):
 
 @njit(cache=True, nogil=True)
 def _arrange_edges(n, tail, head):
-    """Edges sorted by (tail, head) with two stable counting sorts, least significant first."""
+    """Sort edges by (tail, head) with two stable counting sorts, least significant first."""
     m = tail.size
     by_head = np.empty(m, np.int32)
     start = np.zeros(n + 1, np.int64)
@@ -201,7 +207,7 @@ def _arrange_edges(n, tail, head):
 
 @njit(cache=True, nogil=True)
 def _first_repeat(indptr, head):
-    """A position whose edge equals the one before it, or -1."""
+    """Return a position whose edge equals the one before it, or -1."""
     for v in range(indptr.size - 1):
         for i in range(indptr[v] + 1, indptr[v + 1]):
             if head[i] == head[i - 1]:
@@ -211,7 +217,9 @@ def _first_repeat(indptr, head):
 
 @njit(cache=True, nogil=True)
 def both_ways(indptr, tail, head):
-    """Lower neighbours first, then the higher: each part ascends, for the edges come by (tail, head)."""
+    """Return the lists of both ends: lower neighbours first, then the higher. Each part ascends, as edges come by
+    (tail, head).
+    """
     n, m = indptr.size - 1, head.size
     start = np.zeros(n + 1, np.int64)
     for e in range(m):

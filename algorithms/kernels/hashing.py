@@ -1,14 +1,14 @@
-"""The hash behind fingerprints, for rows of whole numbers: what Spark's `xxhash64` makes of them.
+"""The hash of fingerprints, for rows of whole numbers: it equals Spark's `xxhash64`.
 
 Law     `hash_rows(c1, c2, ...)` equals, row by row, the columns xxhash64(c1, c2, ...) and xxhash64(1L, c1, c2, ...) of
         Spark, each as 64 bits. `weighted_sum` adds diff times hash, modulo 2**64 each.
 Shapes  columns: int64[n], all of one length, at least one; diff: int64[n].
-Cost    About 5 ns a value and hash.
+Cost    About 5 ns for each value and hash.
 Source  XXH64 (Yann Collet), the path for eight bytes; Spark's seed is 42 and each column is hashed with the hash of the
         columns before it as its seed.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED = 42
 
 
 def hash_rows(*columns: Ints) -> Hashes:
-    """Two hashes of each row.
+    """Return two hashes of each row.
 
     >>> hash_rows(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
     [7452347529957652509, 5834744778546859872]
@@ -37,19 +37,19 @@ def hash_rows(*columns: Ints) -> Hashes:
 
 
 def bucket_of_edges(a: Ints, b: Ints, number: int) -> Ints:
-    """Which of so many buckets each edge is in."""
+    """Return the bucket of each edge, out of `number`."""
     return np.asarray(hash_rows(a, b)[0] % np.uint64(number)).astype(np.int64)
 
 
 def weighted_sum(found: Hashes, diff: Ints) -> tuple[int, int]:
-    """The sums of diff times hash, modulo 2**64 each."""
+    """Return the sums of diff times hash, modulo 2**64 each."""
     first, second = _sum_hashes(found, np.ascontiguousarray(diff, np.int64))
     return int(first), int(second)
 
 
 @njit(cache=True, nogil=True)
 def hash_value(value, seed):
-    """The hash of one value."""
+    """Return the hash of one value."""
     p1, p2, p3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
     p4, p5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
     h = np.uint64(seed) + p5 + np.uint64(8)
@@ -66,7 +66,7 @@ def hash_value(value, seed):
 
 @njit(cache=True, nogil=True)
 def hash_column(column, found):
-    """Hash a column, with what was found of the columns before as seeds."""
+    """Hash a column, in place, with the hashes of the columns before as seeds."""
     for i in range(column.size):
         found[0, i] = hash_value(np.uint64(column[i]), found[0, i])
         found[1, i] = hash_value(np.uint64(column[i]), found[1, i])

@@ -1,23 +1,25 @@
-"""A maintained graph, proved epoch by epoch: that every trussness is right, and what the tables must hold.
+"""The proof of a maintained graph, epoch by epoch: that every trussness is right, and what the tables must contain.
 
-Law     Two local facts prove the levels of a graph with labels (see `truss_maintenance`): every edge of level k has at
-        least k triangles whose other edges have level k or more (not too high), and at most k triangles of which no
-        other edge comes before it by level, label and number (not too low: taken away in that order, no edge of level k
-        has more than k triangles left). Both are counts of triangles. With a batch, the triangles of which an edge
-        comes, goes, or gets another level or label, are taken out of the counts as they were and into them as they are;
-        so if the counts were right before, they are right after it, and the facts need a look only where counts or
-        levels are new. Triangles are counted by those that come and go.
-        From the same arrays come the fingerprints and counts that the tables must show at every epoch. Nothing here
-        uses what the maintenance says that it has done: changes are found by comparing levels and labels with copies,
-        and the counts are its own (`persistent_graph.CountedState`); those of a part of the vertices are compared with
-a recount. Shapes  As in `warm`; what is found, as in `algorithms.proof_records`.
+Law     Two local facts prove the levels of a graph with labels (`truss_maintenance`): every edge of level k has at
+        least k triangles whose other edges have level k or more (not too high), and at most k triangles in which no
+        other edge comes before it by level, label and number (not too low: if edges are removed in that order, no edge
+        of level k has more than k triangles left when it is removed). Both are counts of triangles. A triangle of which
+        an edge comes, goes, or gets another level or label in a batch is subtracted from the counts as it was before
+        the batch and added as it is after it. So if the counts were right before, they are right after it, and the
+        facts have to be checked only where counts or levels are new. The number of triangles follows from those that
+        come and go.
+        The fingerprints and counts that the tables must show at every epoch come from the same arrays. Nothing here
+        relies on what the maintenance reports: changes are found by comparing levels and labels with copies, and the
+        prover has its own counts (`persistent_graph.CountedState`); those of a part of the vertices are compared with
+        a recount.
+Shapes  The graph is that of `persistent_graph`; the result is that of `algorithms.proof_records`.
 Cost    A batch: the triangles on the changed edges that have their level, the lists at their ends; and one comparison
-        of 12 bytes for each edge of the graph. Where that is not less, one enumeration of all triangles. A part: the
+        of 12 bytes for each edge of the graph. If that is not less, one enumeration of all triangles. A part: the
         lists of its vertices' neighbours. Memory: 22 bytes an edge besides.
 Source  The certificate of `truss_maintenance`; reference/truss of the design.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -45,13 +47,15 @@ from algorithms.proof_records import (
     add_counts,
 )
 
-WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
+WHOLE = 8  # a batch that moves more than one edge in this number is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)
-LISTS = "the lists of neighbours are not those of the edges, or not in their order"
+LISTS = "the lists of neighbours do not match the edges, or are not in order"
 
 
 class _FollowedEdges(NamedTuple):
-    """The edges whose counts may have changed; the vertices of triangles that come or go, and in how many each is."""
+    """The edges whose counts may have changed; the vertices of triangles that come or go, and the number of these of
+    each.
+    """
 
     touched: Shorts
     vertices: Ints
@@ -63,8 +67,11 @@ class _FollowedEdges(NamedTuple):
 
 
 class IncrementalProver:
-    """Follows a graph: `before` and `after` each batch; `begin` where the epochs begin of which `proof` is to speak.
-    What was counted of the graph, and judged, before it was kept is taken over; else everything is counted."""
+    """A prover that follows a graph.
+
+    Call `before_batch` and `after_batch` around each batch, and `start_window` before the epochs that the proof covers.
+    The counts and verdicts of a cached graph are taken over; if there are none, everything is counted.
+    """
 
     def __init__(self, graph: PersistentGraph, ask: ProofScope) -> None:
         self.graph, self.ask = graph, ask
@@ -76,8 +83,8 @@ class IncrementalProver:
         self._allocate_scratch()
         self._gone = _FollowedEdges.empty()
         if not graph.kept.certified:
-            lied = graph.kept.relabel()
-            self._note_wrong_edges(lied, np.full(lied.size, TOO_LOW), self._level)
+            relabelled = graph.kept.relabel()
+            self._note_wrong_edges(relabelled, np.full(relabelled.size, TOO_LOW), self._level)
             self._level, self._label = levels.level.copy(), levels.label.copy()
             graph.counted = None
         if graph.counted is None:
@@ -92,12 +99,12 @@ class IncrementalProver:
         return self.graph.counted
 
     def start_window(self) -> None:
-        """Forget the batches so far, but not what they have shown to be wrong."""
+        """Forget the batches so far, but not the edges that they have shown to be wrong."""
         self.steps.clear()
         self._base = self._certificate_counts.prints, self._certificate_counts.counts
 
     def get_proof(self) -> Proof:
-        """Return the proof of the batches since `begin`."""
+        """Return the proof of the batches since `start_window`."""
         asked, part, between = self.ask, dict[str, Fingerprint](), (0, 0)
         if asked.parts:
             stretch = self.graph.next_vertex_range(asked.parts, asked.which)
@@ -108,13 +115,13 @@ class IncrementalProver:
     # -- one batch -----------------------------------------------------------------------------------------------
 
     def before_batch(self, removed: Shorts, inserted: Shorts) -> None:
-        """To be called with the batch that comes next."""
+        """Prepare for the next batch, before it is applied."""
         self._grow_to_graph()
         self._whole = self._is_cheaper_to_enumerate(removed.size + inserted.size)
         self._gone = _FollowedEdges.empty() if self._whole else self._follow_edges(removed, leave=True)
 
     def after_batch(self, epoch: int) -> None:
-        """To be called when the batch has been applied: what has changed, proved."""
+        """Prove the changes of a batch, after it has been applied."""
         self._grow_to_graph()
         levels, was = self.graph.levels, self._certificate_counts
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
@@ -151,25 +158,28 @@ class IncrementalProver:
         self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size))
 
     def _is_cheaper_to_enumerate(self, edges: int) -> bool:
-        """Is one enumeration of all triangles no more work than to follow so many edges?"""
+        """Tell whether one enumeration of all triangles is at most as much work as following these edges."""
         return edges * WHOLE > self.graph.kept.present
 
     def _unknown_degrees(self, vertices: Ints) -> Ints:
-        """How many edges vertices have that the graph does not know."""
+        """Return the numbers of edges of these vertices that the graph does not know."""
         return np.zeros(vertices.size, np.int64)
 
     # -- the whole graph, and a part of it -----------------------------------------------------------------------
 
     def share_fingerprints(self, stretch: VertexRange) -> Prints:
-        """Return the degrees and triangles of some vertices, and the edges whose lesser end is one of them, with every
-        fact counted again."""
+        """Return the fingerprints of the degrees and triangles of some vertices, and of the edges whose lesser end is
+        one of them.
+
+        Every count of these edges is checked by a recount.
+        """
         levels, graph, chosen = self.graph.levels, self.graph, stretch.vertices
         self._check_lists(chosen)
         support, edges, backing, own = _recount_vertices(levels, chosen, self._seen, self._mark, self._stamp)
         if (backing != self._certificate_counts.backing[edges]).any() or (
             own != self._certificate_counts.own[edges]
         ).any():
-            self._note_state("the triangles that were counted along the changes are not those that are there")
+            self._note_state("the triangle counts that follow the changes differ from a recount")
         self.looked_at += edges.size
         a = graph.edge_ends(edges)[0]
         lesser = edges[(a >= stretch.low) & (a <= stretch.high)]
@@ -181,7 +191,7 @@ class IncrementalProver:
         }
 
     def _recount(self) -> CountedState:
-        """Everything: of each edge, and of the triangles by one enumeration."""
+        """Count everything: the facts of each edge, and the triangles, by one enumeration."""
         levels = self.graph.levels
         n, degree = levels.live.size, levels.live
         ids = np.flatnonzero(levels.level >= 0).astype(np.int32)
@@ -223,7 +233,7 @@ class IncrementalProver:
         return _FollowedEdges(*found)
 
     def _verify_edges(self, edges: Shorts) -> None:
-        """Both facts, by the counts."""
+        """Check both facts of these edges, by the counts."""
         level = self.graph.levels.level
         why = np.where(self._certificate_counts.backing[edges] < level[edges], TOO_HIGH, FINE)
         why[self._certificate_counts.own[edges] > level[edges]] = TOO_LOW
@@ -242,14 +252,16 @@ class IncrementalProver:
         del self.shown[SHOWN:]
 
     def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
-        """What edges, degrees and trussness change by, where these edges had the one level and have the other."""
+        """Return the changes of edges, degrees and trussness of edges that had the old level and have the new one."""
         levels = self.graph.levels
         sums = _sums_of_edges(self.graph.ids, levels.tail, levels.head, edges, old, new)
         names = ("edges", "degrees", "trussness")
         return {name: Fingerprint(int(sums[i, 0]), int(sums[i, 1])) for i, name in enumerate(names)}
 
     def _count_changes(self, changed: Shorts, old: Shorts, new: Shorts) -> GraphCounts:
-        """What the counts change by, but for the triangles; and whether the lists have changed by these edges alone."""
+        """Return the changes of the counts, except the triangles; also check that the lists have changed by these edges
+        alone.
+        """
         levels = self.graph.levels
         sign = (new >= 0).astype(np.int64) - (old >= 0)
         moved = np.zeros(levels.live.size, np.int64)
@@ -281,7 +293,7 @@ class IncrementalProver:
             self._note_state(LISTS)
 
     def _scratch_arrays(self) -> tuple[Ints, Ints, Shorts, Shorts]:
-        """Scratch for `_wings_of`."""
+        """Return the scratch arrays of `_wings_of`."""
         widest = int(self.graph.levels.live.max(initial=0))
         if self._left.size < widest:
             self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
@@ -294,7 +306,7 @@ class IncrementalProver:
         self._stamp, self._checked = np.zeros(1, np.int64), np.zeros(levels.live.size, np.bool_)
 
     def _grow_to_graph(self) -> None:
-        """The graph may have grown."""
+        """Enlarge the arrays if the graph has grown."""
         levels = self.graph.levels
         more = levels.level.size - self._level.size
         if more > 0:
@@ -308,8 +320,12 @@ class IncrementalProver:
 
 @njit(cache=True, nogil=True)
 def _wings_of(g, e, least, mark, stamp, left, right):
-    """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right.
-    Not `level_sorted_graph.closing_edges`, by which the maintenance has found them: a fault in it must show here."""
+    """Write the pairs of edges of level `least` or more that close a triangle over e into left, right; return their
+    number.
+
+    This is not `level_sorted_graph.closing_edges`, with which the maintenance finds them, so that a fault in that
+    function shows here.
+    """
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     du, dv = (count_at_level(g, u, least), count_at_level(g, v, least)) if least else (g.live[u], g.live[v])
     if du > dv:
@@ -340,12 +356,13 @@ def _wings_of(g, e, least, mark, stamp, left, right):
 def _follow_kernel(
     g, edges, leave, old_level, old_label, backing, own, flag, seen, delta, checked, mark, stamp, left, right
 ):
-    """Take the triangles of some edges out of the counts as they were, and into them as they are. leave: these edges
-    are about to go, and nothing else has changed; else they have come, or have another level or label.
+    """Subtract the triangles of these edges from the counts as they were, and add them as they are.
 
-    As `_FollowedEdges`; and whether the lists that were used are in order, so that their first parts are enough: a
-    triangle whose other edges are both lower than the edge was and is does not count for it. Each is met at the lowest
-    of these edges, at the level that it has or had, whichever is less.
+    With `leave` these edges are about to be removed, and nothing else has changed. Otherwise they have been inserted,
+    or have another level or label. The result is that of `_FollowedEdges`, and whether the lists that were used are in
+    order, so that their first parts are enough: a triangle does not count for an edge if its other edges both are, and
+    were, lower than this edge. Each triangle is taken at its lowest edge among these, at the level before or after,
+    whichever is less.
     """
     level, label = g.level, g.label
     for e in edges:
@@ -415,7 +432,7 @@ def _lowest_level(old, new, e):
 
 @njit(cache=True, nogil=True, inline="always")
 def _count_triangle(level, label, backing, own, e, f, h, sign):
-    """One triangle: it backs its lowest edges, and is the first one's own."""
+    """Add or subtract one triangle: it backs its lowest edges, and is the own one of the first edge."""
     least = min(level[e], level[f], level[h])
     first = np.int64(-1)
     for x in (np.int64(e), np.int64(f), np.int64(h)):
@@ -428,13 +445,13 @@ def _count_triangle(level, label, backing, own, e, f, h, sign):
 
 @njit(cache=True, nogil=True, inline="always")
 def _precedes(level, label, e, f):
-    """Does edge e come before f, of its level or higher?"""
+    """Tell whether edge e comes before f, whose level is at least that of e."""
     return level[f] > level[e] or label[f] > label[e] or (label[f] == label[e] and f > e)
 
 
 @njit(cache=True, nogil=True)
 def _enumerate_all(indptr, head, level, label, number):
-    """Count the certificates of every edge of an oriented graph, and its triangles, by one enumeration."""
+    """Count the certificate facts and the triangles of every edge of an oriented graph, by one enumeration."""
     m, n = head.size, indptr.size - 1
     support, backing, own = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
     mark = np.full(n, -1, np.int32)
@@ -465,7 +482,7 @@ def _enumerate_all(indptr, head, level, label, number):
 
 @njit(cache=True, nogil=True)
 def _sums_of_edges(ids, tail, head, edges, old, new):
-    """Edges, degrees, trussness: the two sums of hashes of each, of edges that had the one level and have the other."""
+    """Return two sums of hashes each for edges, degrees and trussness of edges that change their level."""
     sums = np.zeros((3, 2), np.uint64)
     for i in range(edges.size):
         e = edges[i]
@@ -489,9 +506,13 @@ def _sums_of_edges(ids, tail, head, edges, old, new):
 
 @njit(cache=True, nogil=True)
 def _recount_vertices(g, vertices, seen, mark, stamp):
-    """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
-    its level or more, and those that it owns. A vertex's neighbours are laid out, those with many neighbours first; an
-    edge between two of them is met at the later one: in its list, or by looking up those before it, if they are few."""
+    """Count the triangles of each vertex, and the facts of each edge at these vertices.
+
+    Returns the triangles of each vertex; the edges, each once; and for each edge the triangles whose other edges have
+    its level or more, and those that it owns. The neighbours of a vertex are laid out, those with many neighbours
+    first. An edge between two of them is found at the later one: in its list, or by looking up those before it, if they
+    are few.
+    """
     level, label = g.level, g.label
     size = widest = 0
     for v in vertices:
@@ -499,7 +520,7 @@ def _recount_vertices(g, vertices, seen, mark, stamp):
         widest = max(widest, g.live[v])
     triangles, found = np.zeros(vertices.size, np.int64), 0
     edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
-    at = np.empty(widest, np.int64)  # where the edge to a neighbour is in `edges`; -1: it was met before
+    at = np.empty(widest, np.int64)  # the place in `edges` of the edge to a neighbour; -1: the edge was met before
     for i in range(vertices.size):
         v = vertices[i]
         near = g.neighbour[g.begin[v] : g.begin[v] + g.live[v]]
@@ -547,7 +568,7 @@ def _recount_vertices(g, vertices, seen, mark, stamp):
 
 @njit(cache=True, nogil=True)
 def _are_lists_sound(g, vertices):
-    """Does each list of these vertices hold edges that are present at its vertex, each once?"""
+    """Tell whether each list of these vertices holds edges that are present at its vertex, each once."""
     for v in vertices:
         for i in range(g.live[v]):
             slot = g.begin[v] + i

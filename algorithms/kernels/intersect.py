@@ -1,12 +1,11 @@
 """The triangles on one edge, found by intersecting two sorted neighbour lists.
 
-This is the one primitive of the peel and of the maintenance: nothing is stored per triangle. Lists of like
-length are merged, O(d(u) + d(v)); a short list is searched in a long one by galloping, O(d(u) log(d(v) /
-d(u))), so that an edge between a hub and a leaf costs what the leaf costs (Hwang, Lin 1972; Bentley, Yao
-1976).
+This is the one primitive of the peel and of the maintenance: nothing is stored per triangle. Lists of similar length
+are merged, O(d(u) + d(v)); a short list is searched in a long one by galloping, O(d(u) log(d(v) / d(u))), so that an
+edge between a hub and a leaf costs as much as the leaf (Hwang, Lin 1972; Bentley, Yao 1976).
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ ALL = 2**31 - 1
 
 @njit(cache=True, nogil=True)
 def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, right):
-    """The pairs of edges that close a triangle over the edge {u, v}, both at `level` >= least.
+    """Find the pairs of edges that close a triangle over the edge {u, v}, both at `level` >= least.
 
     begin, end   int64[n]   list bounds of each vertex in neighbour, edge (int32[..], neighbours ascending)
-    level        int32[m]   per edge; an absent edge has a level below every `least` that is asked for
+    level        int32[m]   per edge; an absent edge has a level below every `least` that callers pass
     most                    stop after this many
     left, right  int32[>= the least of the two degrees], written in place
     Returns (pairs written, steps taken).
@@ -36,7 +35,7 @@ def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, r
         while i < i_end and j < j_end and found < most:
             if level[edge[i]] >= least:
                 x = neighbour[i]
-                # Gallop: double the stride until it passes x, then halve it.
+                # Galloping: double the stride until it passes x, then halve it.
                 stride = 1
                 while j + stride < j_end and neighbour[j + stride] < x:
                     stride += stride
@@ -65,7 +64,7 @@ def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, r
             found += 1
             if found >= most:
                 break
-        # Both comparisons are added, not branched on: a mispredicted branch costs more than the step.
+        # Both comparisons are added instead of branched on: a mispredicted branch costs more than the step.
         i += x <= y
         j += y <= x
     return found, i + j - start

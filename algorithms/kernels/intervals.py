@@ -1,8 +1,8 @@
-"""Signed validity intervals in arrays: consolidated, and made disjoint.
+"""Signed validity intervals in arrays: how they are consolidated, and made disjoint.
 
 Shapes  Columns of int64, one row each; an interval is `[start, until)` with a diff, `until` = FOREVER when it is open.
-Cost    One sort of the rows, and one of twice the rows of edges that come, go and come again; by one long where the
-        columns fit into it (a fifth of the time). About 150 bytes a row at the peak.
+Cost    One sort of the rows, and one of twice the rows of edges that come, go and come again. The key is one long if
+        the columns fit into it (a fifth of the time). About 150 bytes a row at the peak.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Longs = NDArray[np.int64]
 
 
 def to_longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
-    """Some columns of an Arrow table, as int64."""
+    """Return columns of an Arrow table as int64."""
     return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
 
 
 def sort_order(columns: Sequence[Longs]) -> Longs:
-    """The order of the rows by some columns; equal rows in any order.
+    """Return the order of the rows by these columns; equal rows come in any order.
 
     >>> sort_order([np.array([2, 1, 2]), np.array([5, 9, -4])]).tolist()
     [1, 2, 0]
@@ -44,7 +44,7 @@ def sort_order(columns: Sequence[Longs]) -> Longs:
 
 
 def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
-    """Equal data summed, zeros dropped; returns the data columns and the sums, in the data's order.
+    """Sum up rows with equal data and drop zeros; return the data columns and the sums, in the data's order.
 
     >>> [column.tolist() for column in consolidate([np.array([2, 1, 2])], np.array([1, 1, 2]))]
     [[1, 2], [1, 3]]
@@ -62,14 +62,16 @@ def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
 
 
 def make_disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
-    """Signed intervals, possibly overlapping → the disjoint intervals on which each edge is there, by (a, b, start).
+    """Return the disjoint intervals on which each edge exists, by (a, b, start), from signed, possibly overlapping
+    intervals.
 
-    Raises ValueError when an edge is there more than once or less than not at all.
+    Raises:
+        ValueError: an edge exists more than once at a time, or less than zero times.
     """
     order = sort_order([a, b])
     a, b, start, until, diff = (column[order] for column in (a, b, start, until, diff))
     same = (a[1:] == a[:-1]) & (b[1:] == b[:-1])
-    fine = (diff == 1) & (start < until)  # and the edge's only row: the usual one
+    fine = (diff == 1) & (start < until)  # and, by the next lines, the only row of its edge, as most rows are
     fine[1:] &= ~same
     fine[:-1] &= ~same
     if fine.all():
@@ -91,6 +93,6 @@ def _open_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs)
     level = np.cumsum(step)  # every edge's steps add up to 0, so the running sum needs no reset
     if ((level != 0) & (level != 1)).any() or (level[last] != 0).any():
         wrong = int(np.flatnonzero((level != 0) & (level != 1))[0])
-        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) is there {level[wrong]} times at epoch {at[wrong]}")
+        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) exists {level[wrong]} times at epoch {at[wrong]}")
     opens = level == 1
     return a[opens], b[opens], at[opens], np.append(at[1:], FOREVER)[opens]

@@ -1,13 +1,14 @@
 """A dynamic graph whose neighbour lists are sorted by the level of the edges, highest first.
 
-All edges that may ever be present are known at the start; an edge is present when its level is >= 0. At level k
-only the edges of level >= k matter, and they are a prefix of each list, so that looking at a hub costs what the
-hub has at that level, as in a peel, whatever its degree. Changing a level by one swaps one entry per list.
-Memory: 73 bytes an edge (ends 8, level 4, label 8, counts 12, lists 16, places 8, hash index 16, state 1), 40 a vertex.
-Source of the order: bin sort as in Batagelj, Zaversnik (2003), one per vertex.
+All edges that may ever be present are known at the start; an edge is present if its level is >= 0. At level k only the
+edges of level >= k matter, and they are a prefix of each list, so that looking at a hub costs as many steps as it has
+edges of that level, as in a peel, whatever its degree is. Changing a level by one swaps one entry per list.
+
+Memory  73 bytes an edge (ends 8, level 4, label 8, counts 12, lists 16, places 8, hash index 16, state 1), 40 a vertex.
+Source  The order: bin sort as in Batagelj, Zaversnik (2003), one per vertex.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 from algorithms.kernels.graph import Ints, Shorts
 
 PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
-PAIR = 8  # what the use of a pair that was found costs
+PAIR = 8  # the cost of using a pair that was found, in steps
 UNKNOWN = -1
-UNASKED = 2**31 - 1  # in place of a level: the triangles of this edge are not known, or not asked for
-LABEL_GAP = 1 << 24  # room for edges that move behind another
-LOOK = 60  # what an evaluation costs before its first step
+UNASKED = 2**31 - 1  # instead of a level: the triangles of this edge are not known, or not needed
+LABEL_GAP = 1 << 24  # the distance of labels: room for edges that move behind another
+LOOK = 60  # the cost of an evaluation before its first step, in steps
 STEPS, EVALUATIONS, STAMP, FRONT, BACK = range(5)  # places in `clock`
 
 
@@ -35,20 +36,20 @@ class Levels(NamedTuple):
     tail, head  int32[m]    the ends of each edge
     level       int32[m]    kappa, or -1 when the edge is absent
     label       int64[m]    order among the edges of one level (see `truss_maintenance`)
-    own         int32[m]    triangles on the edge that it comes first in, by level and label (see `truss_maintenance`)
+    own         int32[m]    triangles in which the edge comes first, by level and label (see `truss_maintenance`)
     backing     int32[m]    triangles on the edge whose other edges have its level or more, or UNKNOWN
     need        int32[m]    scratch
-    begin       int64[n+1]  the slots of vertex v in neighbour and edge are those from begin[v] on
-    live        int64[n]    how many of them, from the first on, are in use
+    begin       int64[n+1]  the slots of vertex v in neighbour and edge begin at begin[v]
+    live        int64[n]    the number of slots, from the first on, that are in use
     neighbour   int32[2m]
     edge        int32[2m]
     place       int32[m, 2] index of the edge within the list of its tail and of its head
     slots       uint64[..]  open addressing; 32 bits of hash over edge + 1, or 0
     mark        int64[n]    stamp << 32 | edge: the list that was laid out last
-    state       uint8[m]    what the running operation knows of the edge; 0 between operations
+    state       uint8[m]    marks of the running operation; 0 between operations
     clock       int64[5]    steps and evaluations so far, current stamp, next label at the front and at the back
-    floor       int32[m]    of a part of a graph (`region`): the least level at which the edge's triangles are known
-    asked       int32[m]    and the least at which they were asked for and are not; both are empty of a whole graph
+    floor       int32[m]    in a part of a graph (`partial_graph_solver`): the least level with known triangles
+    asked       int32[m]    the least level at which triangles are needed but not known; a whole graph has neither
     """
 
     tail: Shorts
@@ -73,7 +74,7 @@ class Levels(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def arrange_lists(g):
-    """Lay all lists out again for the levels as they are."""
+    """Lay all lists out again for the current levels."""
     m = g.level.size
     greatest = 0
     for e in range(m):
@@ -97,7 +98,7 @@ def arrange_lists(g):
 
 @njit(cache=True, nogil=True)
 def set_level(g, e, new):
-    """Move an edge to another level in both lists; -1 takes it out, and from -1 it comes in."""
+    """Move an edge to another level in both lists; -1 removes it, and from -1 it is inserted."""
     old = g.level[e]
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     if old < 0:
@@ -117,7 +118,7 @@ def set_level(g, e, new):
 
 @njit(cache=True, nogil=True)
 def count_at_level(g, v, k):
-    """How many edges of v have level >= k: a prefix of its list."""
+    """Return the number of edges of v that have a level >= k: a prefix of its list."""
     level, edge = g.level, g.edge
     low, high = g.begin[v], g.begin[v] + g.live[v]
     while low < high:
@@ -131,7 +132,7 @@ def count_at_level(g, v, k):
 
 @njit(cache=True, nogil=True, inline="always")
 def is_unknown_below(g, e, least):
-    """Does a part of a graph not know the triangles of an edge whose others have this level? It notes that."""
+    """Tell whether a part of a graph lacks the triangles of an edge with others of this level, and note that."""
     if g.floor.size == 0 or least >= g.floor[e]:
         return False
     g.asked[e] = min(g.asked[e], least)
@@ -140,10 +141,10 @@ def is_unknown_below(g, e, least):
 
 @njit(cache=True, nogil=True)
 def closing_edges(g, e, least, left, right):
-    """The pairs of edges at level >= least that close a triangle over e: their number, the pairs in left, right.
+    """Write the pairs of edges at level >= least that close a triangle over e into left, right; return their number.
 
-    left, right: int32 of at least the greatest degree. Lays the shorter list out over `mark` and walks the longer
-    one; when that is far longer, looks each entry of the shorter one up instead.
+    left, right: int32 of at least the greatest degree. The shorter list is laid out over `mark`, and the longer one is
+    walked; if that is far longer, each entry of the shorter one is looked up instead.
     """
     is_unknown_below(g, e, least)
     level, begin, neighbour, edge, mark = g.level, g.begin, g.neighbour, g.edge, g.mark
@@ -184,7 +185,7 @@ def closing_edges(g, e, least, left, right):
 
 @njit(cache=True, nogil=True)
 def find_edge(g, u, v):
-    """The edge between two vertices, present or not, or -1."""
+    """Return the edge between two vertices, present or not, or -1."""
     size = np.uint64(g.slots.size)
     mixed = _hash_pair(u, v)
     slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
@@ -218,7 +219,7 @@ def index_edges(g, first, last):
 
 @njit(cache=True, nogil=True, inline="always")
 def _hash_pair(u, v):
-    """64 mixed bits of an unordered pair (two rounds of multiply and fold)."""
+    """Return 64 mixed bits of an unordered pair (two rounds of multiply and fold)."""
     mixed = np.uint64((min(u, v) << 32) | max(u, v)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
@@ -227,7 +228,7 @@ def _hash_pair(u, v):
 
 @njit(cache=True, nogil=True, inline="always")
 def _append_edge(g, v, w, e, side):
-    """Put edge e to w at the end of the list of v."""
+    """Append edge e to w to the list of v."""
     slot = g.begin[v] + g.live[v]
     g.neighbour[slot] = w
     g.edge[slot] = e
@@ -247,7 +248,7 @@ def _swap_slots(g, v, p, q):
 
 @njit(cache=True, nogil=True)
 def _move_up(g, v, e, side, new):
-    """Swap e upwards, past one level at a time: with the first entry of that level."""
+    """Swap e upwards, past one level at a time, with the first entry of that level."""
     p = g.begin[v] + g.place[e, side]
     while p > g.begin[v] and g.level[g.edge[p - 1]] < new:
         passed = g.level[g.edge[p - 1]]
@@ -264,7 +265,7 @@ def _move_up(g, v, e, side, new):
 
 @njit(cache=True, nogil=True)
 def _move_down(g, v, e, side, new):
-    """Swap e downwards, past one level at a time: with the last entry of that level."""
+    """Swap e downwards, past one level at a time, with the last entry of that level."""
     p = g.begin[v] + g.place[e, side]
     end = g.begin[v] + g.live[v]
     while p + 1 < end and g.level[g.edge[p + 1]] > new:

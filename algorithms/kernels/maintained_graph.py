@@ -1,13 +1,13 @@
-"""A graph whose trussness is kept up to date: built once, then changed by batches of removed and inserted edges.
+"""A graph whose trussness is kept up to date: it is built once, then changed by batches of removed and inserted edges.
 
-All edges that may ever be present are named at the start. A batch costs what its changes can reach
-(`truss_maintenance`), or one batch peel (`truss`) when that is estimated to be less. The estimate is made of a small
-sample: what looking at a changed edge costs, times the triangles that lie on it, times how far changes spread (learnt
-from earlier batches). Maintenance is tried when it should cost 0.6 of a peel at most, and given up for the peel when it
-passes that all the same, so a batch never costs more than about 1.6 peels. Without labels and with no batch to come, as
-in a run of one epoch, it may cost 1.3 in these steps: they take 0.4 to 1.1 of the time of those it is compared with.
-All costs are counted in steps along neighbour lists: the choice does not depend on the clock, and the same input gives
-the same choices.
+All edges that may ever be present are known at the start. A batch costs as much as its changes can reach
+(`truss_maintenance`), or one batch peel (`truss`) if that is estimated to be less. The estimate comes from a small
+sample: the cost of looking at a changed edge, times the triangles that lie on it, times how far changes spread (learnt
+from earlier batches). Maintenance is tried if it should cost at most 0.6 of a peel. If it exceeds that, it is abandoned
+for the peel, so that a batch never costs more than about 1.6 peels. Without labels, and if no further batch will come,
+as in a run of one epoch, it may cost 1.3 peels in steps: these steps take 0.4 to 1.1 of the time of the peel's. All
+costs are counted in steps along neighbour lists: the choice does not depend on the clock, and the same input gives the
+same choices.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from algorithms.kernels.truss_maintenance import delete_edges, insert_edges, pee
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
 PEEL_EDGE = 30.0  # steps that the peel spends on an edge besides walking its lists
-PEEL_STEP = 1.4  # what one step of the peel costs in steps of a descent
-LIFT_STEP = 1.6  # what one step of a lift costs in steps of a descent
-SPREAD = {"descend": 0.5, "lift": 2.0, "unlabelled lift": 8.0}  # first guess: a batch over its own triangles
-PATIENCE = 0.6  # of a peel: the most that maintenance may cost
-ALONE = 1.3  # the same without labels in a last batch: its steps are cheaper, and nobody uses the labels of a peel
+PEEL_STEP = 1.4  # the cost of one step of the peel in steps of a descent
+LIFT_STEP = 1.6  # the cost of one step of a lift in steps of a descent
+SPREAD = {"descend": 0.5, "lift": 2.0, "unlabelled lift": 8.0}  # first guess: cost of a batch over its own triangles
+PATIENCE = 0.6  # the greatest cost of maintenance, in peels
+ALONE = 1.3  # this limit for a last batch without labels: its steps are cheaper, and nothing uses a peel's labels
 SAMPLE = 256
 UNLIMITED = 2**62
 
 
 class BatchResult(NamedTuple):
-    """One batch: edges int64[c] whose level differs, kappa before and after (int32[c], -1 absent).
+    """The result of one batch: the edges int64[c] whose level differs, kappa before and after (int32[c], -1 absent).
 
-    effort: method, evaluations, steps, estimate, cost of a peel
+    effort: the method, evaluations, steps, the estimate, and the cost of a peel.
     """
 
     edges: Shorts
@@ -56,8 +56,9 @@ class BatchResult(NamedTuple):
 class MaintainedGraph:
     """A graph whose levels are right, updated in place.
 
-    widest: the most neighbours that a vertex may have. spread, rent, certified: what an earlier one over the same graph
-    had learned: see SPREAD; what lifts without labels have cost so far; whether labels, own and backing are right.
+    widest: the greatest number of neighbours that a vertex may have. spread, rent and certified come from an earlier
+    object of the same graph: the learnt values of SPREAD; the cost of lifts without labels so far; whether labels, own
+    and backing are right.
     """
 
     def __init__(
@@ -71,20 +72,22 @@ class MaintainedGraph:
         self.spread, self.rent = dict(spread or SPREAD), rent
         self.present = int((graph.level >= 0).sum())
         self._sampled = (-1, 0.0)
-        self.certified = certified or self.present == 0  # labels are true of a graph without edges, and are kept true
+        self.certified = certified or self.present == 0  # the labels of a graph without edges are right, and stay right
         self._left = self._right = np.empty(0, np.int32)
         self.attach_arrays(graph, widest)
 
     def attach_arrays(self, graph: Levels, widest: int = 0) -> None:
-        """Go on with arrays that have grown; `widest`: the most neighbours that a vertex may have by now."""
+        """Go on with arrays that have grown; `widest` is the greatest number of neighbours that a vertex may have by
+        now.
+        """
         self.graph = graph
         if widest > self._left.size:
             self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
 
     def apply_batch(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> BatchResult:
-        """Remove edges that are present and insert edges that are absent; method: auto, incremental or peel.
+        """Remove edges that are present and insert edges that are absent, by the method auto, incremental or peel.
 
-        last: no other batch will come, so that the labels which a peel leaves are of no use.
+        last: no further batch will come, so that the labels that a peel makes are of no use.
         """
         if not removed.size and not inserted.size:
             return self._batch_result(np.empty(0, np.int32), np.empty(0, np.int32), ("none", 0, 0, 0, 0))
@@ -99,7 +102,8 @@ class MaintainedGraph:
         name = {"incremental": "mixed", "peel": "peel"}.get(method)
         patience = ALONE if last and not self.certified else PATIENCE
         if name is None:
-            # Once lifts without certificates have cost a peel, the peel that gives certificates pays for itself.
+            # Once lifts without certificates have cost as much as a peel, the peel that makes certificates pays for
+            # itself.
             worn = inserted.size > 0 and not self.certified and self.rent > peel and not last
             name = "peel" if estimate > patience * peel or worn else "mixed"
         if name == "mixed":
@@ -116,7 +120,7 @@ class MaintainedGraph:
         return self._batch_result(edges, before, effort)
 
     def relabel(self) -> Shorts:
-        """Labels by a peel; the edges whose level is another one by it."""
+        """Make the labels by a peel; return the edges whose level the peel has changed."""
         none = np.empty(0, np.int32)
         return self._peel_all(none, none, none, none)[0]
 
@@ -127,7 +131,9 @@ class MaintainedGraph:
     def _maintain_levels(
         self, removed: Shorts, inserted: Shorts, own: tuple[float, float], limit: int
     ) -> tuple[bool, int, tuple[Shorts, Shorts], tuple[Shorts, Shorts]]:
-        """Descend, then lift: (finished within the limit, cost, (edge, level before) of the lowered, of the raised)."""
+        """Descend, then lift; return (finished within the limit, cost, (edges, levels before) lowered, the same
+        raised).
+        """
         none = np.empty(0, np.int32), np.empty(0, np.int32)
         lowered, raised, finished, spent = none, none, True, 0
         clock, scratch = self.graph.clock, (self._left, self._right)
@@ -149,7 +155,10 @@ class MaintainedGraph:
         return finished, spent, lowered, raised
 
     def _peel_all(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
-        """All levels and labels again; what maintenance did so far (edges, before; oldest first) is undone first."""
+        """Compute all levels and labels again.
+
+        The changes that maintenance has made so far (edges, before; oldest first) are undone first.
+        """
         graph = self.graph
         old = graph.level.copy()
         old[edges[::-1]] = before[::-1]
@@ -170,12 +179,12 @@ class MaintainedGraph:
         graph.state[:] = 0
         arrange_lists(graph)
         self.certified, self.rent, self._sampled = True, 0, (-1, 0.0)
-        self._peel_cost()  # here it is nothing beside the peel
+        self._peel_cost()  # after a peel its cost is negligible
         changed = np.flatnonzero(old != graph.level).astype(np.int32)
         return changed, old[changed]
 
     def _batch_result(self, edges: Shorts, before: Shorts, effort: tuple[str, int, int, int, int]) -> BatchResult:
-        """The first level before of each edge in the log, and the level now, where they differ."""
+        """Return the first level before of each edge in the log, and the level now, where they differ."""
         if not (edges[1:] > edges[:-1]).all():
             edges, oldest = np.unique(edges, return_index=True)
             before = before[oldest]
@@ -184,14 +193,16 @@ class MaintainedGraph:
         return BatchResult(edges[differ], before[differ], after[differ], effort)
 
     def _probe_cost(self, edges: Shorts) -> float:
-        """The cost of looking once at all triangles of these edges and at their neighbours, from a sample."""
+        """Return the cost of looking once at all triangles of these edges and at their neighbours, from a sample."""
         if not edges.size:
             return 0.0
         sample = edges if edges.size <= SAMPLE else edges[:: edges.size // SAMPLE]
         return float(probe_steps(self.graph, sample, self._left, self._right)) * edges.size / sample.size
 
     def _peel_cost(self) -> int:
-        """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""
+        """Return the steps a peel would take, from a sample of edges, which is drawn again when a tenth of the graph
+        has changed.
+        """
         at, cost = self._sampled
         if at < 0 or abs(self.present - at) * 10 > at:
             sample = np.arange(0, self.graph.level.size, max(1, self.graph.level.size // 2048), dtype=np.int32)

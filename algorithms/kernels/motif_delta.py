@@ -1,18 +1,19 @@
-"""The occurrences of motifs at every vertex over a history: what a change of the relations does to them.
+"""The changes of the occurrences of motifs at every vertex over a history, from a change of the relations.
 
-The generic delta query (`delta_query`) on arrays. Rule i starts from the changes of a pattern's edge i; edges before it
-are seen with this change, later ones without, so every changed occurrence is found by exactly one rule. Vertex by
-vertex: the edge with the fewest rows at a bound vertex proposes, the others are looked up. Without a state before, one
-rule is enough: everything changes.
-Shapes  Relations by name: (a, b, start, until[, diff]), int64[m] each. The state before: an edge's intervals disjoint;
-        the change: signed intervals. Of relations that are not directed a < b, each edge once.
+This is the generic delta query (`delta_query`) on arrays. Rule i starts from the changes of a pattern's edge i. It sees
+the edges before i with this change and the later ones without it, so that exactly one rule finds each changed
+occurrence. It goes on vertex by vertex: the edge with the fewest rows at a bound vertex proposes, the others are looked
+up. Without a state before, one rule is enough, because everything changes.
+
+Shapes  Relations by name: (a, b, start, until[, diff]), int64[m] each. The state before: the intervals of an edge are
+        disjoint; the change: signed intervals. In relations that are not directed a < b, and each edge occurs once.
         Result: diff triples (vertex, epoch, diff) of the number of occurrences at the vertex, sorted, none zero.
-Cost    Σ over the changes of each rule of the least number of rows at a bound vertex (law 8), and what is found.
-        All relations are arranged once, by both ends: about 300 bytes a row.
+Cost    Σ over the changes of each rule of the least number of rows at a bound vertex (law 8), and the occurrences
+        found. All relations are arranged once, by both ends: about 300 bytes a row.
 Source  Seed 4; Ngo et al. 2012, Ammar et al. 2018. Ranks by degree, so that `less_than` cuts at hubs: Chiba, Nishizeki.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ Rows = tuple[Longs, Longs, Longs, Longs, Longs]  # a, b, start, until, diff
 def vertex_changes(
     motifs: Mapping[str, Sequence[Pattern]], before: Mapping[str, Rows], change: Mapping[str, Rows] | None = None
 ) -> dict[str, tuple[Longs, Longs, Longs]]:
-    """(vertex, epoch, diff) of each motif; see the head of this file. Without `change`: all of `before`, from nothing.
+    """Return (vertex, epoch, diff) of each motif. Without `change` the result is all of `before`, from an empty state.
 
     >>> edges = [np.array(column) for column in ([1, 1, 2], [2, 3, 3], [0, 4, 2], [9, 9, 7], [1, 1, 1])]
-    >>> found = vertex_changes({"triangle": [Pattern.parse("a-b, b-c, a-c")]}, {"-": tuple(edges)})
+    >>> found = vertex_changes({"triangle": [Pattern.from_text("a-b, b-c, a-c")]}, {"-": tuple(edges)})
     >>> [column.tolist() for column in found["triangle"]]
     [[1, 1, 2, 2, 3, 3], [4, 7, 4, 7, 4, 7], [1, -1, 1, -1, 1, -1]]
     """
-    there = {name: before.get(name, _NOTHING) for name in list_relations(motifs)}
-    arranged = _ArrangedRelations(there, change)
+    relations = {name: before.get(name, _NOTHING) for name in list_relations(motifs)}
+    arranged = _ArrangedRelations(relations, change)
     return {name: arranged.count_changes(patterns) for name, patterns in motifs.items()}
 
 
@@ -51,7 +52,7 @@ _NOTHING: Rows = (np.zeros(0, np.int64),) * 5
 
 
 class _ArrangedRelations:
-    """All relations by rank and by place of epoch, and from both ends."""
+    """All relations with vertices as ranks and epochs as places, sorted from both ends."""
 
     def __init__(self, before: Mapping[str, Rows], change: Mapping[str, Rows] | None) -> None:
         parts = [*before.values(), *(change or {}).values()]
@@ -122,10 +123,12 @@ class _ArrangedRelations:
 
 @dataclass(frozen=True)
 class _RulePlan:
-    """In which order a rule goes on: a level for each edge but its own, those that bind one vertex together.
+    """The order in which a rule goes on: a level for each edge except its own; levels that bind the same vertex are
+    together.
 
-    levels: (edge, side, place of the bound end, place of the other one, how many levels bind it: only on the first).
-    order: order[p, q] is 1 where the vertex at place p has to be above that at place q, -1 below it.
+    levels: (edge, side, place of the bound end, place of the other end, the number of levels that bind this vertex,
+    which only the first of them has). order: order[p, q] is 1 if the vertex at place p has to be above that at place q,
+    -1 if it has to be below.
     """
 
     levels: list[tuple[int, int, int, int, int]]
@@ -137,23 +140,23 @@ class _RulePlan:
 
 def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) -> _RulePlan:
     places = {pattern.edges[rule].a: 0, pattern.edges[rule].b: 1}
-    left = {j: edge for j, edge in enumerate(pattern.edges) if j != rule}
+    remaining = {j: edge for j, edge in enumerate(pattern.edges) if j != rule}
     levels: list[tuple[int, int, int, int, int]] = []
 
     def bind_vertex(vertex: str, *, first: bool) -> None:
         place = places[vertex]
-        found = [(j, e) for j, e in left.items() if vertex in (e.a, e.b) and {e.a, e.b} <= set(places)]
-        for j, edge in found:
+        group_edges = [(j, e) for j, e in remaining.items() if vertex in (e.a, e.b) and {e.a, e.b} <= set(places)]
+        for j, edge in group_edges:
             from_a = edge.b == vertex
             bound = places[edge.a if from_a else edge.b]
-            group = len(found) if first and (j, edge) == found[0] else 0
+            group = len(group_edges) if first and (j, edge) == group_edges[0] else 0
             levels.append((j, sides[edge.relation, from_a], bound, place, group))
-            del left[j]
+            del remaining[j]
 
     bind_vertex(pattern.edges[rule].b, first=False)  # other edges between the same two vertices
     free = [vertex for vertex in pattern.vertices if vertex not in places]
     while free:
-        tied = {v: sum(v in (e.a, e.b) and bool({e.a, e.b} & set(places)) for e in left.values()) for v in free}
+        tied = {v: sum(v in (e.a, e.b) and bool({e.a, e.b} & set(places)) for e in remaining.values()) for v in free}
         vertex = max(free, key=lambda v: tied[v])
         places[vertex] = len(places)
         free.remove(vertex)
@@ -172,7 +175,7 @@ def _enumerate_occurrences(
     edges, sides, bounds, places, groups, order, rule,
     n_epochs, never, keys, sums, used,
 ):  # fmt: skip
-    """Add what one rule finds to the sums by key = rank * n_epochs + epoch; returns the table."""
+    """Add the occurrences that one rule finds to the sums by key = rank * n_epochs + epoch; return the table."""
     levels, n_places = edges.size, order.shape[0]
     edges, sides, bounds = edges.copy(), sides.copy(), bounds.copy()  # the levels of a group change places
     at = np.zeros(n_places, np.int64)
@@ -240,8 +243,11 @@ def _enumerate_occurrences(
 
 @njit(cache=True, nogil=True)
 def _add_occurrence(kept, at, begin, until, sign, n_epochs, never, keys, sums, used):
-    """Count an occurrence at its vertices. Those that follow each other share most of them: what they add up to is kept
-    for each place (vertex, from, until, sum), and added to the table once another one comes."""
+    """Count an occurrence at its vertices.
+
+    Successive occurrences share most of their vertices: the sum for each place (vertex, from, until, sum) is kept, and
+    added to the table when another vertex or interval comes.
+    """
     for p in range(at.size):
         if kept[p, 0] == at[p] and kept[p, 1] == begin and kept[p, 2] == until:
             kept[p, 3] += sign
@@ -258,7 +264,7 @@ def _add_occurrence(kept, at, begin, until, sign, n_epochs, never, keys, sums, u
 
 @njit(cache=True, nogil=True)
 def _first_position(heads, low, high, value):
-    """The first place in a sorted stretch whose head is not below `value`."""
+    """Return the first place in a sorted stretch whose head is not below `value`."""
     while low < high:
         middle = (low + high) >> 1
         if heads[middle] < value:

@@ -1,13 +1,14 @@
-"""The occurrences of a motif at every vertex of one graph, counted from scratch: what the audit compares with.
+"""The occurrences of a motif at every vertex of one graph, counted from scratch: the reference of the audit.
 
-Shares nothing with `motifs` but the pattern: no intervals, no changes, no rules; vertex after vertex in the order in
-which the pattern names them, from every vertex of the graph.
-Shapes  Relations by name: (a, b), int64[m] each, a pair once; of those that are not directed in either order.
+It shares only the pattern with `motif_delta`: it has no intervals, changes or rules. From every vertex of the graph it
+goes on vertex by vertex, in an order in which the pattern connects them.
+
+Shapes  Relations by name: (a, b), int64[m] each, each pair once; relations that are not directed have either order.
         Result: vertices (sorted) and how often each occurs, int64, none zero.
 Cost    Every partial occurrence is looked at once; a vertex has the candidates of its least neighbour list.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ Pairs = tuple[Longs, Longs]
 
 
 def count_motifs(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) -> tuple[Longs, Longs]:
-    """See the head of this file.
+    """Count the occurrences of patterns at each vertex; the module docstring has the shapes.
 
     >>> square = np.array([1, 2, 3, 1]), np.array([2, 3, 4, 4])
-    >>> [column.tolist() for column in count_motifs([Pattern.parse("a-b, b-c")], {"-": square})]
+    >>> [column.tolist() for column in count_motifs([Pattern.from_text("a-b, b-c")], {"-": square})]
     [[1, 2, 3, 4], [3, 3, 3, 3]]
     """
     ends = np.concatenate([end for pair in relations.values() for end in pair])
@@ -52,11 +53,11 @@ def count_motifs(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) ->
     counts = np.zeros(n, np.int64)
     for pattern in patterns:
         place = {name: i for i, name in enumerate(_connected_order(pattern))}
-        asks = []  # (later place, earlier one, which neighbours of that one it has to be among)
+        asks = []  # (later place, earlier place, the list of the earlier vertex in which the later one has to be)
         for edge in pattern.edges:
             first, second, of = place[edge.a], place[edge.b], places[edge.relation]
             asks.append((second, first, of) if first < second else (first, second, of + 1))
-        limits = []  # (later place, earlier one, 1: has to be above it, -1: below)
+        limits = []  # (later place, earlier place, 1: the later vertex has to be above the earlier one, -1: below)
         for low, high in pattern.less_than:
             first, second = place[low], place[high]
             limits.append((second, first, 1) if first < second else (first, second, -1))
@@ -70,7 +71,7 @@ def count_motifs(patterns: Sequence[Pattern], relations: Mapping[str, Pairs]) ->
 
 
 def _connected_order(pattern: Pattern) -> list[str]:
-    """The vertices in an order in which each but the first is joined to one before it."""
+    """Return the vertices in an order in which each but the first is joined to one before it."""
     known = [pattern.vertices[0]]
     while len(known) < len(pattern.vertices):
         for edge in pattern.edges:
@@ -108,7 +109,7 @@ def _count_embeddings(at, starts, heads, asks, limits, counts):
 
 @njit(cache=True, nogil=True)
 def _smallest_candidates(depth, at, starts, heads, asks, limits):
-    """Which of what a place is asked has the fewest neighbours to offer, and where those in order are."""
+    """Return which requirement of a place offers the fewest neighbours, and where those that are in order are."""
     best, low, high = -1, 0, 0
     for k in range(asks.shape[0]):
         if asks[k, 0] == depth:
@@ -124,7 +125,7 @@ def _smallest_candidates(depth, at, starts, heads, asks, limits):
 
 @njit(cache=True, nogil=True)
 def _is_match(depth, by, at, starts, heads, asks):
-    """Is the vertex at a place another one, and joined to all that it is asked to be?"""
+    """Tell whether the vertex at a place differs from those before, and is joined to all that the pattern requires."""
     w = at[depth]
     for p in range(depth):
         if at[p] == w:

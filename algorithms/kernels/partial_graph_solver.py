@@ -1,26 +1,27 @@
-"""Trussness kept up to date on the part of a graph that a task knows, which says what it lacks: no more is ever needed.
+"""Trussness kept up to date on the part of a graph that a task knows; the task names the triangles that it lacks.
 
-Law       After each batch the levels (kappa = trussness - 2) of what is known equal a full peel of the whole graph, all
-          others are as they were, and label, own and backing are a certificate again (`truss_maintenance`).
-Method    The kernels of `truss_maintenance`, whose only way to triangles is `level_sorted_graph.closing_edges`: those
-          on an edge whose others have at least some level. Where the part may lack one that is noted, and the kernel
-          goes on with a guess; what was noted is looked up by the caller, who begins again from the stored values,
-until nothing is. Contract  floor: every triangle on an edge whose other edges have a STORED level >= its floor, or come
-          or go within the batches, has both of them known. Edges that come or go are opened at 0 before the first run.
-Proof     A run in which nothing is noted takes each step as a run on the whole graph would: let a call of edge e at
-          level `least` have a triangle there, and let x be its edge of least stored level j. If j >= floor[e], it was
-          found with e. Else j < floor[e] <= least, so x rose past j within these batches, and was looked at, at a level
-          <= j, before: so floor[x] <= j, and the triangle was found with x; an edge that comes was opened at 0. It
-          ends, for each time an edge is opened, or one to a lower floor.
-Guesses   Matter for the number of look-ups alone. An edge that falls and lacks triangles falls by one; a candidate
-          takes its own triangles that are not known for good ones. When not very many edges are asked for, their known
-          neighbours of like level are asked for as well; when few are, what the proof of the guess would ask for.
-Proved    What `proof` follows of a whole graph it follows here of the part, whose counts are the stored ones: by them
-          the facts held before.
+Law       After each batch the levels (kappa = trussness - 2) of the known edges equal a full peel of the whole graph,
+          all others are unchanged, and label, own and backing are a certificate again (`truss_maintenance`).
+Method    The kernels of `truss_maintenance` find triangles only by `level_sorted_graph.closing_edges`: those on an edge
+          whose others have at least some level. Where the part may lack a triangle, that is noted, and the kernel goes
+          on with a guess. The caller looks up what was noted and begins again from the stored values, until nothing is
+          noted.
+Contract  floor: both other edges of every triangle on an edge are known if they have a STORED level >= its floor, or
+          come or go within the batches. Edges that come or go are opened at 0 before the first run.
+Proof     A run in which nothing is noted takes the same steps as a run on the whole graph. Let a call for edge e at
+          level `least` have a triangle in the whole graph, and let x be its edge of least stored level j. If
+          j >= floor[e], the triangle was found with e. Otherwise j < floor[e] <= least, so x rose past j within these
+          batches, and was looked at before, at a level <= j: so floor[x] <= j, and the triangle was found with x. An
+          edge that comes was opened at 0. The look-ups end, because each opens an edge, or opens one to a lower floor.
+Guesses   They matter for the number of look-ups alone. An edge that falls and lacks triangles falls by one; a candidate
+          counts its own triangles that are not known as good. If not very many edges are needed, their known neighbours
+          of like level are looked up as well; if few are needed, also the edges that the proof of the guess needs.
+Proved    The prover follows the part as `incremental_prover` follows a whole graph. It begins with the stored counts,
+          by which the facts held before.
 Source    reference/truss/region of the design (33,778 random batches equal to a peel, at most 15 hops).
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ from algorithms.kernels.replay import Batch, ReplayStep
 from algorithms.kernels.truss_maintenance import delete_edges, insert_edges
 from algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedState
 
-# So many edges are opened when fewer are asked for, but no more than have been so far: to look up a few thousand costs
-# little, and saves hops.
+# This many edges are opened even if fewer are needed, but at most as many as have been opened so far: to look up a few
+# thousand costs little, and saves hops.
 GENEROUS = 5000
-FEW = 0.01  # of those opened: when no more are asked for, the guess is near enough to ask what its proof would need
-PATIENCE = 2000  # steps for each known edge, before a run that lacks something is cut short
-MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
+FEW = 0.01  # of the opened edges: if no more are needed, the guess is so close that what its proof needs is looked up
+PATIENCE = 2000  # steps for each known edge, after which a run that lacks something is cut short
+MISCOUNTED = "the triangle counts of the maintenance differ from those that the prover has followed"
 
 
 class KnownEdges(NamedTuple):
     """The edges that are known, each once, in order of (a, b), a < b, any ids.
 
-    level: kappa before the first batch, -1 where the edge is absent then; label int64, own, backing int32: its
-    certificate; floor int32: see the head of this file, `UNASKED` where it has not been opened
+    level: kappa before the first batch, -1 if the edge is absent then; label int64, own, backing int32: its
+    certificate; floor int32: the module docstring explains it; `UNASKED` if the edge has not been opened.
     """
 
     a: Ints
@@ -66,16 +67,22 @@ class KnownEdges(NamedTuple):
 
 
 class MissingLookups(NamedTuple):
-    """Look-ups that are missing. place int64[]: in `KnownEdges`; least int32[]: the triangles on the edge whose other
-    edges have at least this stored level, or come or go."""
+    """Look-ups that are missing.
+
+    place int64[]: positions in `KnownEdges`; least int32[]: needed are the triangles on the edge whose other edges have
+    at least this stored level, or come or go.
+    """
 
     place: Ints
     least: Shorts
 
 
 class EpochChange(NamedTuple):
-    """What a batch changed. place int64[]: of the edges with another certificate than before it. Where the level is -1
-    the rest is zeros."""
+    """The changes of a batch.
+
+    place int64[]: the positions of the edges whose certificate differs from the one before. If the level is -1 the
+    other values are zeros.
+    """
 
     epoch: int
     place: Ints
@@ -85,8 +92,11 @@ class EpochChange(NamedTuple):
 
 
 class SolvedRegion(NamedTuple):
-    """ends: the labels at which what comes next to the front and to the back is put; proof: of the batches, and of what
-    they begin with nothing, for the part is not the whole."""
+    """The result of all batches.
+
+    ends: the labels at which the next edges are put at the front and at the back; proof: the proof of the batches. It
+    says nothing of the state before, because the part is not the whole graph.
+    """
 
     epochs: list[EpochChange]
     ends: tuple[int, int]
@@ -96,11 +106,17 @@ class SolvedRegion(NamedTuple):
 def solve_region(
     known: KnownEdges, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]
 ) -> MissingLookups | SolvedRegion:
-    """Apply batches (epoch, places that go, places that come), in order; or what has to be looked up first.
+    """Apply batches in order; return the result, or the look-ups that are missing.
 
-    ends: as `SolvedRegion` has them; degrees: vertices in order of their ids, those at which an edge comes or goes, or
-    more, and how many edges each has before the first batch. `StateMismatch` when an edge goes that is absent, or comes
-    that is present.
+    Args:
+        known: the known edges.
+        ends: the labels at which the next edges are put at the front and at the back.
+        batches: (epoch, positions of removed edges, positions of inserted edges).
+        degrees: vertices, sorted, and the number of edges of each before the first batch. They include all vertices at
+            which an edge comes or goes.
+
+    Raises:
+        StateMismatch: an edge is removed that is absent, or inserted that is present.
     """
     moving = distinct_values(
         np.concatenate([np.empty(0, np.int32), *(side for _, *sides in batches for side in sides)])
@@ -122,12 +138,12 @@ def solve_region(
 
 
 def _build_partial_graph(known: KnownEdges, ends: tuple[int, int]) -> PersistentGraph:
-    there = known.level >= 0
-    own, backing = (np.where(there, column, 0).astype(np.int32) for column in (known.own, known.backing))
-    values = TrussCertificate(known.level, np.where(there, known.label, 0), own, backing)
+    exists = known.level >= 0
+    own, backing = (np.where(exists, column, 0).astype(np.int32) for column in (known.own, known.backing))
+    values = TrussCertificate(known.level, np.where(exists, known.label, 0), own, backing)
     nothing = ProvedState({name: Fingerprint() for name in COLLECTIONS}, GraphCounts())
     graph = PersistentGraph.from_checkpoint(known.a, known.b, values, ends, nothing, spare=False)
-    graph.levels.backing[~there] = UNKNOWN
+    graph.levels.backing[~exists] = UNKNOWN
     graph.levels = graph.levels._replace(floor=known.floor.copy(), asked=np.full(known.a.size, UNASKED, np.int32))
     graph.kept.attach_arrays(graph.levels)
     return graph
@@ -136,16 +152,18 @@ def _build_partial_graph(known: KnownEdges, ends: tuple[int, int]) -> Persistent
 def _apply_batches(
     graph: PersistentGraph, prover: _RegionProver, batches: list[Batch], limit: int
 ) -> list[EpochChange] | None:
-    """What each batch changed; None when the clock passed `limit` steps on the way. Of no meaning when something was
-    asked for."""
+    """Return the changes of each batch; None if the clock has passed `limit` steps.
+
+    The result has no meaning if look-ups were noted.
+    """
     levels, epochs = graph.levels, list[EpochChange]()
     widest = max(1, int(graph.room.max(initial=1)))
     scratch = np.empty(widest, np.int32), np.empty(widest, np.int32)
-    clock, near = levels.clock, True  # near: almost nothing was lacked so far
+    clock, near = levels.clock, True  # near: almost nothing was missing so far
     few = FEW * (levels.floor < UNASKED).sum()
     for epoch, removed, inserted in batches:
         if (levels.level[removed] < 0).any() or (levels.level[inserted] >= 0).any():
-            raise StateMismatch("an edge goes that is absent, or one comes that is present")
+            raise StateMismatch("an edge is removed that is absent, or inserted that is present")
         began, spent = perf_counter(), (int(clock[EVALUATIONS]), int(clock[STEPS]))
         before = _certificate_of(graph)
         if near:
@@ -169,13 +187,13 @@ def _apply_batches(
 
 
 def _certificate_of(graph: PersistentGraph) -> TrussCertificate:
-    levels, there = graph.levels, graph.levels.level >= 0
-    own, backing = (np.where(there, column, 0).astype(np.int32) for column in (levels.own, levels.backing))
-    return TrussCertificate(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
+    levels, exists = graph.levels, graph.levels.level >= 0
+    own, backing = (np.where(exists, column, 0).astype(np.int32) for column in (levels.own, levels.backing))
+    return TrussCertificate(levels.level.copy(), np.where(exists, levels.label, 0), own, backing)
 
 
 def _missing_lookups(graph: PersistentGraph, asked: Ints, stored: Shorts) -> MissingLookups:
-    """What was noted, and some of what may be next."""
+    """Return the look-ups that were noted, and some that may be needed next."""
     levels = graph.levels
     most = min(int((levels.floor < UNASKED).sum()), GENEROUS)
     least = levels.asked[asked]
@@ -188,7 +206,9 @@ def _missing_lookups(graph: PersistentGraph, asked: Ints, stored: Shorts) -> Mis
 
 
 class _RegionProver(IncrementalProver):
-    """Of a part of a graph: what it lacks is noted, and its vertices may have edges that it does not know."""
+    """A prover of a part of a graph: it notes what the part lacks, and vertices may have edges that the part does not
+    know.
+    """
 
     def __init__(self, graph: PersistentGraph, degrees: tuple[Ints, Ints]) -> None:
         vertices, degree = degrees
@@ -202,12 +222,12 @@ class _RegionProver(IncrementalProver):
     def after_batch(self, epoch: int) -> None:
         super().after_batch(epoch)
         levels, counted = self.graph.levels, self._certificate_counts
-        there = levels.level >= 0
-        if (levels.own != counted.own)[there].any() or (levels.backing != counted.backing)[there].any():
+        exists = levels.level >= 0
+        if (levels.own != counted.own)[exists].any() or (levels.backing != counted.backing)[exists].any():
             self._note_state(MISCOUNTED)
 
     def _is_cheaper_to_enumerate(self, edges: int) -> bool:
-        return False  # there is no enumerating what is not known
+        return False  # unknown triangles cannot be enumerated
 
     def _unknown_degrees(self, vertices: Ints) -> Ints:
         return self._unknown[vertices]
@@ -223,7 +243,7 @@ class _RegionProver(IncrementalProver):
 
 @njit(cache=True, nogil=True)
 def _edges_beside(g, asked, most):
-    """Known edges of like level at an end of one that is asked for, if they are not opened."""
+    """Return known edges of like level at an end of a needed edge, if they are not opened."""
     out, seen = np.empty(most, np.int64), np.zeros(g.level.size, np.bool_)
     size = 0
     for e in asked:

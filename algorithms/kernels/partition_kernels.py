@@ -1,16 +1,18 @@
-"""Trussness in parts: what one part of a graph does in a round, between two exchanges with the others.
+"""The trussness of a graph in parts: the work of one part in a round, between two exchanges with the others.
 
-A part owns some edges and holds besides them all that lie in a triangle with one of them. Of its own edges it has all
-triangles; of the others it knows a bound, as they were last told.
-Law     With kappa = trussness - 2 and U of an edge the h-index, over its triangles, of the lesser of the two other
-        edges: from any bounds of kappa from above, bound <- min(bound, U bound), in any fair order and with bounds of
+A part owns some edges; it also holds every edge that lies in a triangle with one of them. It has all triangles of its
+own edges. Of each other edge it knows a bound, from the last message about it.
+
+Law     With kappa = trussness - 2, let U of an edge be the h-index, over its triangles, of the lesser value of the two
+        other edges. From any upper bounds of kappa, bound <- min(bound, U bound), in any fair order and with bounds of
         others that are late and therefore too high, ends at kappa.
         Given kappa, an edge finds its place when at most kappa of its triangles are left: those whose two other edges
-        have a higher kappa, or its own and no place yet, as far as the part knows. In that order, and by level, every
-        edge has at most kappa triangles whose others come after it: no kappa is too low (`proof`). Edges that find no
-        place have kappa + 1 triangles among themselves and higher ones, and could all rise: there kappa is too low.
+        have a higher kappa, or the same kappa and no place yet, as far as the part knows. In that order, and by level,
+        every edge has at most kappa triangles whose others come after it: no kappa is too low (`incremental_prover`).
+        Edges that find no place have kappa + 1 triangles among themselves and higher ones, and could all rise: their
+        kappa is too low.
 Shapes  a, b: int64[m], a < b, no edge twice; owner: int32[m], the part of each edge. Triangles of own edges alone, as
-        positions in these arrays. bound: int32[m], -1 of an edge that is not there. label: int64[m].
+        positions in these arrays. bound: int32[m], -1 for an edge that does not exist. label: int64[m].
 Cost    A round looks at the triangles of the edges that may have changed; to build the lists costs one enumeration of
         the triangles with an own edge.
         Memory: 8 bytes for each triangle on each own edge, and about 100 bytes an edge.
@@ -18,7 +20,7 @@ Source  Lu, Zhou, Zhang, Stanley, "The h-index of a network node" (2016); Sariyu
         for hierarchical dense subgraph discovery" (VLDB 2018); reference/truss/region of the design.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ from numpy.typing import NDArray
 from algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient_edges
 
 NOWHERE = -1  # the label of an edge that has no place yet
-TURN = 32  # bits of a label that say the turn within the round
+TURN = 32  # the number of bits of a label that hold the turn within the round
 
 
 class Partition(NamedTuple):
-    """number: of this part; own: bool[m]; the triangles of own edge e: left, right at ptr[e] .. ptr[e + 1]."""
+    """A part of a graph.
+
+    number: that of this part; own: bool[m]; ptr, left, right: the triangles of own edge e are left, right at ptr[e] ..
+    ptr[e + 1].
+    """
 
     number: int
     owner: Shorts
@@ -47,7 +53,7 @@ class Partition(NamedTuple):
 
 
 def build_partition(number: int, a: Ints, b: Ints, owner: Shorts) -> Partition:
-    """The part of that number, from the edges that it holds.
+    """Return the part of that number, from the edges that it holds.
 
     >>> made = build_partition(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
     >>> made.ptr.tolist(), made.left.tolist(), made.right.tolist()
@@ -61,47 +67,57 @@ def build_partition(number: int, a: Ints, b: Ints, owner: Shorts) -> Partition:
 
 
 def settle_bounds(held: Partition, bound: Shorts, queued: NDArray[np.bool_]) -> int:
-    """Lower the bounds of own edges, in place, until the part is quiet; how many looks that took.
+    """Lower the bounds of own edges, in place, until none changes any more; return the number of looks.
 
-    queued: the edges to look at first; emptied.
+    queued: the edges to look at first; it is emptied.
     """
     return int(_settle_kernel(held.ptr, held.left, held.right, held.own, bound, queued))
 
 
 def shaken_edges(held: Partition, bound: Shorts, fell: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The own edges that may have to fall because of those that fell."""
+    """Return the own edges whose bound may have to be lowered because of the edges that fell."""
     return np.asarray(_shaken_kernel(held.ptr, held.left, held.right, held.own, bound, fell), np.bool_)
 
 
 def partitions_to_notify(held: Partition, bound: Shorts, moved: Ints) -> tuple[Shorts, Ints]:
-    """(part, edge) for each part that has to be told of a moved own edge: it owns an edge of a higher bound in a
-    triangle with it. One of a bound that is not higher will never ask."""
+    """Return (part, edge) for each part that needs a message about an own edge whose bound has moved.
+
+    Such a part owns an edge of a higher bound in a triangle with it. An edge of a bound that is not higher never uses
+    it.
+    """
     number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, bound, bound, moved)
     return number, edge
 
 
 def place_edges(held: Partition, kappa: Shorts, label: Ints, round_: int) -> Ints:
-    """Give own edges without a place theirs, in place, until the part is quiet; the edges that found one, in order."""
+    """Give places to own edges that have none, in place, until no more edge finds one; return these edges, in order."""
     return np.asarray(_place_kernel(held.ptr, held.left, held.right, held.own, kappa, label, np.int64(round_) << TURN))
 
 
 def partitions_to_notify_of_place(held: Partition, kappa: Shorts, label: Ints, moved: Ints) -> tuple[Shorts, Ints]:
-    """(part, edge) for each part to be told that an own edge has its place: it owns one of its level in a triangle."""
-    level = np.where(label == NOWHERE, kappa, -2).astype(np.int32)  # others that are known to have a place do not ask
+    """Return (part, edge) for each part that needs to know the place of an own edge: it owns an edge of its level in a
+    triangle.
+    """
+    level = np.where(label == NOWHERE, kappa, -2).astype(np.int32)  # an edge with a place does not need it
     number, edge = _notify_kernel(held.ptr, held.left, held.right, held.own, held.owner, kappa, level, moved, True)
     return number, edge
 
 
 class CellGraph(NamedTuple):
-    """A cell's graph, and the colours of its vertices by rank: -1 but in cells of two different colours, where
-    triangles of one colour are left to that colour's own cell (`history`)."""
+    """The graph of a cell, and the colors of its vertices by rank, which are -1 except in cells of two different
+    colors.
+
+    In such a cell triangles of one color are left to the cell of that color (`triangle_history`).
+    """
 
     graph: Oriented
     colour: Shorts
 
 
 def build_cell(a: Ints, b: Ints, colours: Colours | None) -> CellGraph:
-    """colours: of the vertices, in a cell of just two different ones."""
+    """Return the graph of a cell. `colours` colors vertices, in a cell of just two different colors; it is None in
+    others.
+    """
     graph = orient_edges(a, b)
     if colours is None:
         return CellGraph(graph, np.full(graph.vertices.size, -1, np.int32))
@@ -109,7 +125,7 @@ def build_cell(a: Ints, b: Ints, colours: Colours | None) -> CellGraph:
 
 
 def count_cell_support(cell: CellGraph) -> Shorts:
-    """Triangles on each edge that belong to the cell, int32[m] in the caller's order.
+    """Count the triangles on each edge that belong to the cell, int32[m] in the caller's order.
 
     >>> count_cell_support(build_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
     [1, 1, 1, 0]
@@ -120,8 +136,10 @@ def count_cell_support(cell: CellGraph) -> Shorts:
 
 
 def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
-    """Return which partitions must hold each edge because of a triangle of the cell, bit p % 64 of word p // 64 for p.
-    Words of bits, int64[m, words], in the caller's order.
+    """Return which partitions must hold each edge because of a triangle of the cell, as bit p % 64 of word p // 64 for
+    p.
+
+    The words are int64[m, words], in the caller's order.
 
     >>> cell = build_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)
     >>> found = edge_holders(cell, np.array([0, 0, 1, 2], np.int32), 1)
@@ -134,7 +152,7 @@ def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
 
 
 def set_bits(words: Ints) -> tuple[Ints, Ints]:
-    """(row, number) for every bit that is set, by row and number."""
+    """Return (row, number) for every bit that is set, by row and number."""
     octets = np.ascontiguousarray(words, "<i8").view(np.uint8)
     row, number = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
     return row, number
@@ -142,7 +160,7 @@ def set_bits(words: Ints) -> tuple[Ints, Ints]:
 
 @njit(cache=True, nogil=True)
 def _own_edges_first(indptr, head, origin, own):
-    """Put own edges at the front of each vertex's list, in place; where they end, int64[n]."""
+    """Move own edges to the front of each vertex's list, in place; return where they end, int64[n]."""
     ends = indptr[:-1].copy()
     for u in range(ends.size):
         for i in range(indptr[u], indptr[u + 1]):
@@ -156,7 +174,9 @@ def _own_edges_first(indptr, head, origin, own):
 
 @njit(cache=True, nogil=True)
 def _own_triangles(indptr, head, origin, own, own_end):
-    """ptr, left, right of `Partition`. Triangles of three edges of others, which are most, are not looked for."""
+    """Return ptr, left, right of `Partition`. Triangles of three edges of other parts, which are most, are not
+    searched.
+    """
     mark, ptr = np.full(indptr.size - 1, -1, np.int32), np.zeros(own.size + 1, np.int64)
     left, right = np.empty(0, np.int32), np.empty(0, np.int32)
     for filling in range(2):
@@ -168,7 +188,7 @@ def _own_triangles(indptr, head, origin, own, own_end):
                 mark[head[i]] = i
             for i in range(start, end):
                 v = head[i]
-                # when neither this edge nor another of u is own, the third must be
+                # if no edge of u is own, the third edge must be
                 last = indptr[v + 1] if own_end[u] > start else own_end[v]
                 for j in range(indptr[v], last):
                     k = mark[head[j]]
@@ -188,7 +208,7 @@ def _own_triangles(indptr, head, origin, own, own_end):
             for e in range(own.size):
                 ptr[e + 1] += ptr[e]
             left, right = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
-    # each place has moved on to the next one
+    # each entry of ptr has moved on to the next one
     for e in range(own.size - 1, -1, -1):
         ptr[e + 1] = ptr[e]
     ptr[0] = 0
@@ -198,7 +218,7 @@ def _own_triangles(indptr, head, origin, own, own_end):
 @njit(cache=True, nogil=True)
 def _settle_kernel(ptr, left, right, own, bound, queued):
     m = bound.size
-    queue = np.empty(m, np.int64)  # a ring: an edge is in it once at the most
+    queue = np.empty(m, np.int64)  # a ring: an edge is in it at most once
     waiting, first, widest = 0, 0, np.int64(0)
     for e in range(m):
         if queued[e]:
@@ -232,7 +252,7 @@ def _settle_kernel(ptr, left, right, own, bound, queued):
         for t in range(ptr[e], ptr[e + 1]):
             f, g = left[t], right[t]
             for _ in range(2):
-                # only who has counted the triangle at more than what is left of this edge
+                # only an edge that has counted the triangle at more than the new bound of this edge
                 if own[f] and not queued[f] and h < bound[f] and bound[f] <= most and bound[f] <= bound[g]:
                     queued[f] = True
                     queue[(first + waiting) % m] = f
@@ -256,7 +276,7 @@ def _shaken_kernel(ptr, left, right, own, bound, fell):
 
 @njit(cache=True, nogil=True)
 def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False):
-    """Parts of others' edges with other > bound of the moved one, or with `same` other == bound."""
+    """Return the parts of others' edges with other > bound of the moved one, or with `same` other == bound."""
     most = np.int64(0)
     for e in range(owner.size):
         most = max(most, np.int64(owner[e]))
@@ -340,7 +360,7 @@ def _support_kernel(indptr, head, colour):
 
 @njit(cache=True, nogil=True)
 def _holders_kernel(indptr, head, origin, colour, owner, bits):
-    """Set in `bits` of each edge those of the owners of the edges that it has a triangle with, and its own."""
+    """Set in `bits` of each edge the bits of the owners of all edges in a triangle with it, and of its own owner."""
     mark = np.full(indptr.size - 1, -1, np.int32)
     one = np.uint64(1)
     for u in range(indptr.size - 1):

@@ -1,16 +1,18 @@
 """A graph with maintained trussness that grows, and that lasts from one process to the next in a folder of files.
 
-Law     After `apply_batch` the levels equal a full peel of the edges then present, whatever was opened, grown, saved
-before. Shapes  a, b: int64 vectors, a[i] < b[i], any ids. Levels: kappa = trussness - 2, -1 where an edge is absent.
-Files   As `files` keeps them: right, or absent. They are a cache: whoever finds none builds it again from the tables.
-Growth  `Levels` with room to spare: vertices and edges not seen before get the next free number; a neighbour list
-        that is full moves to the end of the pool with half as much again. What removed edges and moved lists hold is
-        won back when a quarter of the edges are absent (`to_compact`).
-Cost    90 bytes an edge and an eighth to spare.
+Law     After `apply_batch` the levels equal a full peel of the edges then present, whatever was opened, grown or saved
+        before.
+Shapes  a, b: int64 vectors, a[i] < b[i], any ids. Levels: kappa = trussness - 2, -1 if an edge is absent.
+Files   They are those of `array_store`: correct, or absent. They are a cache: a run that finds none builds the graph
+        again from the tables.
+Growth  `Levels` with spare room: vertices and edges that are new get the next free number; a neighbour list that is
+        full moves to the end of the pool with half as much room again. The room of removed edges and moved lists is
+        reclaimed when a quarter of the edges are absent (`to_compact`).
+Cost    90 bytes an edge, and an eighth of spare room.
 Source  reference/truss/region of the design.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -38,20 +40,20 @@ from algorithms.kernels.level_sorted_graph import (
 from algorithms.kernels.maintained_graph import BatchResult, MaintainedGraph
 from algorithms.proof_records import GraphCounts, Prints, ProvedState
 
-SPARE = 8  # an eighth more vertices, edges and slots than there are,
-SPARE_FLOOR = 1024  # and so many
-LEAST, MOST = -(2**63), 2**63 - 1  # of ids
+SPARE = 8  # spare room: an eighth more vertices, edges and slots than are in use,
+SPARE_FLOOR = 1024  # and this number more
+LEAST, MOST = -(2**63), 2**63 - 1  # the least and the greatest id
 COUNTS = ("backing", "own")  # the arrays of `CountedState`
-SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
-PARTIAL = ("floor", "asked")  # of a part of a graph alone
+SCRATCH = ("need", "state", "mark")  # zeros between operations: not saved
+PARTIAL = ("floor", "asked")  # only a part of a graph has these
 
 
 class StateMismatch(ValueError):
-    """A change that does not fit the graph: an edge goes that is absent, or comes that is present."""
+    """Raised when a change does not fit the graph: an edge is removed that is absent, or inserted that is present."""
 
 
 class UsedCapacity(NamedTuple):
-    """How much of the arrays is in use."""
+    """The part of the arrays that is in use."""
 
     vertices: int
     edges: int
@@ -59,8 +61,11 @@ class UsedCapacity(NamedTuple):
 
 
 class CountedState(NamedTuple):
-    """What `proof` has counted of the graph as it is: the fingerprints of all collections and their counts, and by edge
-    the triangles whose other edges have its level or more, and those that it owns."""
+    """The counts of the prover for the graph as it is.
+
+    prints, counts: the fingerprints of all collections, and their counts; backing, own: for each edge the triangles
+    whose other edges have its level or more, and those that it owns.
+    """
 
     prints: Prints
     counts: GraphCounts
@@ -68,12 +73,12 @@ class CountedState(NamedTuple):
     own: Shorts
 
     def for_edges(self, edges: NDArray[Any] | slice, room: int) -> CountedState:
-        """Return a copy with some of the edges, in arrays of another size."""
+        """Return a copy with these edges, in arrays of the size `room`."""
         return self._replace(backing=_lengthen(self.backing[edges], room), own=_lengthen(self.own[edges], room))
 
 
 class TrussCertificate(NamedTuple):
-    """Of edges: kappa, and what proves it (see `truss_maintenance`); label int64, the others int32."""
+    """The kappa of edges, and what proves it (`truss_maintenance`); label is int64, the others are int32."""
 
     level: Shorts
     label: Ints
@@ -81,7 +86,7 @@ class TrussCertificate(NamedTuple):
     backing: Shorts
 
     def differs_from(self, before: TrussCertificate) -> NDArray[np.bool_]:
-        """Which of these edges have another one than before, when there were as many of them or fewer."""
+        """Tell which of these edges have another certificate than before, when there were at most as many edges."""
         found, known = np.zeros(self.level.size, np.bool_), before.level.size
         found[known:] = True
         for name in self._fields:
@@ -93,7 +98,7 @@ class TrussCertificate(NamedTuple):
 
 
 class VertexRange(NamedTuple):
-    """The vertices, by number, whose ids are low … high: all ids lie in one stretch or another; which it is, about."""
+    """The vertices, by number, whose ids are low … high. Ranges cover all ids; `which` is about its number."""
 
     vertices: Ints
     low: int
@@ -102,8 +107,11 @@ class VertexRange(NamedTuple):
 
 
 class PersistentGraph:
-    """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
-    each vertex's list; counted: None where `proof` has not followed it; turn: the id from which on it recounts next."""
+    """A graph with its levels at full capacity.
+
+    ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of each vertex's list; counted:
+    None if the prover has not followed the graph; turn: the id from which on the prover recounts next.
+    """
 
     def __init__(self, levels: Levels, ids: Ints, room: Ints, used: UsedCapacity, kept: MaintainedGraph) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
@@ -114,8 +122,15 @@ class PersistentGraph:
 
     @classmethod
     def from_edges(cls, ids: Ints, tail: Shorts, head: Shorts, level: Shorts, spare: bool = True) -> PersistentGraph:
-        """Edges (distinct, in any direction) by the places of their ends in `ids` (sorted), with known levels.
-        `spare`: with room for more."""
+        """Return a graph of edges (distinct, in any direction) with known levels.
+
+        Args:
+            ids: the ids of the vertices, sorted.
+            tail: one end of each edge, by its place in `ids`.
+            head: the other end.
+            level: the level of each edge.
+            spare: leave room for more vertices and edges.
+        """
         n, m = ids.size, tail.size
         n_all, m_all = (x + (x // SPARE + SPARE_FLOOR if spare else 0) for x in (n, m))
         degree = np.bincount(tail, minlength=n_all) + np.bincount(head, minlength=n_all)
@@ -158,8 +173,16 @@ class PersistentGraph:
     def from_checkpoint(
         cls, a: Ints, b: Ints, values: TrussCertificate, ends: tuple[int, int], counted: ProvedState, spare: bool = True
     ) -> PersistentGraph:
-        """Edges (distinct, a < b) with their certificate, as an earlier graph had them when what came next to the front
-        and to the back was put at the labels `ends`, and `counted` was known of the whole."""
+        """Return a graph of edges (distinct, a < b) with their certificates, from a checkpoint of an earlier graph.
+
+        Args:
+            a: one end of each edge.
+            b: the other end.
+            values: the certificates.
+            ends: the labels at which the earlier graph would have put the next edges at the front and at the back.
+            counted: the fingerprints and counts of the whole graph.
+            spare: leave room for more vertices and edges.
+        """
         graph = cls.from_edges(*compact_ids(a, b), values.level, spare)
         levels, edges = graph.levels, slice(a.size)
         levels.label[edges], levels.own[edges], levels.backing[edges] = values[1:]
@@ -170,12 +193,13 @@ class PersistentGraph:
 
     @property
     def label_bounds(self) -> tuple[int, int]:
-        """The labels at which what comes next to the front and to the back is put."""
+        """Return the labels at which the next edges are put at the front and at the back."""
         return int(self.levels.clock[FRONT]), int(self.levels.clock[BACK])
 
     def copy_certificate(self) -> TrussCertificate:
-        """Return a copy of the certificate of all edge numbers in use: level (-1: absent), `own` and `backing` as
-        counted."""
+        """Return a copy of the certificate of all edge numbers in use: level (-1: absent), and `own` and `backing` of
+        the prover.
+        """
         assert self.counted is not None
         levels, counted = self.levels, self.counted
         whole = TrussCertificate(levels.level, levels.label, counted.own, counted.backing)
@@ -186,15 +210,15 @@ class PersistentGraph:
     def apply_batch(
         self, removed: Shorts, inserted: Shorts, method: str = "auto", *, last: bool = False
     ) -> BatchResult:
-        """One batch of edges by number; see `MaintainedGraph.apply_batch`."""
+        """Apply one batch of edges, given by number; `MaintainedGraph.apply_batch` explains the parameters."""
         level = self.levels.level
         if (level[removed] < 0).any() or (level[inserted] >= 0).any():
-            raise StateMismatch("an edge goes that is absent, or one comes that is present")
+            raise StateMismatch("an edge is removed that is absent, or inserted that is present")
         self.make_room(inserted)
         return self.kept.apply_batch(removed, inserted, method, last)
 
     def number_edges(self, a: Ints, b: Ints) -> Shorts:
-        """The numbers of edges; those not seen before get one, and are absent."""
+        """Return the numbers of edges; an edge that is new gets one, and is absent."""
         if self.used.vertices + 2 * a.size > self.ids.size or self.used.edges + a.size > self.levels.tail.size:
             self._grow_arrays(a.size)
         u, v = self._vertex_numbers(a), self._vertex_numbers(b)
@@ -204,14 +228,17 @@ class PersistentGraph:
         return numbers
 
     def edge_ends(self, edges: Shorts) -> tuple[Ints, Ints]:
-        """The ids of both ends, the lesser first."""
+        """Return the ids of both ends, the lesser first."""
         u, v = self.ids[self.levels.tail[edges]], self.ids[self.levels.head[edges]]
         return np.minimum(u, v), np.maximum(u, v)
 
     def next_vertex_range(self, parts: int, which: int) -> VertexRange:
-        """The vertices that follow those of the last stretch; in a new graph the `which`-th of `parts` with as many
-        ends of edges. They have one in `parts` - 1 of all ends or a little more, for the last one before the first
-        vertex comes again may be short: so every vertex is in one of `parts` stretches in a row."""
+        """Return the vertices that follow the last range; in a new graph the `which`-th of `parts` ranges with as many
+        edge ends.
+
+        A range has one in `parts` - 1 of all ends, or a little more, because the last range before the first vertex
+        comes again may be short. So every vertex is in one of `parts` successive ranges.
+        """
         ids, degree = self._sorted, self.levels.live[self._order]
         starts = np.cumsum(degree) - degree
         total, turn = int(degree.sum()), self.turn
@@ -227,7 +254,7 @@ class PersistentGraph:
         return VertexRange(self._order[first:last].astype(np.int64), low, high, start * parts // max(1, total))
 
     def _index_vertices(self) -> None:
-        """Vertices in order of their ids, those that came late included."""
+        """Sort the vertices by their ids, those that came late included."""
         ids = self.ids[: self.used.vertices]
         if (ids[1:] > ids[:-1]).all():
             self._sorted, self._order = ids, np.arange(ids.size, dtype=np.int32)
@@ -251,7 +278,7 @@ class PersistentGraph:
         return self._order[place].astype(np.int64)
 
     def _grow_arrays(self, extra: int) -> None:
-        """Room for so many edges more, between vertices not seen before at the worst."""
+        """Make room for `extra` more edges, whose vertices may all be new."""
         levels, vertices, edges = self.levels, self.used.vertices, self.used.edges
         n_all = max(self.ids.size, vertices + 2 * extra) + self.ids.size // SPARE + SPARE_FLOOR
         m_all = max(levels.tail.size, edges + extra) + levels.tail.size // SPARE + SPARE_FLOOR
@@ -277,7 +304,7 @@ class PersistentGraph:
         self.kept.attach_arrays(self.levels)
 
     def make_room(self, come: Shorts) -> None:
-        """Lists that the edges to come would overflow move to the end of the pool."""
+        """Move lists that the new edges would overflow to the end of the pool."""
         ends = np.concatenate([self.levels.tail[come], self.levels.head[come]])
         if ends.size < self.used.vertices:
             vertices, more = np.unique(ends, return_counts=True)
@@ -322,7 +349,7 @@ class PersistentGraph:
     # -- files --------------------------------------------------------------------------------------------------
 
     def save_graph(self, folder: Path, key: str, **facts: Any) -> None:
-        """Keep the state as folder/key (`array_store.write_arrays`). `facts`: for the manifest."""
+        """Save the graph as folder/key (`array_store.write_arrays`). `facts` are further entries of the manifest."""
         present = int((self.levels.level >= 0).sum())
         if present < self.used.edges * 3 // 4:
             self.to_compact().save_graph(folder, key, **facts)
@@ -331,7 +358,7 @@ class PersistentGraph:
         arrays |= {"ids": self.ids, "room": self.room}
         if (counted := self.counted) is not None:
             arrays |= {f"counted_{name}": getattr(counted, name) for name in COUNTS}
-        said = {
+        manifest = {
             "used": self.used,
             "certified": self.kept.certified,
             "spread": self.kept.spread,
@@ -340,11 +367,11 @@ class PersistentGraph:
             "edges": present,
             "counted": None if counted is None else ProvedState(counted.prints, counted.counts).to_json(),
         }
-        array_store.write_arrays(folder, key, arrays, self._origin, **said, **facts)
+        array_store.write_arrays(folder, key, arrays, self._origin, **manifest, **facts)
 
     @classmethod
     def open_graph(cls, folder: Path, key: str) -> PersistentGraph | None:
-        """The state of that key; None when it is absent, damaged or of another format."""
+        """Return the graph saved under that key; None if it is absent, damaged or of another format."""
         read = array_store.read_arrays(folder, key)
         if read is None:
             return None
@@ -358,7 +385,7 @@ class PersistentGraph:
             "mark": np.zeros(n, np.int64),
             **_full_arrays(),
         }
-        arrays["clock"][STAMP] = 0  # of `mark`
+        arrays["clock"][STAMP] = 0  # the stamp of `mark`, which is new
         levels = Levels(**arrays, **scratch)
         learned = facts["spread"], facts["rent"], facts["certified"]
         kept = MaintainedGraph(levels, int(room.max(initial=0)), *learned)
@@ -381,7 +408,7 @@ def _lengthen(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
 
 @njit(cache=True, nogil=True)
 def _number_new_edges(g, u, v, used):
-    """The number of each edge, the next free one where it is new; and how many are in use then."""
+    """Return the number of each edge, the next free one if it is new, and how many are then in use."""
     out = np.empty(u.size, np.int32)
     for i in range(u.size):
         e = find_edge(g, u[i], v[i])
@@ -396,7 +423,7 @@ def _number_new_edges(g, u, v, used):
 
 @njit(cache=True, nogil=True)
 def _move_lists(g, vertices, rooms, at):
-    """Give these neighbour lists new places in the pool, from `at` on."""
+    """Move these neighbour lists to new places in the pool, from `at` on."""
     for i in range(vertices.size):
         v = vertices[i]
         for slot in range(g.live[v]):

@@ -1,15 +1,15 @@
-"""The trussness of every edge at every epoch of a window, from the state before it: many epochs in one call.
+"""The replay of trussness over a window of epochs, from the state before it: many epochs in one call.
 
-`replay_window` begins with the edges and their trussness, `resume_replay` with a graph that was kept (`warm`).
+`replay_window` begins with the edges and their trussness, `resume_replay` with a cached graph (`persistent_graph`).
 
-Law     At each epoch of first..last the result equals a full peel of the edges alive there.
+Law     At each epoch of first..last the result equals a full peel of the edges alive at that epoch.
 Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) in which edge a < b is alive; an edge
-        may have many, in any order; 2**63 - 1 as `until` is open. ea, eb, ek: the edges alive at first - 1 and their
-        trussness (>= 2).
-Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
-        Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
-        at the peak (one interval each; measured), besides input and output: who wants the input's memory back calls
-        `prepare_replay`, lets go of the vectors, and then calls `run_replay`.
+        may have many, in any order; `until` is 2**63 - 1 in an open interval. ea, eb, ek: the edges alive at first - 1
+        and their trussness (>= 2).
+Cost    An epoch costs as much as the edges that its changes can reach, or as one peel, whichever is estimated to be
+        less. Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
+        at the peak (one interval each; measured), besides input and output. To free the memory of the input, call
+        `prepare_replay`, release the vectors, and then call `run_replay`.
 Source  `truss_maintenance` and `truss` in this folder.
 """
 
@@ -30,7 +30,7 @@ from algorithms.proof_records import Proof, ProofScope
 
 
 class TrussnessChanges(NamedTuple):
-    """Rows in order of epoch: the trussness of edge (a, b) there and at the epoch before; 0 where it is absent.
+    """Rows in order of epoch: the trussness of edge (a, b) at the epoch and at the one before; 0 if the edge is absent.
 
     a, b, epoch  int64[c];  before, after  int32[c], never equal
     """
@@ -43,9 +43,10 @@ class TrussnessChanges(NamedTuple):
 
 
 class ReplayStep(NamedTuple):
-    """What one epoch's maintenance did. method: descend, lift, mixed, peel, or none (the changes cancelled out).
+    """The work of maintenance at one epoch.
 
-    steps: its cost in steps along neighbour lists; estimate: the cost it was chosen by; peel: that of a peel
+    method: descend, lift, mixed, peel, or none (the changes cancelled out); steps: its cost in steps along neighbour
+    lists; estimate: the estimated cost, by which the method was chosen; peel: the cost of a peel.
     """
 
     epoch: int
@@ -64,8 +65,7 @@ Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
 class PreparedReplay(NamedTuple):
-    """The graph before the first epoch, what each epoch changes, and the epoch after which the graph will not be used,
-    if it will not."""
+    """The graph before the first epoch, the batch of each epoch, and the epoch (or None) after which it is not used."""
 
     graph: PersistentGraph
     steps: Iterator[Batch]
@@ -76,7 +76,7 @@ class ReplayResult(NamedTuple):
     changes: TrussnessChanges
     steps: list[ReplayStep]
     graph: PersistentGraph  # as it is after the last epoch
-    proof: Proof | None = None  # where one was asked for
+    proof: Proof | None = None  # if one was requested
 
 
 def replay_window(
@@ -93,10 +93,24 @@ def replay_window(
     kept: bool = False,
     ask: ProofScope | None = None,
 ) -> ReplayResult:
-    """The changes of trussness at the epochs first..last; see the head of this file.
+    """Return the changes of trussness at the epochs first..last.
 
-    method: auto, or incremental or peel to force one. kept: the graph will be used after this. ask: prove every epoch.
-    ValueError when ea, eb are not the edges alive at first - 1.
+    Args:
+        a: one end of the edge of each interval; the module docstring has the shapes.
+        b: the other end.
+        start: the first epoch of each interval.
+        until: the epoch after the last one of each interval.
+        ea: one end of each edge alive at first - 1.
+        eb: the other end.
+        ek: the trussness of these edges.
+        first: the first epoch of the window.
+        last: the last epoch of the window.
+        method: auto, or incremental or peel to force one.
+        kept: the graph will be used after this.
+        ask: prove every epoch, and this part of the graph.
+
+    Raises:
+        ValueError: ea, eb are not the edges alive at first - 1.
 
     >>> row = lambda *values: np.array(values, np.int64)
     >>> changes, steps, *_ = replay_window(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
@@ -121,7 +135,7 @@ def prepare_replay(
     last: int,
     kept: bool = False,
 ) -> PreparedReplay:
-    """What `run_replay` takes; as `replay_window`. Of the vectors nothing is needed any more afterwards."""
+    """Return the input of `run_replay`, from the parameters of `replay_window`. Afterwards the vectors can be freed."""
     a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
     if not a.shape == b.shape == start.shape == until.shape:
         raise ValueError(f"a, b, start, until differ in length: {a.size}, {b.size}, {start.size}, {until.size}")
@@ -140,7 +154,7 @@ def prepare_replay(
 
 
 def run_replay(start: PreparedReplay, method: str = "auto", ask: ProofScope | None = None) -> ReplayResult:
-    """The changes at the epochs of the steps, which can be taken once."""
+    """Return the changes at the epochs of the steps, which can be taken only once."""
     graph, steps, final = start
     return _apply_batches(graph, steps, method, final, None if ask is None else IncrementalProver(graph, ask))
 
@@ -156,8 +170,18 @@ def resume_replay(
 ) -> ReplayResult:
     """Replay a history from a graph as it was at epoch `at`, which is changed in place.
 
-    rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any order;
-    old: those of them that the graph was made with. ValueError when they do not fit the graph: it is of no use then.
+    Args:
+        graph: the graph.
+        at: the epoch of the graph.
+        rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any
+            order.
+        old: which of these intervals the graph has seen.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
+        ask: prove every epoch, and this part of the graph.
+
+    Raises:
+        ValueError: the intervals do not fit the graph, which must then not be used any more.
     """
     steps = epoch_batches(graph, at, rows, old, first, last)
     back = next(steps)
@@ -174,8 +198,11 @@ def epoch_batches(
     first: int,
     last: int,
 ) -> Iterator[Batch]:
-    """(epoch, edges that go, edges that come), by number, each to be applied to the graph before the next is asked for:
-    at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume_replay`."""
+    """Yield (epoch, removed edges, inserted edges), by number; apply each to the graph before taking the next.
+
+    The first batch makes the graph that of the epoch before `first`; then comes the batch of each epoch. The parameters
+    are those of `resume_replay`.
+    """
     pa, pb, place = _distinct_pairs(*rows[:2])
     edges = graph.number_edges(pa, pb)
     for epoch, gone, come in pair_batches(graph.levels.level[edges] >= 0, place, rows[2:], old, at, first, last):
@@ -191,8 +218,17 @@ def pair_batches(
     first: int,
     last: int,
 ) -> Iterator[Batch]:
-    """Return how pairs, given by index, change. present: which are there at epoch `at`; place, times: for each interval
-    its pair, and epoch, until, diff."""
+    """Yield the batches by which pairs change, as indices of pairs.
+
+    Args:
+        present: which pairs exist at epoch `at`.
+        place: the pair of each interval.
+        times: epoch, until, diff of each interval.
+        old: which intervals the state has seen.
+        at: the epoch of the state.
+        first: the first epoch of the result.
+        last: the last epoch of the result.
+    """
     start, until, diff = times
     count = np.where(present, 1, 0).astype(np.int32)
     back = np.zeros(count.size, np.int64)
@@ -201,7 +237,7 @@ def pair_batches(
         np.subtract.at(back, place[within], sign[within])
     count += back.astype(np.int32)
     if (count < 0).any() or (count > 1).any():
-        raise StateMismatch(f"the state at epoch {at} is not that of the stored intervals")
+        raise StateMismatch(f"the state at epoch {at} does not match the stored intervals")
     yield first - 1, np.flatnonzero(back < 0).astype(np.int32), np.flatnonzero(back > 0).astype(np.int32)
     begins, ends = ((time >= first) & (time <= last) for time in (start, until))
     epochs = np.concatenate([start[begins], until[ends]])
@@ -212,8 +248,10 @@ def pair_batches(
 
 
 def _batches_by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sign: Shorts) -> Iterator[Batch]:
-    """Each epoch's events in turn. times: how often each edge is there before them, changed in place; touched: the
-    edges of the events."""
+    """Yield the batch of each epoch in turn.
+
+    times: how often each edge exists before the events, changed in place; touched: the edges of the events.
+    """
     bounds = run_starts(at)
     epochs, ends = at[bounds].tolist(), np.append(bounds, at.size)[1:]
     del at
@@ -222,7 +260,7 @@ def _batches_by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sig
         was = times[here] > 0
         np.add.at(times, touched[low:high], sign[low:high])
         if (times[here] < 0).any():
-            raise StateMismatch(f"at epoch {epoch} an edge ends that is absent")
+            raise StateMismatch(f"an edge that is absent ends at epoch {epoch}")
         alive = times[here] > 0
         yield epoch, here[was & ~alive], here[alive & ~was]
 
@@ -237,7 +275,7 @@ def _apply_batch(
     last: bool = False,
 ) -> BatchResult:
     if prover is None:
-        graph.counted = None  # nobody counts on
+        graph.counted = None  # without a prover the counts become stale
         return graph.apply_batch(removed, inserted, method, last=last)
     prover.before_batch(removed, inserted)
     done = graph.apply_batch(removed, inserted, method)
@@ -252,7 +290,7 @@ def _apply_batches(
     final: int | None,
     prover: IncrementalProver | None = None,
 ) -> ReplayResult:
-    """Apply the batches. final: the epoch after which the graph will not be used, if it will not."""
+    """Apply the batches. final: the epoch after which the graph will not be used, or None."""
     if prover is not None:
         prover.start_window()
     epochs: list[int] = []
@@ -271,7 +309,7 @@ def _apply_batches(
 
 
 def _distinct_pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
-    """The distinct pairs in order, and the pair of each row."""
+    """Return the distinct pairs in order, and the pair of each row."""
     order = np.lexsort((b, a))
     a, b = a[order], b[order]
     new = np.ones(a.size, np.bool_)
@@ -282,7 +320,7 @@ def _distinct_pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
 
 
 def _distinct_pairs_of_vertices(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
-    """The distinct pairs in order, and the pair of each row."""
+    """Return the distinct pairs of int32 in order, and the pair of each row."""
     key = _pair_key(u, v)
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -308,7 +346,11 @@ def _levels_before(
     alive: NDArray[np.bool_],
     first: int,
 ) -> Shorts:
-    """kappa of each pair at first - 1, -1 where absent; ValueError when it is not known for just those alive."""
+    """Return kappa of each pair at first - 1, -1 if absent.
+
+    Raises:
+        ValueError: the edges with a known kappa are not the edges alive.
+    """
     level = np.full(u.size, -1, np.int32)
     eu, ev = np.searchsorted(vertices, ea), np.searchsorted(vertices, eb)
     known, key = _pair_key(u, v), _pair_key(eu, ev)
@@ -319,7 +361,7 @@ def _levels_before(
             met = (known[place] == key) & (vertices[u[place]] == ea) & (vertices[v[place]] == eb)
         if not met.all():
             i = int(np.argmin(met))
-            raise ValueError(f"edge ({ea[i]}, {eb[i]}) has a trussness before epoch {first}, but no interval there")
+            raise ValueError(f"edge ({ea[i]}, {eb[i]}) has a trussness before epoch {first}, but no interval then")
         level[place] = ek - 2
     wrong = np.flatnonzero(alive != (level >= 0))
     if wrong.size:
@@ -332,7 +374,7 @@ def _levels_before(
 
 
 def _interval_events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tuple[Ints, Shorts, Shorts]:
-    """(epoch, edge, +1 or -1) of every beginning and end within first..last, by epoch."""
+    """Return (epoch, edge, +1 or -1) of every beginning and end within first..last, by epoch."""
     comes, goes = (start >= first) & (start <= last), until <= last
     at = np.concatenate([start[comes], until[goes]])
     order = np.argsort(at, kind="stable")

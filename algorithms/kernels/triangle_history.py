@@ -1,21 +1,24 @@
-"""The triangles at every vertex over a whole history: every epoch in one enumeration, nothing listed.
+"""The triangles at every vertex over a whole history: every epoch by one enumeration, without a list of triangles.
 
-A history is a set of edges with the disjoint intervals of epochs in which each is there. A triangle is there where its
-three edges are; what it adds to its corners at the first epoch of such a stretch it takes back at the end of it.
+A history is a set of edges with the disjoint intervals of epochs in which each exists. A triangle exists while its
+three edges do. It adds one to the count of each corner at the first epoch of such an interval, and subtracts it at the
+end.
+
 Shapes  a, b, start, until: int64[m], a < b, sorted by (a, b, start), an edge's intervals disjoint and not empty.
         Result: diff triples (vertex, epoch, diff) of the number of triangles at the vertex, sorted, none zero.
-Cells   A graph too large for one task is cut into cells: vertices have colours, a cell is three colours i <= j <= k and
-        holds the edges that two of them may join. A triangle belongs to the cell of its corners' colours
-        and to no other: the cells' results add up. With p colours an edge is in p cells, and the largest of them, of
-        three different colours, hold about 6/p² of the edges.
+Cells   A graph too large for one task is cut into cells: vertices have colors, a cell is three colors i <= j <= k and
+        holds the edges that two of them may join. A triangle belongs to the cell of its corners' colors and to no
+        other: the cells' results add up. With p colors an edge is in p cells, and the largest of them, of three
+        different colors, hold about 6/p² of the edges.
 Cost    O(sum over edges u->v, from the lower to the higher degree, of outdeg(v)) <= O(m^1.5), as
-        `triangles.count_triangles`, times the intervals of an edge. Where three edges share the interval that most
-        have, as after a first load, a triangle costs three additions to its edges, which their ends get in the end: a
-sixth of the time. Memory  About 200 bytes an interval, and 16 to 48 for every (vertex, epoch) at which a count changes.
+        `triangles.count_triangles`, times the intervals of an edge. If three edges share the interval that most edges
+        have, as after a first load, a triangle costs three additions to its edges, whose sums their ends receive at
+        the end: a sixth of the time.
+Memory  About 200 bytes an interval, and 16 to 48 for every (vertex, epoch) at which a count changes.
 Source  Chiba, Nishizeki 1985; Suri, Vassilvitskii 2011 (partition); Afrati, Ullman 2011 (shares).
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -31,10 +34,10 @@ from algorithms.time_lattice import FOREVER
 def vertex_changes(
     a: Ints, b: Ints, start: Ints, until: Ints, colours: Colours | None = None
 ) -> tuple[Ints, Ints, Ints]:
-    """(vertex, epoch, diff) of the number of triangles at each vertex; see the head of this file.
+    """Return (vertex, epoch, diff) of the number of triangles at each vertex; the module docstring has the shapes.
 
-    `colours`: of the vertices, in a cell of just two different ones: triangles of one colour are left to that colour's
-    own cell.
+    `colours` colors vertices, in a cell of just two different colors: triangles of one color are left to the cell of
+    that color.
 
     >>> a, b = np.array([1, 1, 2]), np.array([2, 3, 3])
     >>> [c.tolist() for c in vertex_changes(a, b, np.array([0, 4, 2]), np.array([9, 9, 7]))]
@@ -77,9 +80,10 @@ def vertex_changes(
 
 
 def _arrange_graph(a: Ints, b: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """(sorted vertices, the rank of each by degree, indptr, head and origin of the edges from lower to higher rank).
+    """Return the sorted vertices, their ranks by degree, and indptr, head and origin of the edges from lower to higher
+    rank.
 
-    Not `graph.orient_edges`: what the audit counts with shares nothing with what it looks at.
+    This is not `graph.orient_edges`: the audit's counts share no code with the results that it checks.
     """
     vertices, index = np.unique(np.concatenate([a, b]), return_inverse=True)
     n = vertices.size
@@ -96,8 +100,9 @@ MOST_COLOURS = 40
 
 
 def colours_for(edges: int, limit: int) -> int:
-    """The least number of colours with which no cell holds more than about `limit` of the edges; but `MOST_COLOURS` at
-    the most, for every edge is copied as often.
+    """Return the least number of colors with which no cell holds more than about `limit` of the edges.
+
+    It is at most `MOST_COLOURS`, because every edge is copied as often.
 
     >>> colours_for(10, 10), colours_for(15, 10), colours_for(100, 10), colours_for(10**9, 0)
     (1, 3, 8, 40)
@@ -113,7 +118,7 @@ def colours_for(edges: int, limit: int) -> int:
 def _count_changes(
     indptr, head, low, high, start, until, usual_start, usual_until, n_epochs, never, colour, keys, sums
 ):
-    """The sums by key = rank * n_epochs + epoch."""
+    """Return the sums by key = rank * n_epochs + epoch."""
     n, m, used = indptr.size - 1, head.size, 0
     usual = np.empty(m, np.bool_)
     for e in range(m):

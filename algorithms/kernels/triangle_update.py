@@ -1,15 +1,16 @@
-"""The triangles at every vertex, followed from a kept graph: what each epoch changes, at the price of its changes.
+"""The triangles at every vertex, followed from a cached graph: the changes of each epoch, at the cost of its batch.
 
-Law     The sum of the changes is the difference between the counts of the graph before and after: an edge takes its
-        triangles with it as they are when it goes, and brings those that it closes when it comes, one edge at a time,
-        so a triangle of several changed edges counts once.
-Shapes  As `replay.epoch_batches`. Result: vertex, epoch, diff (int64), no pair twice, no diff of 0, by epoch.
+Law     The sum of the changes is the difference between the counts of the graph before and after. Edges change one at a
+        time: a removed edge subtracts the triangles that it has at that moment, and an inserted edge adds those that it
+        closes, so that a triangle of several changed edges counts once.
+Shapes  The steps are those of `replay.epoch_batches`. Result: vertex, epoch, diff (int64), no pair twice, no diff of 0,
+        by epoch.
 Cost    The shorter neighbour list of each changed edge, or a look-up for each of its entries
-        (`level_sorted_graph.closing_edges`). The graph's levels are of no use afterwards.
+        (`level_sorted_graph.closing_edges`). The graph's levels must not be used afterwards.
 Source  Seed 4's delta rules, one edge at a time.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from algorithms.kernels.replay import Batch
 
 
 def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
-    """The changes from epoch `first` on. steps: `replay.epoch_batches` of the graph; what they raise comes through."""
+    """Return the changes from epoch `first` on. `steps` are the `replay.epoch_batches` of the graph; they may raise."""
     found: list[tuple[Ints, Ints, Ints]] = []
     delta, left = np.empty(0, np.int64), np.empty(0, np.int32)
     right = left
@@ -51,7 +52,7 @@ def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -
 
 @njit(cache=True, nogil=True)
 def _follow_batch(g, removed, inserted, delta, left, right):
-    """Take edges out and bring edges in, at level 0; the vertices whose count was touched, some of them twice."""
+    """Remove edges and insert edges at level 0; return the vertices whose count was touched, some of them twice."""
     touched, size = np.empty(1024, np.int64), 0
     for i in range(removed.size + inserted.size):
         comes = i >= removed.size

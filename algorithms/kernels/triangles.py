@@ -1,14 +1,15 @@
-"""Triangles of a simple undirected graph: counted, per vertex, per edge, and listed.
+"""The triangles of a simple undirected graph: counted in total, per vertex and per edge, and listed.
 
 `a, b`: int64[m], a[i] < b[i], no edge twice, any order. Results per edge are in the caller's order.
-Each triangle is met once, at its vertex of lowest rank in the degree order: mark the out-neighbours of u,
-then walk the out-neighbours of each of them. Cost O(sum over edges u->v of outdeg(v)) <= O(m^1.5); a hub of
-degree d never costs d^2. Memory: about 50 bytes an edge at the peak, independent of the number of
-triangles.
-Source: Schank, Wagner, "Finding, counting and listing all triangles in large graphs" (2005); Latapy (2008).
+Each triangle is found once, at its vertex of lowest rank in the degree order: mark the out-neighbours of u, then walk
+the out-neighbours of each of them.
+
+Cost    O(sum over edges u->v of outdeg(v)) <= O(m^1.5); a hub of degree d never costs d^2. Memory: about 50 bytes an
+        edge at the peak, independent of the number of triangles.
+Source  Schank, Wagner, "Finding, counting and listing all triangles in large graphs" (2005); Latapy (2008).
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from algorithms.kernels.graph import Ints, Oriented, orient_edges
 
 
 class TriangleCounts(NamedTuple):
-    """total; vertices int64[n], sorted; per_vertex int64[n] beside them; per_edge int64[m], the support."""
+    """The total; vertices int64[n], sorted; per_vertex int64[n], their counts; per_edge int64[m], the support."""
 
     total: int
     vertices: Ints
@@ -33,7 +34,7 @@ class TriangleCounts(NamedTuple):
 
 
 def count_triangles(a: Ints, b: Ints) -> TriangleCounts:
-    """Triangles in all, on each vertex and on each edge (its support).
+    """Count the triangles in total, on each vertex and on each edge (its support).
 
     >>> total, vertices, per_vertex, per_edge = count_triangles(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))
     >>> total, vertices.tolist(), per_vertex.tolist(), per_edge.tolist()
@@ -50,7 +51,7 @@ def count_triangles(a: Ints, b: Ints) -> TriangleCounts:
 
 
 def enumerate_triangles(a: Ints, b: Ints, chunk: int = 1 << 20) -> Iterator[NDArray[np.int64]]:
-    """Every triangle once, as int64[t, 3] blocks with ascending ids in a row; t <= about `chunk` (see below).
+    """Yield every triangle once, as int64[t, 3] blocks with ascending ids in a row; t is at most about `chunk`.
 
     A block ends at a vertex boundary, so it holds at most `chunk` triangles plus those of one vertex (<= m).
 
@@ -65,7 +66,7 @@ def enumerate_triangles(a: Ints, b: Ints, chunk: int = 1 << 20) -> Iterator[NDAr
 
 
 def triangle_corners(graph: Oriented, chunk: int) -> Iterator[NDArray[np.int32]]:
-    """Blocks int32[t, 3] of ranks u < v < w."""
+    """Yield blocks int32[t, 3] of ranks u < v < w."""
     n = graph.indptr.size - 1
     first = 0
     mark = np.full(n, -1, np.int32)
@@ -80,10 +81,10 @@ def triangle_corners(graph: Oriented, chunk: int) -> Iterator[NDArray[np.int32]]
 
 @njit(cache=True, nogil=True)
 def oriented_support(indptr, head):
-    """Triangles on each oriented edge, int32[m]."""
+    """Count the triangles on each oriented edge, int32[m]."""
     n = indptr.size - 1
     support = np.zeros(head.size, np.int32)
-    mark = np.full(n, -1, np.int32)  # mark[w] = position of the edge u->w, for the u at hand
+    mark = np.full(n, -1, np.int32)  # mark[w] = position of the edge u->w, for the current u
     for u in range(n):
         first, last = indptr[u], indptr[u + 1]
         if last - first < 2:
@@ -107,7 +108,7 @@ def oriented_support(indptr, head):
 
 @njit(cache=True, nogil=True)
 def _sum_at_vertices(n, tail, head, weight):
-    """The sum of the weights of the edges at each vertex, int64[n]."""
+    """Return the sum of the weights of the edges at each vertex, int64[n]."""
     total = np.zeros(n, np.int64)
     for e in range(tail.size):
         total[tail[e]] += weight[e]
@@ -117,7 +118,7 @@ def _sum_at_vertices(n, tail, head, weight):
 
 @njit(cache=True, nogil=True)
 def _chunk_end(indptr, head, first, chunk, mark):
-    """(stop, size): vertices first .. stop-1 own `size` triangles; the least stop with size >= chunk."""
+    """Return (stop, size): vertices first .. stop-1 own `size` triangles; the least stop with size >= chunk."""
     n = indptr.size - 1
     size = 0
     for u in range(first, n):
@@ -133,7 +134,7 @@ def _chunk_end(indptr, head, first, chunk, mark):
 
 @njit(cache=True, nogil=True)
 def _list_triangles(indptr, head, first, stop, mark, out):
-    """The triangles that vertices first .. stop-1 own, into out (in place); mark as _reach left it."""
+    """Write the triangles that vertices first .. stop-1 own into out; `mark` is as `_chunk_end` left it."""
     t = 0
     for u in range(first, stop):
         for i in range(indptr[u], indptr[u + 1]):

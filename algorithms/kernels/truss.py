@@ -1,17 +1,19 @@
-"""The trussness of every edge by the batch peel; the base that maintenance starts from and falls back to.
+"""The trussness of every edge by the batch peel, from which maintenance starts and to which it falls back.
 
-The k-truss is the largest subgraph in which every edge lies in at least k-2 triangles; the trussness of an
-edge is the largest k such that the k-truss holds it, hence >= 2. kappa = trussness - 2.
-`a, b`: int64[m], a[i] < b[i], no edge twice, any order. Results are int32[m] in the caller's order.
-For k = 0, 1, ...: take away, in one batch, all edges with at most k triangles left; repeat until there are
-none; they have kappa k. The batches, numbered through, are the layers: at the start of its batch an edge
-has at most kappa triangles with edges of its own or a later layer. That is the certificate that
-`truss_maintenance.raise_levels` uses. Cost: O(m^1.5) by degree order, and one scan of the remaining edges per level.
-Memory: about 70 bytes an edge at the peak; triangles are intersected on the fly and never stored.
-Source: Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), on one thread.
+The k-truss is the largest subgraph in which every edge lies in at least k-2 triangles; the trussness of an edge is the
+largest k such that the edge is in the k-truss, hence >= 2. kappa = trussness - 2. `a, b`: int64[m], a[i] < b[i], no
+edge twice, any order. Results are int32[m] in the caller's order.
+
+For k = 0, 1, ...: remove, in one batch, all edges with at most k triangles left; repeat until there are none. These
+edges have kappa k. The batches, numbered through, are the layers: at the start of its batch an edge has at most kappa
+triangles with edges of its own or a later layer. That is the certificate that `truss_maintenance.raise_levels` uses.
+
+Cost    O(m^1.5) by degree order, and one scan of the remaining edges per level. Memory: about 70 bytes an edge at the
+        peak; triangles are intersected on the fly and never stored.
+Source  Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), on one thread.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from algorithms.kernels.triangles import oriented_support
 
 
 def peel(a: Ints, b: Ints) -> Shorts:
-    """Trussness of every edge.
+    """Return the trussness of every edge.
 
     >>> peel(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])).tolist()
     [3, 3, 3, 2]
@@ -36,7 +38,7 @@ def peel(a: Ints, b: Ints) -> Shorts:
 
 
 def peel_layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
-    """(trussness, layer) of every edge; layers count from 1 over all levels.
+    """Return (trussness, layer) of every edge; layers count from 1 over all levels.
 
     >>> [x.tolist() for x in peel_layers(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))]
     [[3, 3, 3, 2], [2, 2, 2, 1]]
@@ -51,7 +53,7 @@ def peel_layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
 
 
 def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts]:
-    """(kappa int32[m], layer int32[m]) of an oriented graph with sorted lists."""
+    """Return (kappa int32[m], layer int32[m]) of an oriented graph with sorted lists."""
     layer, none = np.empty(head.size, np.int32), np.empty(0, np.int32)
     support = oriented_support(indptr, head)
     both, neighbour, edge = both_ways(indptr, tail, head)
@@ -60,8 +62,10 @@ def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts
 
 
 class PeelOrder(NamedTuple):
-    """int32[m] each: kappa; 1..m in the order in which the peel took the edges, a sharper certificate than layers;
-    own, the triangles left on the edge when it was taken; backing, those with both others at its kappa or more.
+    """The order of a peel, int32[m] each.
+
+    kappa; place: 1..m in the order in which the peel removed the edges, a sharper certificate than layers; own: the
+    triangles left on the edge when it was removed; backing: those with both others at its kappa or more.
     """
 
     kappa: Shorts
@@ -71,7 +75,7 @@ class PeelOrder(NamedTuple):
 
 
 def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> PeelOrder:
-    """What maintenance starts from, of an oriented graph with sorted lists."""
+    """Return the state from which maintenance starts, of an oriented graph with sorted lists."""
     place, own, backing = (np.zeros(head.size, np.int32) for _ in range(3))
     support = oriented_support(indptr, head)
     both, neighbour, edge = both_ways(indptr, tail, head)
@@ -83,7 +87,7 @@ def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> PeelOrder:
 def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, backing):
     """Turn support into kappa and write the layers, both in place; neighbour and edge are used up.
 
-    With own and backing, not empty: these too, and the order instead of the layers (see `PeelOrder`).
+    If own and backing are not empty, they are written too, and the order instead of the layers (`PeelOrder`).
     """
     m, n = tail.size, indptr.size - 1
     ordered = own.size > 0
@@ -105,7 +109,7 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, back
                 u, v = tail[e], head[e]
                 found = 0
                 if k > 0:
-                    # The edge has at most k triangles left, so the search may stop after k.
+                    # The edge has at most k triangles left, so that the search may stop after k.
                     found, _ = closing_pairs(u, v, begin, end, neighbour, edge, support, k, k, left, right)
                     for t in range(found):
                         joined = _lose_triangle(left[t], k, support, coming, joined)
@@ -126,9 +130,10 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, back
 
 @njit(cache=True, nogil=True)
 def _start_level(k, rest, remaining, support, batch, backing):
-    """Move the edges with support <= k from rest to batch; if there are none, raise k to the least.
+    """Move the edges with support <= k from rest to batch; if there are none, raise k to the least support.
 
-    The support here, when the lower levels are gone and nothing of this one, is the backing of those it will take.
+    At this moment the lower levels are removed and nothing of this one is: the support is the backing of the edges that
+    this level will remove.
     """
     wanted = backing.size > 0
     while True:
@@ -155,7 +160,7 @@ def _start_level(k, rest, remaining, support, batch, backing):
 
 @njit(cache=True, nogil=True, inline="always")
 def _lose_triangle(f, k, support, coming, joined):
-    """One triangle less on f, but not below k; at k it joins the next batch."""
+    """Subtract one triangle from f, but not below k; at k it joins the next batch."""
     s = support[f]
     if s > k:
         support[f] = s - 1

@@ -1,31 +1,33 @@
-"""Trussness under change: descent after deletions, lift after insertions. Kernels on `level_sorted_graph.Levels`.
+"""The maintenance of trussness: descent after deletions, lift after insertions, as kernels on `Levels` of a graph.
 
 Write r(e) for the level of e, and U r(e) for the largest h such that at least h triangles on e have both other
 edges at r >= h. kappa is the greatest r with r <= U r.
 
-Descent. The old kappa bounds the new one from above. Setting r(e) to min(r(e), U r(e)) for edges that lost a
-triangle that counted, in any order, never passes below kappa and ends at r <= U r: at kappa.
-Lift. The old kappa bounds the new one from below, with r <= U r. Level by level, upwards: the largest set S of edges
-of level k that can rise by one together, r + 1_S <= U(r + 1_S), joins level k + 1. What stays is final, for no edge
-of a higher level will ever be below it. S is found by growing candidates from the change and pruning them.
+Descent. The old kappa bounds the new one from above. Setting r(e) to min(r(e), U r(e)) for edges that lost a triangle
+that counted, in any order, never passes below kappa and ends at r <= U r: at kappa.
+Lift. The old kappa bounds the new one from below, with r <= U r. Level by level, upwards, the largest set S of edges of
+level k that can rise by one together, r + 1_S <= U(r + 1_S), joins level k + 1. The edges that stay are final, because
+no edge of a higher level will ever be below them. S is found by growing candidates from the change and pruning them.
 
-Certificate. Level and then `label` put all edges in one order. Each triangle is owned by its first edge; own(e) is
-the number that e owns. Invariant between operations: own(e) <= r(e). It proves that none is too low: taken away in
-this order, no edge of level k has more than k triangles left. So only an edge with own(e) > r(e) has to be looked at.
+Certificate. Level and then `label` put all edges in one order. Each triangle is owned by its first edge; own(e) is the
+number that e owns. Invariant between operations: own(e) <= r(e). It proves that none is too low: if edges are removed
+in this order, no edge of level k has more than k triangles left. So only an edge with own(e) > r(e) has to be looked
+at.
 - The order of the batch peel is such an order.
 - An edge that falls to h goes to the back of level h, and owns the triangles that are wholly above: at most h.
-- A new edge, and one that rises, goes to the front of its level, where no other edge owns more for it.
-- A candidate hands each triangle that it owns to the next edge in it; whoever then owns too many is looked at in turn.
-- An edge that owns too many, but cannot rise since too few of those triangles can, goes just as far back as it must.
-  A candidate that loses its hope goes behind the edge that took it away, and takes back what it handed on.
+- A new edge, and one that rises, goes to the front of its level, where no other edge owns more triangles because of it.
+- A candidate hands each triangle that it owns to the next edge in it; an edge that then owns too many is looked at in
+  turn.
+- An edge that owns too many triangles, but cannot rise because too few of them can, goes only as far back as it must. A
+  candidate that is rejected goes behind the edge that caused this, and takes back the triangles that it handed on.
 Without labels (`certified` false: the levels came from outside) candidates grow through all edges of like level.
 
-Cost: the triangles on the edges that are looked at; nothing depends on the size of the graph.
-Source: Zhang, Yu, "Unboundedness and efficiency of truss maintenance" (SIGMOD 2019); Zhang et al., "A fast
-order-based approach for core maintenance" (ICDE 2017) for the order; Sariyuce et al. (2017) for the descent.
+Cost    The triangles on the edges that are looked at; nothing depends on the size of the graph.
+Source  Zhang, Yu, "Unboundedness and efficiency of truss maintenance" (SIGMOD 2019); Zhang et al., "A fast order-based
+        approach for core maintenance" (ICDE 2017) for the order; Sariyuce et al. (2017) for the descent.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -48,13 +50,13 @@ from algorithms.kernels.level_sorted_graph import (
     set_level,
 )
 
-FAR = 2**30  # a backing that is not known to be too small
+FAR = 2**30  # stands for a backing that is not known to be too small
 UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING, AWAITED = range(6)
 
 
 @njit(cache=True, nogil=True)
 def remove_edges(g, edges, queue, certified, left, right):
-    """Take the edges out; the edges that lose a counted triangle join the queue (a typed list, in place)."""
+    """Remove the edges; edges that lose a counted triangle join the queue (a typed list, in place)."""
     level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     for e in edges:
         r = level[e]
@@ -72,9 +74,9 @@ def remove_edges(g, edges, queue, certified, left, right):
 
 @njit(cache=True, nogil=True)
 def lower_levels(g, queue, certified, changed, limit, left, right):
-    """Lower the levels to kappa; False when the clock passed `limit` steps on the way (the levels are then unusable).
+    """Lower the levels to kappa; return False if the clock passed `limit` steps (the levels are then unusable).
 
-    changed  gets (edge, level before) of every lowered edge, maybe several times, oldest first
+    changed  receives (edge, level before) of every lowered edge, maybe several times, oldest first
     """
     level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     taken = 0
@@ -92,7 +94,7 @@ def lower_levels(g, queue, certified, changed, limit, left, right):
         if backing[e] >= r:
             continue
         h, found = _level_bound(g, e, r, left, right)
-        if h < 0:  # in a part of a graph: it falls by one, for that much is sure
+        if h < 0:  # in a part of a graph that lacks triangles: the edge falls by one, which is certain
             h, backing[e] = np.int64(r - 1), FAR
             found = closing_edges(g, e, max(r - 1, 1), left, right)
         changed.append((np.int64(e), np.int64(r)))
@@ -119,7 +121,7 @@ def lower_levels(g, queue, certified, changed, limit, left, right):
 
 @njit(cache=True, nogil=True, inline="always")
 def _precedes(level, label, e, f):
-    """Does e come before f in the order?"""
+    """Tell whether e comes before f in the order."""
     if level[e] != level[f]:
         return level[e] < level[f]
     return label[e] < label[f] or (label[e] == label[f] and e < f)
@@ -127,7 +129,7 @@ def _precedes(level, label, e, f):
 
 @njit(cache=True, nogil=True)
 def _lose_triangle(level, state, backing, f, other, was, now, queue):
-    """The third edge beside f and other fell from level `was` to `now`: who counted the triangle and no longer may?"""
+    """Queue edges that counted a triangle and no longer may: its third edge fell from level `was` to `now`."""
     for _ in range(2):
         k = level[f]
         if now < k and k <= was and k <= level[other]:
@@ -141,11 +143,12 @@ def _lose_triangle(level, state, backing, f, other, was, now, queue):
 
 @njit(cache=True, nogil=True)
 def _level_bound(g, e, r, left, right):
-    """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others). -1 where
-    a part of a graph lacks triangles.
+    """Return U r(e), known to be below r, and the pairs in left, right: all at that level and above, and maybe others.
 
-    Leaves the number of triangles that count there in backing[e]. Most edges fall by one, so the search opens the
-    lists level by level at first, and then by halves.
+    The result is -1 if a part of a graph lacks triangles.
+
+    backing[e] receives the number of triangles that count at that level. Most edges fall by one, so the search opens
+    the lists level by level at first, and then in steps that double.
     """
     least, step = r - 1, 1
     while True:
@@ -163,7 +166,7 @@ def _level_bound(g, e, r, left, right):
 
 @njit(cache=True, nogil=True)
 def _count_at_least(level, found, h, left, right):
-    """How many of the pairs lie at level >= h."""
+    """Count the pairs that lie at level >= h."""
     count = 0
     for t in range(found):
         count += min(level[left[t]], level[right[t]]) >= h
@@ -172,7 +175,7 @@ def _count_at_least(level, found, h, left, right):
 
 @njit(cache=True, nogil=True)
 def _h_index(level, found, most, least, left, right):
-    """The largest h <= most such that h of the pairs lie at level >= h; exact when it is >= least, else 0."""
+    """Return the largest h <= most such that h of the pairs lie at level >= h; exact if it is >= least, otherwise 0."""
     most = min(most, found)
     if most < least:
         return np.int64(0)
@@ -191,7 +194,7 @@ def _h_index(level, found, most, least, left, right):
 
 @njit(cache=True, nogil=True)
 def add_edges(g, edges, heap, certified, left, right):
-    """Bring the edges in, one after the other, each at U of the levels there; the seeds of the lift join the heap."""
+    """Insert the edges, one after the other, each at U of the present levels; the seeds of the lift join the heap."""
     level, label, own, backing = g.level, g.label, g.own, g.backing
     for e in edges:
         found = closing_edges(g, e, 0, left, right)
@@ -223,7 +226,7 @@ def add_edges(g, edges, heap, certified, left, right):
 
 @njit(cache=True, nogil=True, inline="always")
 def _gain_triangle(level, label, own, e, heap):
-    """One more triangle is e's own; when it passes the level, e has to be looked at."""
+    """Add one triangle to those that e owns; when their number passes the level, e has to be looked at."""
     own[e] += 1
     if own[e] == level[e] + 1:
         _push_candidate(heap, level[e], label[e], e)
@@ -236,9 +239,9 @@ def _push_candidate(heap, k, at, e):
 
 @njit(cache=True, nogil=True)
 def raise_levels(g, heap, certified, changed, limit, left, right):
-    """Raise the levels to kappa; False when the clock passed `limit` steps (the levels are then unusable).
+    """Raise the levels to kappa; return False if the clock passed `limit` steps (the levels are then unusable).
 
-    heap  (level, label, edge) of the edges to look at, a typed list; changed: as in `lower_levels`
+    heap has (level, label, edge) of the edges to look at, a typed list; changed receives (edge, level before).
     """
     state = g.state
     while len(heap) > 0:
@@ -283,7 +286,7 @@ def _place_risen(g, risen, k, heap, left, right):
             f, other = left[t], right[t]
             if _precedes(level, label, f, e) or _precedes(level, label, other, e):
                 continue
-            # The first of those that rose tells the edges that were here that the triangle backs them now.
+            # The first of the risen edges adds the triangle to the backing of the edges that were at this level before.
             own[e] += 1
             for x in (f, other):
                 backing[x] += level[x] == k and state[x] == UNSEEN
@@ -297,11 +300,11 @@ def _place_risen(g, risen, k, heap, left, right):
 def _sweep_level(g, k, heap, candidates, rejected, limit, left, right):
     """Go through level k in its order; at the end the edges in state CANDIDATE are those that rise.
 
-    An edge that the sweep passes while it owns no more than k triangles stays at k, for nothing can be handed to it any
-    more. So a candidate hopes for those of its triangles whose other edges are higher, candidates, or still to come; it
-    is rejected as soon as k of them are left.
-    need: of a candidate, the triangles it hopes for; of a rejected edge, its turn; of an edge to come that candidates
-    await, the last of its rows in `waits`.
+    An edge that the sweep passes while it owns no more than k triangles stays at k, because no more triangle can be
+    handed to it. So a candidate can count on those of its triangles whose other edges are higher, candidates, or still
+    to come; it is rejected as soon as only k of them are left.
+    need: for a candidate, the triangles on which it counts; for a rejected edge, its turn; for an edge still to come on
+    which candidates wait, the last of its rows in `waits`.
     """
     state, own, label = g.state, g.own, g.label
     leaving = [np.int64(0) for _ in range(0)]
@@ -331,9 +334,9 @@ def _sweep_level(g, k, heap, candidates, rejected, limit, left, right):
 
 @njit(cache=True, nogil=True)
 def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
-    """Edge e of level k owns more than k triangles: it becomes a candidate, or moves back when it cannot rise.
+    """Make edge e of level k, which owns more than k triangles, a candidate, or move it back if it cannot rise.
 
-    The edges before it that are no candidates stay at k, so only the triangles of its own can lift it.
+    The edges before it that are no candidates stay at k, so only its own triangles can lift it.
     """
     level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
     found = closing_edges(g, e, k, left, right)
@@ -346,7 +349,7 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
         other_waits = not _is_supporting(level, state, other, k)
         if (f_waits and _precedes(level, label, f, e)) or (other_waits and _precedes(level, label, other, e)):
             continue
-        # Keep the triangles of its own only, the first edge of the level (if any) on the left.
+        # Keep its own triangles only, with the first edge of the level (if any) on the left.
         if other_waits and (not f_waits or _precedes(level, label, other, f)):
             f, other, f_waits, other_waits = other, f, other_waits, f_waits
         left[kept], right[kept] = f, other
@@ -358,7 +361,7 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
             blockers[blocked] = label[other]
             blocked += 1
     known = kept
-    if is_unknown_below(g, e, k):  # those of its own that are not known may be good ones
+    if is_unknown_below(g, e, k):  # its own triangles that are not known may be good ones
         kept = max(kept, own[e])
     if kept - blocked <= k:
         if state[e] != REJECTED:
@@ -372,7 +375,7 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
             state[e] = REJECTED
             need[e] = turn
             rejected.append(e)
-        # Behind as few of those that block it as will do. They were rejected before it, so this comes to an end.
+        # It goes behind as few of the edges that block it as necessary. They were rejected before it, so this ends.
         label[e] = np.partition(blockers[:blocked], kept - k - 1)[kept - k - 1] + 1
         own[e] = kept
         for t in range(known):
@@ -401,7 +404,7 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
 
 @njit(cache=True, nogil=True, inline="always")
 def _await_edge(label, need, state, e, f, other, k, heap, waits):
-    """Candidate e hopes that f, to come, will not just be passed."""
+    """Note that candidate e counts on f, which is still to come and may become a candidate."""
     if state[f] == UNSEEN:
         state[f], need[f] = AWAITED, -1
         _push_candidate(heap, k, label[f], f)
@@ -411,13 +414,13 @@ def _await_edge(label, need, state, e, f, other, k, heap, waits):
 
 @njit(cache=True, nogil=True, inline="always")
 def _cannot_rise(backing, state, need, f, k, turn):
-    """Is it known that f stays at k, from its backing or because it was rejected before that turn?"""
+    """Tell whether f is known to stay at k, by its backing or because it was rejected before that turn."""
     return backing[f] <= k or (state[f] == REJECTED and need[f] < turn)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _drop_hope(k, need, state, e, leaving):
-    """One triangle less that e, if a candidate, may count on."""
+    """Subtract one triangle on which e, if it is a candidate, may count."""
     if state[e] == CANDIDATE:
         need[e] -= 1
         if need[e] <= k:
@@ -427,7 +430,9 @@ def _drop_hope(k, need, state, e, leaving):
 
 @njit(cache=True, nogil=True)
 def _pass_edge(g, x, k, leaving, waits):
-    """Edge x stays at k: tell the candidates that awaited it, of triangles that are not without hope already."""
+    """Leave edge x at k, and subtract its triangles from the candidates that counted on it, unless they are lost
+    already.
+    """
     level, label, need, state = g.level, g.label, g.need, g.state
     row = need[x]
     state[x] = UNSEEN
@@ -439,7 +444,7 @@ def _pass_edge(g, x, k, leaving, waits):
 
 @njit(cache=True, nogil=True)
 def _reject_candidate(g, e, at, x, k, place, rejected, leaving, left, right):
-    """Reject candidate e, the sweep being at (at, x): it goes behind that edge and takes back what it handed on."""
+    """Reject candidate e while the sweep is at (at, x): it goes behind that edge and takes back what it handed on."""
     level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
     label[e], own[e] = place, 0
     state[e], need[e] = REJECTED, len(rejected)
@@ -466,7 +471,7 @@ def _reject_candidate(g, e, at, x, k, place, rejected, leaving, left, right):
 
 @njit(cache=True, nogil=True)
 def _grow_candidates(g, k, heap, candidates, rejected, limit, left, right):
-    """Without labels: candidates grow through all of level k that the change can reach; then they are pruned."""
+    """Grow candidates, without labels, through all of level k that the change can reach; then prune them."""
     while len(heap) > 0 and heap[0][0] == k:
         if g.clock[STEPS] > limit:
             return False
@@ -479,7 +484,7 @@ def _grow_candidates(g, k, heap, candidates, rejected, limit, left, right):
 
 @njit(cache=True, nogil=True)
 def _visit_edge(g, e, k, heap, candidates, rejected, left, right):
-    """Edge e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
+    """Make edge e a candidate if enough of its triangles have no rejected edge, and queue its neighbours."""
     level, need, state = g.level, g.need, g.state
     found = closing_edges(g, e, k, left, right)
     enough, count = 0, 0
@@ -535,13 +540,13 @@ def _prune_candidates(g, k, candidates, rejected, left, right):
 
 @njit(cache=True, nogil=True, inline="always")
 def _is_supporting(level, state, f, k):
-    """Is edge f above level k, or at it and not rejected (one that is leaving counts until its turn)?"""
+    """Tell whether edge f is above level k, or at it and not rejected (one that is leaving counts until its turn)."""
     return level[f] > k or (level[f] == k and (state[f] == CANDIDATE or state[f] == LEAVING))
 
 
 @njit(cache=True, nogil=True)
 def delete_edges(g, edges, certified, limit, left, right):
-    """remove and descend: (finished, edge int32[c], level before int32[c]), the log of the lowered edges."""
+    """Remove edges and descend; return (finished, edge int32[c], level before int32[c]) of the lowered edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     queue = [np.int64(0) for _ in range(0)]
     remove_edges(g, edges, queue, certified, left, right)
@@ -552,7 +557,7 @@ def delete_edges(g, edges, certified, limit, left, right):
 
 @njit(cache=True, nogil=True)
 def insert_edges(g, edges, certified, limit, left, right):
-    """insert and lift: (finished, edge int32[c], level before int32[c]), the log of the raised edges."""
+    """Insert edges and lift; return (finished, edge int32[c], level before int32[c]) of the raised edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
     add_edges(g, edges, heap, certified, left, right)
@@ -572,7 +577,7 @@ def _log_columns(log):
 
 @njit(cache=True, nogil=True)
 def probe_steps(g, edges, left, right):
-    """The steps to look at these edges, present or not, and once at each neighbour in a triangle above level 0."""
+    """Count the steps to look at these edges, present or not, and once at each neighbour in a triangle above 0."""
     total = 0.0
     for e in edges:
         before = g.clock[STEPS]
@@ -583,7 +588,7 @@ def probe_steps(g, edges, left, right):
 
 @njit(cache=True, nogil=True)
 def peel_steps(g, edges):
-    """The steps along the lists when each of these edges is looked at once, at its own level."""
+    """Count the steps along the lists when each of these edges is looked at once, at its own level."""
     total = 0
     for e in edges:
         du = count_at_level(g, np.int64(g.tail[e]), g.level[e])

@@ -1,14 +1,14 @@
-"""Is a trussness right? A proof for the audit that neither peels nor shares code with the maintenance.
+"""The check of a trussness for the audit: a proof that neither peels nor shares code with the maintenance.
 
 Law     With kappa = trussness - 2 and U as in `truss_maintenance`, two facts prove kappa right for every edge:
-        none is too high when kappa <= U kappa (one enumeration of the triangles);
-        none is too low when no set S of edges can rise by one, kappa + 1_S <= U(kappa + 1_S). The largest such S is
-        found by starting from all edges and leaving out those without enough triangles, until all left have them.
-Shapes  a, b: int64[m], a[i] < b[i], no edge twice; trussness: int[m], >= 2, beside them.
+        none is too high if kappa <= U kappa (one enumeration of the triangles);
+        none is too low if no set S of edges can rise by one, kappa + 1_S <= U(kappa + 1_S). The largest such S is
+        found by starting from all edges and leaving out those without enough triangles, until all others have them.
+Shapes  a, b: int64[m], a[i] < b[i], no edge twice; trussness: int[m], >= 2, for each edge.
 Cost    One enumeration, and one intersection for each edge that leaves S. Memory: about 75 bytes an edge.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from algorithms.kernels.intersect import ALL, closing_pairs
 
 
 class TrussnessVerdict(NamedTuple):
-    """Positions in the input, int64, ascending; both empty: the trussness is right.
+    """Positions in the input, int64, ascending. If both are empty, the trussness is right.
 
     too_high  edges without trussness - 2 triangles among edges of their trussness and above
     too_low   the edges that can all rise by one together
@@ -35,7 +35,7 @@ class TrussnessVerdict(NamedTuple):
 
 
 def check_trussness(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> TrussnessVerdict:
-    """Where a claimed trussness is wrong. (A wrong value may make right neighbours suspect as well.)
+    """Return where a claimed trussness is wrong. A wrong value may make right neighbours suspect as well.
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
     >>> [x.tolist() for x in check_trussness(a, b, np.array([3, 3, 3, 2]))]
@@ -57,10 +57,11 @@ def check_trussness(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Trussne
 
 @njit(cache=True, nogil=True)
 def _count_backing(indptr, head, kappa):
-    """Per edge, the triangles whose other edges have its kappa or more: as it is, and if all edges rose by one.
+    """Count for each edge the triangles whose other edges have its kappa or more, as it is, and if all edges rose by
+    one.
 
-    The second counts equal to the first: a triangle with both others at kappa(e) or more backs kappa(e) + 1 when all
-    three rise. It is a copy because it is used up later.
+    Both counts are equal: a triangle with both others at kappa(e) or more backs kappa(e) + 1 if all three rise. The
+    second result is a copy because it is used up later.
     """
     mark = np.full(indptr.size - 1, -1, np.int32)
     backing = np.zeros(head.size, np.int32)
@@ -83,7 +84,7 @@ def _count_backing(indptr, head, kappa):
 
 @njit(cache=True, nogil=True)
 def _find_rising(indptr, neighbour, edge, tail, head, kappa, backing):
-    """bool[m]: the largest set that can rise by one. `backing` is used up."""
+    """Return the largest set that can rise by one, bool[m]. `backing` is used up."""
     m, n = tail.size, indptr.size - 1
     begin, end = indptr[:n].copy(), indptr[1:].copy()
     widest = 0
@@ -109,7 +110,7 @@ def _find_rising(indptr, neighbour, edge, tail, head, kappa, backing):
         for t in range(found):
             f, other = left[t], right[t]
             for _ in range(2):
-                # Only an edge of the same kappa needed e to rise.
+                # Only an edge of the same kappa needs e in order to rise.
                 if kappa[f] == k and not doomed[f] and (kappa[other] > k or inside[other]):
                     backing[f] -= 1
                     if backing[f] <= k:

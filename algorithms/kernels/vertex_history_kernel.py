@@ -1,12 +1,12 @@
-"""The history of each vertex as rows that hold: from diff triples of several measures to one row per stay.
+"""The history of each vertex as rows that hold for an interval, from diff triples of several measures.
 
-Shapes  Diff triples in arrays, sorted by vertex and epoch: vertex, epoch, measure, k, diff. `measure` numbers a column
-        that adds up, or is `TRUSS`: then the diffs are of edges of trussness k at the vertex, and the column, the first
-        one, is the greatest k that the vertex has an edge of. Rows: vertex, `[epoch, until)`, and a column each.
-Cost    One pass; O(greatest k) a vertex besides. Memory: the rows.
+Shapes  Diff triples in arrays, sorted by vertex and epoch: vertex, epoch, measure, k, diff. `measure` is the number of
+        a column that adds up, or `TRUSS`: then the diffs are of edges of trussness k at the vertex, and the column, the
+        first one, is the greatest k of which the vertex has an edge. Rows: vertex, `[epoch, until)`, and each column.
+Cost    One pass, and O(greatest k) for each vertex. Memory: the rows.
 """
 
-# numba infers the types of its kernels from the arrays they get.
+# numba infers the types of kernels from the arrays that they receive.
 # mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRUSS = 0  # the measure of trussness, and its column
 def history_rows(
     vertex: Longs, epoch: Longs, measure: Longs, k: Longs, diff: Longs, columns: int
 ) -> tuple[Longs, Longs, Longs, NDArray[np.int64]]:
-    """vertex, epoch, until, values[row, column]: a row while no column changes; none while all are 0.
+    """Return vertex, epoch, until, values[row, column]: a row while no column changes; none while all are 0.
 
     >>> triples = [7, 7, 7], [1, 1, 5], [1, TRUSS, 1], [0, 3, 0], [2, 2, -1]
     >>> [found.tolist() for found in history_rows(*map(np.array, triples), columns=2)]
@@ -41,7 +41,7 @@ def _history_kernel(vertex, epoch, measure, k, diff, columns, greatest):
     who, since = np.empty(n, np.int64), np.empty(n, np.int64)
     until = np.full(n, FOREVER, np.int64)
     values = np.empty((n, columns), np.int64)
-    edges = np.zeros(greatest + 1, np.int64)  # of the vertex, by trussness
+    edges = np.zeros(greatest + 1, np.int64)  # the edges of the vertex by trussness
     now = np.zeros(columns, np.int64)
     i, rows = 0, 0
     while i < n:

@@ -66,8 +66,8 @@ def test_conflicts_are_seen_behind_negative_records(spark) -> None:
 
 
 BAD_ROWS = {
-    "op is 'upsert' or 'delete', got Delete": (1, 5, "Delete", 0, 3),
-    "op is 'upsert' or 'delete', got null": (1, 5, None, 0, 3),
+    "op must be 'upsert' or 'delete', got Delete": (1, 5, "Delete", 0, 3),
+    "op must be 'upsert' or 'delete', got null": (1, 5, None, 0, 3),
     "an epoch is an integer below 9223372036854775807, got 9223372036854775807": (1, 5, "upsert", 0, FOREVER),
     "an epoch is an integer below 9223372036854775807, got null": (1, 5, "upsert", 0, None),
 }
@@ -164,9 +164,9 @@ def test_names_that_spark_would_take_for_one_are_refused(spark) -> None:
         edges.rename({"a": "Epoch"})
     with pytest.raises(ValueError, match="_a: names that begin with _"):
         edges.rename({"a": "_a"})
-    with pytest.raises(ValueError, match=r"\['Revision'\] are named like times of the scope"):
+    with pytest.raises(ValueError, match=r"\['Revision'\] have names of times of the scope"):
         edges.rename({"a": "Revision"}).enter(EPOCH_REVISION)
-    with pytest.raises(ValueError, match="hold time or diff"):
+    with pytest.raises(ValueError, match="are names of times or of the diff"):
         linear.map(edges, Diff=F.col("a"))
     for clash in (
         lambda: reductions.count(edges, ["a"], name="A"),
@@ -175,9 +175,9 @@ def test_names_that_spark_would_take_for_one_are_refused(spark) -> None:
     ):
         with pytest.raises(ValueError, match="twice: give the result another name"):
             clash()
-    with pytest.raises(ValueError, match="variable epoch at column 5 is named like a time"):
+    with pytest.raises(ValueError, match="rename the variable epoch at column 5: a time"):
         delta_query(Query.from_text("e(a,epoch), a<epoch"), {"e": edges})
-    with pytest.raises(ValueError, match="variable A is named like"):
+    with pytest.raises(ValueError, match="rename the variable A at column"):
         delta_query(Query((Atom("e", ("a", "b")), Atom("e", ("b", "A")))), {"e": edges})
 
 

@@ -56,7 +56,7 @@ def test_one_large_step_does_not_make_every_number_usual() -> None:
     assert band is not None and band.is_uneven
     assert band.row_bounds == (0, 4 * 1051 - 1)
     assert band.surprise_of(math.log1p(5000)) > 1 > band.surprise_of(math.log1p(1050))
-    assert band.describe(band.row_bounds) == "more than 4,203 is beyond what was seen"
+    assert band.describe(band.row_bounds) == "more than 4,203 has not occurred before"
     calm = volumes.usual_rows(counts[31:], 60)
     assert calm is not None and not calm.is_uneven and calm.describe((600, 1500)) == "600 to 1,500 are usual"
 

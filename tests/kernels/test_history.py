@@ -123,7 +123,7 @@ def test_no_cell_is_larger_than_its_share():
 
 def test_intervals_that_contradict_each_other_are_an_error():
     one, two = np.array([1, 1]), np.array([2, 2])
-    with pytest.raises(ValueError, match=r"edge \(1, 2\) is there 2 times at epoch 3"):
+    with pytest.raises(ValueError, match=r"edge \(1, 2\) exists 2 times at epoch 3"):
         make_disjoint(one, two, np.array([0, 3]), np.array([9, 9]), np.array([1, 1]))
 
 

@@ -65,9 +65,9 @@ def test_signed_intervals_become_those_in_which_the_edge_is_there(ids, seed):
 @pytest.mark.parametrize(
     ("row", "error"),
     [
-        ((0, 9, -1), "edge (1, 2) is there -1 times at epoch 0"),
-        ((0, 9, 2), "edge (1, 2) is there 2 times at epoch 0"),
-        ((5, 2, 1), "edge (1, 2) is there -1 times at epoch 2"),
+        ((0, 9, -1), "edge (1, 2) exists -1 times at epoch 0"),
+        ((0, 9, 2), "edge (1, 2) exists 2 times at epoch 0"),
+        ((5, 2, 1), "edge (1, 2) exists -1 times at epoch 2"),
     ],
 )
 def test_an_edge_that_cannot_be_is_an_error(row, error):

@@ -258,5 +258,5 @@ def test_a_stored_fault_is_found(name: str) -> None:
 @pytest.mark.parametrize("gone, come", [({(0, 9)}, set()), (set(), {(0, 1)})], ids=["absent", "present"])
 def test_a_change_that_does_not_fit(gone: set[Edge], come: set[Edge]) -> None:
     store = Store({(0, 1), (1, 2), (0, 2)}, False)
-    with pytest.raises(StateMismatch, match="goes that is absent, or one comes that is present"):
+    with pytest.raises(StateMismatch, match="is removed that is absent, or inserted that is present"):
         store.maintain([(0, gone, come)])

@@ -340,7 +340,7 @@ def test_changes_that_do_not_fit_are_refused_before_anything_changes() -> None:
     before = graph.levels.level.copy()
     there, absent, none = numbers[[0, 2]], numbers[[1]], np.empty(0, np.int32)
     for removed, inserted in ((absent, none), (none, there), (there, there), (absent, absent)):
-        with pytest.raises(StateMismatch, match="an edge goes that is absent, or one comes that is present"):
+        with pytest.raises(StateMismatch, match="an edge is removed that is absent, or inserted that is present"):
             graph.apply_batch(removed, inserted)
         assert (graph.levels.level == before).all()
     graph.apply_batch(there[:1], absent)

@@ -45,7 +45,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     with executed(spark) as plans:
         runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     cut = [number for text in plans for number in partitions(text)]
-    held = min(int(found[1]) for line in said if (found := re.search(r"(\d+) parts, which hold", line)))
+    held = min(int(found[1]) for line in said if (found := re.search(r"(\d+) parts hold", line)))
     assert cut.count(6) > 20 and len(set(cut)) <= 3, "by size, and as many as there are parts, twice"
     assert min(cut) >= min(6, held), "not fewer than there are parts"
     assert [line for text in plans for line in single_partitions(text)] == []

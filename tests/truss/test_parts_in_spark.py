@@ -132,9 +132,9 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
     columns = "a long, b long, epoch long, until long, diff long"
     edges = spark.createDataFrame([(1, 2, 0, 9, 1), (2, 3, 3, 9, 1), (2, 3, 4, 9, 1)], columns)
     stored = spark.createDataFrame([(1, 2, 2, 0, 1)], "a long, b long, k long, epoch long, diff long")
-    with pytest.raises(ValueError, match=r"edge \(2, 3\) is there 2 times at epoch 4"):
+    with pytest.raises(ValueError, match=r"edge \(2, 3\) exists 2 times at epoch 4"):
         truss.trussness_changes(edges, stored, 1, 5, 0)
-    with pytest.raises(ValueError, match=r"edge \(1, 2\) is there 1 times just before epoch 1, with 0 trussness"):
+    with pytest.raises(ValueError, match=r"edge \(1, 2\) exists 1 times just before epoch 1, with 0 trussness"):
         truss.trussness_changes(edges, stored.where("a > 1"), 1, 3, 0)
 
 

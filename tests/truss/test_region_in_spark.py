@@ -303,7 +303,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         "the state of the run before is not there any more: from the tables": lambda: warehouse.drop_table(
             CERTIFICATES
         ),
-        "it is not that of the stored trussness: from the tables": lambda: spoilt("own", "own", "level > 0"),
+        "its trussness is not the stored one: from the tables": lambda: spoilt("own", "own", "level > 0"),
         "its triangles are not those that were counted: from the tables": lambda: spoilt("own", "own + 1"),
         " edges are wrong: from the tables": lambda: spoilt("backing", "0L"),
     }
@@ -358,7 +358,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
 
     expected = {
         "the state of the run before is not there any more: in parts": gone,
-        "is not that of the stored trussness: in parts": foreign,
+        "does not have the stored trussness: in parts": foreign,
         "more than the 1 edges that a task may hold: in parts": small,
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):

@@ -160,7 +160,7 @@ def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> Non
     found = TrianglesChoice.choose(scope, parse_settings("", "x"), few)
     assert (found.strategy, found.possible_strategies) == ("resume", {"resume", "delta", "bulk", "nothing"})
     assert found.describe(str).startswith(
-        "from the kept graph, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
+        "from the graph cache, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
     )
     assert replace(found, kept=False).strategy == "delta", "when its files have gone"
     assert TrianglesChoice.choose(scope, parse_settings("[edges]\nlive_for = 3\n", "x"), few).strategy == "delta"
