@@ -28,7 +28,7 @@ from ..state import lease
 from ..tasks import base, run_tasks
 from . import dag_builder, lineage
 
-APPLICATION = Path(__file__).with_name("stage.py")
+APPLICATION = Path(__file__).with_name("submit_entrypoint.py")
 BEGINS = 300.0  # seconds that a driver on another machine may take until it has its run's lease
 RUNNING, ANSWERED, FAILED = "running", "answered", "failed"
 
