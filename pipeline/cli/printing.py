@@ -47,7 +47,7 @@ class _Lines(Console):
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        shown = (escape_controls(each, keep="\n") if isinstance(each, str) else each for each in objects)
+        shown = (escape_controls(item, keep="\n") if isinstance(item, str) else item for item in objects)
         super().print(*shown, **{"markup": False} | options)
 
 
