@@ -550,7 +550,7 @@ def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: Sp
     with pytest.raises(UsageError, match="is backwards"):
         graph.changes(2, 1)
     # a lost file
-    assert "files, all there" in altneu("doctor").out
+    assert "files, none is missing" in altneu("doctor").out
     lost = next((home.path / "warehouse").rglob("trussness/data/**/*.parquet"))
     lost.rename(tmp_path / "lost")
     told = altneu("doctor")
