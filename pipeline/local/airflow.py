@@ -70,7 +70,7 @@ if "scheduler" in sys.argv:
     import pyspark.sql.connect.session
 
     for stage in pipeline.run.stages.STAGES:
-        stage.load()
+        stage.load_module()
 """
 
 

@@ -112,7 +112,7 @@ def test_a_home_that_is_not_there_yet_has_its_dags(written: Callable[[str], dict
 
 def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_WAIT_HOURS", "soon")
-    with pytest.raises(UsageError, match="wait_hours = 'soon' is no number"):
+    with pytest.raises(UsageError, match="wait_hours = 'soon' is not a number"):
         sites.site_of_environment()
 
 
