@@ -223,14 +223,14 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Start Spark and wr
 
     with Progress() as progress:
         progress("doctor", "")
-        found = list_checks(setting.home if setting.home.exists() else None, deep=deep)
-    longest = max(len(check.name) for check in found)
-    for check in found:
+        checks = list_checks(setting.home if setting.home.exists() else None, deep=deep)
+    longest = max(len(check.name) for check in checks)
+    for check in checks:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
         out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}", markup=True)
         if check.ok is not True and check.remedy:
             out.print(f"  next: {check.remedy}")
-    if any(check.ok is False for check in found):
+    if any(check.ok is False for check in checks):
         raise typer.Exit(Exit.FAILED)
 
 

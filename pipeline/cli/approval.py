@@ -87,13 +87,13 @@ def diff(
         raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
     form = output_format(format, output)
     home, ledger = open_home()
-    found = _find_diff(home, ledger, states or [], other)
+    difference = _find_diff(home, ledger, states or [], other)
     progress = Progress()
     try:
         progress("diff", "comparing")
         spark = session_for(home, ledger)
         if rows is not None:
-            frame = diff_report.label_epochs(home, found.select_rows(spark, rows), rows)
+            frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
             schema = _arrow_schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(SHOWN)
@@ -103,14 +103,14 @@ def diff(
             if output:
                 tell_written(number, output)
             return
-        document = diff_report.diff_document(home, found, spark)
+        document = diff_report.diff_document(home, difference, spark)
     finally:
         progress.close_display()
     if page:
         from ..report import refresh_pages, write_difference
 
-        run = found.after.run
-        name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
+        run = difference.after.run
+        name = run.run_id if run else f"{difference.before.row.revision}-{difference.after.row.revision}"
         written = write_difference(home, f"{name}-other" if other else name, document)
         refresh_pages(home, ledger)  # the index links it
         out.print(written, markup=False)
@@ -153,28 +153,28 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema)
 
 
-def _print_diff(found: dict[str, Any]) -> None:
+def _print_diff(document: dict[str, Any]) -> None:
     from ..run.diff_report import FIRST, VIEWS
     from ..state.totals import MEASURES
 
-    before, after = found["before"], found["after"]
+    before, after = document["before"], document["after"]
     out.print(f"from {before['name']} (up to {before['frontier']}) to {after['name']} (up to {after['frontier']})")
     if before["home"] != after["home"]:
         out.print(f"{before['home']} → {after['home']}", markup=False)
-    if not found["totals"] and not any(found[view]["count"] for view in VIEWS):
+    if not document["totals"] and not any(document[view]["count"] for view in VIEWS):
         out.print("readers would see no difference")
-    for each in found["totals"][:FIRST]:
+    for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
         named = {name: each[name] for name in MEASURES} | each["motifs"]
         moved = (f"{name} {_format_step(both)}" for name, both in named.items() if both["before"] != both["after"])
         out.print(f"{span}: {', '.join(moved) or 'the trussness of edges'}", markup=False)
-    if len(found["totals"]) > FIRST:
-        out.print(f"({len(found['totals']) - FIRST:,} more spans of epochs; --format json lists all)")
-    for each in found["trusses"]:
+    if len(document["totals"]) > FIRST:
+        out.print(f"({len(document['totals']) - FIRST:,} more spans of epochs; --format json lists all)")
+    for each in document["trusses"]:
         if each["before"] != each["after"] or each["entered"] or each["left"]:
             edges = f"{each['entered']:,} entered, {each['left']:,} left"
-            out.print(f"{each['k']}-truss at {found['last']}: {_format_step(each)} edges, {edges}")
-    for each in found["checks"][:FIRST]:
+            out.print(f"{each['k']}-truss at {document['last']}: {_format_step(each)} edges, {edges}")
+    for each in document["checks"][:FIRST]:
         words = {None: "not made", True: "passed", False: "failed"}
         out.print(
             f"{each['epoch']}: {each['name']} ({each['severity']}): {words[each['before']]} → {words[each['after']]}: "
@@ -182,14 +182,14 @@ def _print_diff(found: dict[str, Any]) -> None:
             markup=False,
         )
     for view in VIEWS:
-        number = found[view]["count"]
+        number = document[view]["count"]
         if number:
             out.print(f"{number:,} span(s) of {view} with other values{', the largest' if number > FIRST else ''}:")
-            print_rows(found[view]["rows"], list(found[view]["rows"][0]))
+            print_rows(document[view]["rows"], list(document[view]["rows"][0]))
             if number > FIRST:
                 out.print(f"  all of them: --rows {view} --format csv")
-    if found["next"]:
-        out.print(f"  next: {found['next']}", markup=False)
+    if document["next"]:
+        out.print(f"  next: {document['next']}", markup=False)
 
 
 def _format_step(both: dict[str, int]) -> str:

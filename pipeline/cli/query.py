@@ -201,26 +201,26 @@ def explain(
     """
     with Progress() as progress:
         progress(f"explain {thing.value}", "")
-        found = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
+        facts = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
     if format is Document.json:
-        print(json.dumps(found, indent=1, default=str))
+        print(json.dumps(facts, indent=1, default=str))
         return
-    where = f"at {found['epoch']}, revision {found['revision']}"
+    where = f"at {facts['epoch']}, revision {facts['revision']}"
     if thing is Thing.vertex:
-        motifs = "".join(f", {count} in {name}" for name, count in found["motifs"].items())
-        text = f"degree {found['degree']}, {found['triangles']} triangles{motifs}"
-        out.print(f"vertex {_escape_value(found['vertex'])} {where}: {text}", markup=False)
-        diffs = {"degree": found["degree_diffs"], "triangle": found["triangle_diffs"], **found["motif_diffs"]}
+        motifs = "".join(f", {count} in {name}" for name, count in facts["motifs"].items())
+        text = f"degree {facts['degree']}, {facts['triangles']} triangles{motifs}"
+        out.print(f"vertex {_escape_value(facts['vertex'])} {where}: {text}", markup=False)
+        diffs = {"degree": facts["degree_diffs"], "triangle": facts["triangle_diffs"], **facts["motif_diffs"]}
         for name, rows in diffs.items():
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
-        there = "is there" if found["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(_escape_value, found['triangle']))} {there} {where}", markup=False)
-    for each in found.get("edges", [found]):
+        there = "is there" if facts["there"] else "is not there"
+        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {there} {where}", markup=False)
+    for each in facts.get("edges", [facts]):
         _print_edge(each)
-    if found.get("edges_not_listed"):
-        out.print(f"({found['edges_not_listed']:,} more edges)")
+    if facts.get("edges_not_listed"):
+        out.print(f"({facts['edges_not_listed']:,} more edges)")
 
 
 def _print_edge(edge: dict[str, Any]) -> None:
@@ -262,18 +262,18 @@ def tables(
     if revision is not None and revision < 1:
         raise UsageError(f"--revision {revision}: it has to be at least 1.", "altneu status")
     home, ledger = open_home()
-    found = external_access.external_access(home, ledger, revision)
+    access = external_access.external_access(home, ledger, revision)
     if format is Document.json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(access.to_dict(), indent=2))
         return
-    for name, value in found.catalog.items():
+    for name, value in access.catalog.items():
         out.print(f"{name:<10} {value}", markup=False)
-    out.print(f"{'namespace':<10} {found.namespace}")
+    out.print(f"{'namespace':<10} {access.namespace}")
     shares = "none: a compaction lets it share its tables with later revisions; read it with altneu show --revision"
-    out.print(f"{'revision':<10} {found.revision}, tag {found.tag or shares}")
-    out.print(f"{'frontier':<10} {found.frontier}: epochs after it are not final")
-    print_rows([{"table": table, "metadata": where} for table, where in found.tables.items()])
-    lacking = [table for table in home.config.publish.tables if table not in found.tables]
+    out.print(f"{'revision':<10} {access.revision}, tag {access.tag or shares}")
+    out.print(f"{'frontier':<10} {access.frontier}: epochs after it are not final")
+    print_rows([{"table": table, "metadata": where} for table, where in access.tables.items()])
+    lacking = [table for table in home.config.publish.tables if table not in access.tables]
     if lacking:
         out.print(
             f"not in this revision: {', '.join(lacking)}; the next run that publishes writes them, or altneu rebuild"

@@ -45,9 +45,9 @@ def plan(
     from ..run.forecast import forecast_run
 
     home, ledger = open_home()
-    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
+    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     changed = semantic_settings.changed_meaning(home, ledger)
-    guess = forecast_run(home, ledger, found)
+    guess = forecast_run(home, ledger, planned)
     if format is Document.json:
         settings = {"settings_changed": changed.words, "settings_need": changed.needs}
         print(json.dumps({**guess.to_document(), **settings}, indent=1))
@@ -88,39 +88,39 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
         out.print("  next: put the folders back, or remove an epoch on purpose: altneu run EPOCH --remove")
 
 
-def _print_plan(home: Home, found: Forecast) -> None:
-    label, counts = home.schedule.format_label, found.counts
+def _print_plan(home: Home, forecast: Forecast) -> None:
+    label, counts = home.schedule.format_label, forecast.counts
     if counts:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
-    _print_incomplete(found.incomplete)
-    _print_folded(found.plan.in_state("folded"))
-    if not found.chosen:
+    _print_incomplete(forecast.incomplete)
+    _print_folded(forecast.plan.in_state("folded"))
+    if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
             out.print("nothing to run: every landed epoch is published unchanged")
         return
-    several = found.revisions > 1
-    where = f"{found.revisions} revisions from {found.revision} on" if several else f"revision {found.revision}"
-    out.print(
-        f"would run {len(found.chosen):,} epoch(s) as {where}: {abbreviate_labels(each.label for each in found.chosen)}"
+    several = forecast.revisions > 1
+    where = (
+        f"{forecast.revisions} revisions from {forecast.revision} on" if several else f"revision {forecast.revision}"
     )
-    out.print(f"  rows       about {found.rows:,} ({decimal(sum(each.bytes for each in found.chosen))} landed)")
-    if found.late:
-        out.print(
-            f"  late       {len(found.late):,} at or before the frontier: {abbreviate_labels(map(label, found.late))}"
-        )
-    if found.restated:
-        restated = abbreviate_labels(map(label, found.restated))
-        out.print(f"  restated   {len(found.restated):,} published epoch(s) may change their results: {restated}")
+    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen)
+    out.print(f"would run {len(forecast.chosen):,} epoch(s) as {where}: {labels}")
+    out.print(f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen))} landed)")
+    if forecast.late:
+        late = abbreviate_labels(map(label, forecast.late))
+        out.print(f"  late       {len(forecast.late):,} at or before the frontier: {late}")
+    if forecast.restated:
+        restated = abbreviate_labels(map(label, forecast.restated))
+        out.print(f"  restated   {len(forecast.restated):,} published epoch(s) may change their results: {restated}")
     if several:
         out.print("  the first revision:")
-    for name, text in found.words.items():
+    for name, text in forecast.words.items():
         out.print(f"  {name:<10} {text}")
-    if found.stages is None:
+    if forecast.stages is None:
         out.print("  time       no estimate before the first published run")
     else:
-        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found.stages.items() if seconds >= 0.5)
-        out.print(f"  time       about {found.seconds:,.0f} s, and Spark's start ({parts})")
+        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast.stages.items() if seconds >= 0.5)
+        out.print(f"  time       about {forecast.seconds:,.0f} s, and Spark's start ({parts})")
 
 
 @register_command(Group.RUNS)
@@ -170,8 +170,8 @@ def backfill(
     home, ledger = open_home(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("give FROM and TO, or --all.", "altneu backfill --all")
-    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    execute_plan(home, ledger, found, hold=hold, keep_going=keep_going, accept=accept_rows)
+    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
+    execute_plan(home, ledger, planned, hold=hold, keep_going=keep_going, accept=accept_rows)
 
 
 @register_command(Group.RUNS)
@@ -193,21 +193,21 @@ def rebuild(
     if dry_run and hold:
         raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
     home, ledger = open_home(writes=not dry_run)
-    found = planning.plan_rebuild(home, ledger, from_landing=from_landing)
+    planned = planning.plan_rebuild(home, ledger, from_landing=from_landing)
     if dry_run:
-        _print_rebuild(home, ledger, found)
+        _print_rebuild(home, ledger, planned)
         return
-    execute_plan(home, ledger, found, hold=hold)
+    execute_plan(home, ledger, planned, hold=hold)
 
 
-def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
+def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
     from ..run import semantic_settings
     from ..run.forecast import forecast_run
     from ..state.records import RunKind
 
-    guess = forecast_run(home, ledger, found)
-    source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
-    out.print(f"would publish {len(found.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
+    guess = forecast_run(home, ledger, planned)
+    source = "the landed files" if planned.kind is RunKind.RELOAD else "the rows as stored"
+    out.print(f"would publish {len(planned.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
     for name, text in guess.words.items():
         out.print(f"  {name:<10} {text}")
@@ -216,7 +216,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     changed = semantic_settings.changed_meaning(home, ledger)
     if changed.words:
         out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
-    if not changed.allows(found.kind):
+    if not changed.allows(planned.kind):
         out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
 
@@ -294,7 +294,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
 
 
 def execute_plan(
-    home: Home, ledger: Ledger, found: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
+    home: Home, ledger: Ledger, planned: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan and print its outcome.
 
@@ -312,30 +312,30 @@ def execute_plan(
     from ..state.records import RunKind, RunRecord
     from ..state.stage_results import IngestFacts
 
-    folded = found.in_state("folded") if found.kind is RunKind.RUN else []
-    if found.kind is RunKind.RUN:
+    folded = planned.in_state("folded") if planned.kind is RunKind.RUN else []
+    if planned.kind is RunKind.RUN:
         record_folded(home, ledger)
-    _print_incomplete(found.in_state("incomplete"))
-    if not found.run and found.kind is RunKind.RUN:
-        same = sum(entry.state == "published" for entry in found.epochs)
+    _print_incomplete(planned.in_state("incomplete"))
+    if not planned.run and planned.kind is RunKind.RUN:
+        same = sum(entry.state == "published" for entry in planned.epochs)
         if same:
-            out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
-        _print_absent(home, len(found.epochs), len(found.in_state("gone")))
+            out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {planned.parent.revision})")
+        _print_absent(home, len(planned.epochs), len(planned.in_state("gone")))
         _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
-    parts = planning.split_by_size(home, found) if found.kind is RunKind.RUN else [found.run]
-    size = {entry.epoch: entry.bytes for entry in found.epochs}
-    total = sum(size.get(epoch, 0) for epoch in found.run)
+    parts = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else [planned.run]
+    size = {entry.epoch: entry.bytes for entry in planned.epochs}
+    total = sum(size.get(epoch, 0) for epoch in planned.run)
     started, done = time.time(), 0
     left_out: list[int] = []
     for number, epochs in enumerate(parts):
-        part = replace(found, run=epochs, parent=ledger.get_revision())
+        part = replace(planned, run=epochs, parent=ledger.get_revision())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
         guess = forecast_run(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
         err.print(
-            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
+            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(planned.epochs):,} epoch(s), "
             f"about {guess.rows:,} rows{time_}"
         )
         progress, began = Progress(_expected_seconds(guess, hold=hold), guess.learned), time.time()
@@ -364,7 +364,7 @@ def execute_plan(
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
-            f"published revision {revision.revision}{mark}: {len(taken) or len(found.epochs):,} epoch(s){rate}, "
+            f"published revision {revision.revision}{mark}: {len(taken) or len(planned.epochs):,} epoch(s){rate}, "
             f"{seconds:.1f} s"
         )
         if part.kind is not RunKind.RUN:
@@ -409,8 +409,8 @@ def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
     """Return the expected seconds of each stage; of a held run without the stages of publishing."""
     from ..run import runner
 
-    found = guess.stages or {}
-    return {name: seconds for name, seconds in found.items() if not (hold and name in runner.LAST)}
+    stages = guess.stages or {}
+    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.LAST)}
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:

@@ -94,10 +94,10 @@ def audit(
 
     try:
         if shadow:
-            found = compare_costs(home, wanted, spark, report_progress)
+            costs = compare_costs(home, wanted, spark, report_progress)
             progress.close_display()
-            print_rows(found)
-            if any(entry["differences"] for entry in found):
+            print_rows(costs)
+            if any(entry["differences"] for entry in costs):
                 raise CheckFailed(
                     "the maintained and the recomputed result differ in the scratch home.", "altneu audit"
                 )
@@ -185,8 +185,8 @@ def repair(
         return
     except CheckFailed as failed:
         what = failed.what
-    found = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
-    reload = needs_landing(found)
+    checks = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
+    reload = needs_landing(checks)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.get_revision().revision

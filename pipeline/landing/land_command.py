@@ -80,16 +80,16 @@ def land(
                 report_undone(object_store_landing.recover_landing(home), say)
         if form is None:
             assert epoch is not None
-            found = epoch_splitter.SplitResult()
+            result = epoch_splitter.SplitResult()
             (draft.new / home.schedule.format_label(epoch)).mkdir()
-            found.rows[epoch] = 0
+            result.rows[epoch] = 0
         else:
-            form, found = _split_files(form, epoch, draft, say)
-            _require_rows(form, found)
-        report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
-        report.comments = found.comments
-        report.rejected, report.declared = found.rejected, form.declared if form else {}
-        _seal_and_place_batches(report, draft, found, options, files, say)
+            form, result = _split_files(form, epoch, draft, say)
+            _require_rows(form, result)
+        report = LandReport(form.home if form else home, sorted(result.rows), sum(result.rows.values()), form=form)
+        report.comments = result.comments
+        report.rejected, report.declared = result.rejected, form.declared if form else {}
+        _seal_and_place_batches(report, draft, result, options, files, say)
     finally:
         draft.close()
         if not (home.path / "altneu.toml").exists():
@@ -133,8 +133,8 @@ def _split_files(
 ) -> tuple[RawFormat, epoch_splitter.SplitResult]:
     """Split the files; split them again if all of their rows suggest another unit or type than the first rows."""
     for _ in range(3):
-        found = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
-        clock, wider = form.clock, epoch_splitter.widen_types(form, found.rejected)
+        result = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
+        clock, wider = form.clock, epoch_splitter.widen_types(form, result.rejected)
         other = clock.likely_unit() if clock and not clock.text and not clock.given else None
         if not wider and (clock is None or other in (None, clock.unit)):
             break
@@ -145,11 +145,11 @@ def _split_files(
         draft.new.mkdir()
     if form.clock is not None:
         form.clock.require_no_dates()
-    return form, found
+    return form, result
 
 
-def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
-    good, serious = sum(found.rows.values()), found.serious_rejections()
+def _require_rows(form: RawFormat, result: epoch_splitter.SplitResult) -> None:
+    good, serious = sum(result.rows.values()), result.serious_rejections()
     names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
     advice = "check --columns, --sep and --header"
     if names * 2 > len(serious):
@@ -161,7 +161,7 @@ def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
         first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
         raise AltneuError(
             f"{', '.join(source.name for source in form.layouts)}: no row could be read "
-            f"({len(found.rejected)} rejected{first}). "
+            f"({len(result.rejected)} rejected{first}). "
             "Nothing was landed.",
             advice if serious else HELP,
         )
@@ -178,7 +178,7 @@ def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
 def _seal_and_place_batches(
     report: LandReport,
     draft: Draft,
-    found: epoch_splitter.SplitResult,
+    result: epoch_splitter.SplitResult,
     options: LandOptions,
     files: list[Path],
     say: Say,
@@ -187,8 +187,8 @@ def _seal_and_place_batches(
     home = report.home
     label = home.schedule.format_label
     moves = []
-    if found.rejected and not options.dry_run:
-        epoch_splitter.write_rejected(draft.folder / "rejected.jsonl", found.rejected)
+    if result.rejected and not options.dry_run:
+        epoch_splitter.write_rejected(draft.folder / "rejected.jsonl", result.rejected)
         name = f"{make_stem(files[0].name)}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
         report.rejected_file = home.landing / "_rejected" / name
         moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
@@ -214,7 +214,7 @@ def _seal_and_place_batches(
         report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
         if options.dry_run:
             return
-        total = {epoch: found.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
+        total = {epoch: result.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
         if moves:
             (home.landing / "_rejected").mkdir(exist_ok=True)
         if home.landed_remotely:

@@ -58,19 +58,19 @@ def list_batches(home: Home) -> dict[int, BatchFiles]:
 
 def _describe_folder(home: Home, folder: Path, epoch: int, disturbed: str | None) -> BatchFiles:
     names = [file.name for file in folder.iterdir()]
-    found = [LandedFile.from_path(folder / name) for name in batch_files.iterate_data_names(home, folder.name, names)]
-    sealed = _read_sealed_count(folder, found) if found else 0
+    files = [LandedFile.from_path(folder / name) for name in batch_files.iterate_data_names(home, folder.name, names)]
+    sealed = _read_sealed_count(folder, files) if files else 0
     why = disturbed or batch_files.explain_unfinished(home, epoch, names)
-    why = why or (_explain_unsettled(home, folder, found, sealed) if found else _explain_unexpected(folder))
-    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(found), why, sealed)
+    why = why or (_explain_unsettled(home, folder, files, sealed) if files else _explain_unexpected(folder))
+    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(files), why, sealed)
 
 
-def _explain_unsettled(home: Home, folder: Path, found: list[LandedFile], sealed: int | None) -> str | None:
+def _explain_unsettled(home: Home, folder: Path, files: list[LandedFile], sealed: int | None) -> str | None:
     """Explain why the files may not be whole yet, or return None.
 
     It looks at ctime, because copying tools set mtime back.
     """
-    changes = {file.name: Path(file.location).stat().st_ctime for file in found}
+    changes = {file.name: Path(file.location).stat().st_ctime for file in files}
     changes["its list of files"] = folder.stat().st_mtime
     if (folder / COMPLETE).exists():
         complete = (folder / COMPLETE).stat().st_ctime
@@ -109,11 +109,11 @@ def _format_stamp(file: LandedFile) -> str:
     return ":".join(file.stamp.split(":")[:2])
 
 
-def _read_sealed_count(folder: Path, found: Iterable[LandedFile]) -> int | None:
+def _read_sealed_count(folder: Path, files: Iterable[LandedFile]) -> int | None:
     """Return how many rows the files hold, if they are the files that the folder was sealed with."""
     try:
         seal = json.loads((folder / COMPLETE).read_text())
-        return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in found} else None
+        return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in files} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -112,52 +112,52 @@ class ObjectStoreListing:
         )
 
     def _describe_batch(self, folder: str, disturbed: str | None) -> BatchFiles:
-        there = self.folders.get(folder, {})
+        objects = self.folders.get(folder, {})
         epoch, label = batch_files.parse_epoch_folder(self.home, folder), folder.removeprefix("epoch=")
         names = self.list_batch_names(folder)
-        found = [self._describe_file(folder, name) for name in names]
+        files = [self._describe_file(folder, name) for name in names]
         manifest = self.manifests.get(folder)
         sealed = manifest.rows if manifest and set(names) <= set(manifest.files) else None
         why = (
             disturbed
-            or batch_files.explain_unfinished(self.home, epoch, there)
-            or self._explain_unsettled(folder, found, sealed)
+            or batch_files.explain_unfinished(self.home, epoch, objects)
+            or self._explain_unsettled(folder, files, sealed)
         )
-        return BatchFiles(epoch, label, tuple(sorted(found, key=lambda file: file.name)), why, sealed)
+        return BatchFiles(epoch, label, tuple(sorted(files, key=lambda file: file.name)), why, sealed)
 
     def list_batch_names(self, folder: str) -> list[str]:
         """Return the names of the files of a batch: those that its manifest names, and those that came from elsewhere
         after it."""
-        manifest, there = self.manifests.get(folder), self.folders.get(folder, {})
-        data = list(batch_files.iterate_data_names(self.home, folder, there))
+        manifest, objects = self.manifests.get(folder), self.folders.get(folder, {})
+        data = list(batch_files.iterate_data_names(self.home, folder, objects))
         if manifest is None:
             return [name for name in data if not DRAFT.match(name)]
-        replaced = {name for name in data if manifest.replaces.get(name) == there[name].stamp}
+        replaced = {name for name in data if manifest.replaces.get(name) == objects[name].stamp}
         return [name for name in data if name in manifest.files or not (name in replaced or DRAFT.match(name))]
 
     def _describe_file(self, folder: str, name: str) -> LandedFile:
-        found = self.folders[folder][name]
+        entry = self.folders[folder][name]
         return LandedFile(
-            f"{self.base}/{folder}/{name}", strip_row_prefix(name), found.bytes, found.changed, found.stamp
+            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.changed, entry.stamp
         )
 
-    def _explain_unsettled(self, folder: str, found: list[LandedFile], sealed: int | None) -> str | None:
+    def _explain_unsettled(self, folder: str, files: list[LandedFile], sealed: int | None) -> str | None:
         """Explain why the files may not be all of the batch, or return None."""
-        there, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
+        objects, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
         for name, size in manifest.files.items() if manifest else ():
-            if name not in there or there[name].bytes != size:
+            if name not in objects or objects[name].bytes != size:
                 return f"{name}, which its {COMPLETE} names, does not exist with the {size:,} bytes that it should have"
         if sealed is not None:
-            return None if found or not sealed else NOT_ASKED_FOR
-        if not found:
-            if any(DRAFT.match(name) for name in there):
+            return None if files or not sealed else NOT_ASKED_FOR
+        if not files:
+            if any(DRAFT.match(name) for name in objects):
                 return f"an altneu land has not finished it: no {COMPLETE} names its files"
-            return None if EMPTY in there else NOT_ASKED_FOR
+            return None if EMPTY in objects else NOT_ASKED_FOR
         last = max(
-            (file for file in found if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
+            (file for file in files if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
             key=lambda file: file.changed,
         )
-        mark = there.get(COMPLETE)
+        mark = objects.get(COMPLETE)
         if mark is not None and manifest is None and mark.changed >= last.changed:
             return None
         ingest = self.home.config.ingest
@@ -176,8 +176,8 @@ def list_batches(home: Home) -> dict[int, BatchFiles]:
 
 def restat_file(file: LandedFile) -> LandedFile:
     """Return the description of a file as it is now. Raise `OSError` if it cannot be read."""
-    found = filesystem.stat_file(file.location)
-    return LandedFile(file.location, file.name, found.bytes, found.changed, found.stamp)
+    entry = filesystem.stat_file(file.location)
+    return LandedFile(file.location, file.name, entry.bytes, entry.changed, entry.stamp)
 
 
 @contextlib.contextmanager
@@ -223,21 +223,21 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
     """
     token = new.parent.name
     with name_setting_on_error(home):
-        there = ObjectStoreListing(home)
+        listing = ObjectStoreListing(home)
         manifests = {
-            label: _build_manifest(there, new / label, rows, token, append=append) for label, rows in labels.items()
+            label: _build_manifest(listing, new / label, rows, token, append=append) for label, rows in labels.items()
         }
         sent = [
             (file, f"{home.landed_at}/epoch={label}/land-{token}-{name}")
             for label in labels
-            for file, name in _choose_names(there, new / label, append=append)
+            for file, name in _choose_names(listing, new / label, append=append)
         ]
         filesystem.map_parallel(lambda pair: filesystem.upload_file(*pair), sent)
         file, own = home.path / "altneu.toml", new.parent / JOURNAL
         if settings is not None:  # the settings may hold a password, so their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
             write_text(own, json.dumps({"labels": [], "moves": []} | texts))
-        former = {label: _read_former_marker(there, label) for label in labels}
+        former = {label: _read_former_marker(listing, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
         filesystem.write_file(location, json.dumps(journal).encode())
@@ -263,52 +263,54 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
                 ) from error
             raise
     with contextlib.suppress(OSError):  # these files do not count any more
-        filesystem.map_parallel(filesystem.delete_file, _list_superfluous(there, manifests))
+        filesystem.map_parallel(filesystem.delete_file, _list_superfluous(listing, manifests))
 
 
-def _choose_names(there: ObjectStoreListing, folder: Path, *, append: bool) -> list[tuple[Path, str]]:
+def _choose_names(listing: ObjectStoreListing, folder: Path, *, append: bool) -> list[tuple[Path, str]]:
     """Return the new files of an epoch, with names that no file of its batch has."""
     label = f"epoch={folder.name}"
-    taken = {strip_row_prefix(name) for name in there.list_batch_names(label)} if append else set()
-    found = []
+    taken = {strip_row_prefix(name) for name in listing.list_batch_names(label)} if append else set()
+    chosen = []
     for file in sorted(path for path in folder.iterdir() if not path.name.startswith("_")):
         name, rest, number = file.name, file.name.split("-", 1)[-1], 0
         while name in taken:
             number += 1
             name = f"{number:03d}-{rest}"
         taken.add(name)
-        found.append((file, name))
-    return found
+        chosen.append((file, name))
+    return chosen
 
 
-def _build_manifest(there: ObjectStoreListing, folder: Path, rows: int, token: str, *, append: bool) -> Manifest:
+def _build_manifest(listing: ObjectStoreListing, folder: Path, rows: int, token: str, *, append: bool) -> Manifest:
     label = f"epoch={folder.name}"
-    old = there.folders.get(label, {})
-    kept = there.list_batch_names(label) if append else []
-    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(there, folder, append=append)}
+    old = listing.folders.get(label, {})
+    kept = listing.list_batch_names(label) if append else []
+    named = {
+        f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(listing, folder, append=append)
+    }
     replaces = {
-        name: old[name].stamp for name in batch_files.iterate_data_names(there.home, label, old) if name not in kept
+        name: old[name].stamp for name in batch_files.iterate_data_names(listing.home, label, old) if name not in kept
     }
     return Manifest(rows, {name: old[name].bytes for name in kept} | named, replaces)
 
 
-def _read_former_marker(there: ObjectStoreListing, label: str) -> str | None:
+def _read_former_marker(listing: ObjectStoreListing, label: str) -> str | None:
     """Return the text of an epoch's marker, or None if it has none."""
     folder = f"epoch={label}"
-    if COMPLETE not in there.folders.get(folder, {}):
+    if COMPLETE not in listing.folders.get(folder, {}):
         return None
-    return _read_content(f"{there.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
+    return _read_content(f"{listing.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
 
 
-def _list_superfluous(there: ObjectStoreListing, manifests: dict[str, Manifest]) -> Iterator[str]:
+def _list_superfluous(listing: ObjectStoreListing, manifests: dict[str, Manifest]) -> Iterator[str]:
     """Yield the locations of files that a land makes superfluous: the former batch, and the remains of killed lands."""
     for label, manifest in manifests.items():
         folder = f"epoch={label}"
-        known = there.list_batch_names(folder)
+        known = listing.list_batch_names(folder)
         for name in manifest.replaces:
-            left = batch_files.clock() - there.folders[folder][name].changed > LEFT
+            left = batch_files.clock() - listing.folders[folder][name].changed > LEFT
             if name in known or left:
-                yield f"{there.base}/{folder}/{name}"
+                yield f"{listing.base}/{folder}/{name}"
 
 
 def recover_landing(home: Home) -> list[str]:
@@ -319,13 +321,13 @@ def recover_landing(home: Home) -> list[str]:
     """
     undone: list[str] = []
     with name_setting_on_error(home):
-        there = filesystem.list_files(f"{home.landed_at}/{WORK}")
+        entries = filesystem.list_files(f"{home.landed_at}/{WORK}")
         for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
             if (
-                f"{own.parent.name}.json" not in there
+                f"{own.parent.name}.json" not in entries
             ):  # the land was killed before it placed anything, or after it was done
                 own.unlink()
-        for name, found in there.items():
+        for name, found in entries.items():
             location = f"{home.landed_at}/{WORK}/{name}"
             journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:

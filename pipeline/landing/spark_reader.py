@@ -112,10 +112,10 @@ def count_rows(
 def _add_failures(counted: Row, failed: Row) -> Row:
     """Return the counts of a file with the rows that the settings make malformed added."""
     n = failed.failed
-    found = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
+    counts = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
     if counted.line is None or failed.line < counted.line:
-        found |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
-    return Row(**found)
+        counts |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
+    return Row(**counts)
 
 
 def _describe_wrong_batch(home: Home, files: Sequence[Row]) -> BatchRejected | None:

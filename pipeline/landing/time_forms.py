@@ -248,11 +248,11 @@ def _read_zone(text: str | None) -> int | ZoneInfo | None:
             return ZoneInfo(text)
         except (ValueError, OSError, LookupError):  # the type of the error depends on what the text may be a path to
             return None
-    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)(?::?(\d\d)(?:\.(\d+))?)?", text)
-    if not found or int(found[2]) > 23:
+    match = re.fullmatch(r"([+-])(\d\d):?(\d\d)(?::?(\d\d)(?:\.(\d+))?)?", text)
+    if not match or int(match[2]) > 23:
         return None
-    seconds = int(found[2]) * 3_600 + int(found[3]) * 60 + int(found[4] or 0)
-    return (seconds * 1_000_000 + int((found[5] or "0").ljust(6, "0"))) * (1 if found[1] == "+" else -1)
+    seconds = int(match[2]) * 3_600 + int(match[3]) * 60 + int(match[4] or 0)
+    return (seconds * 1_000_000 + int((match[5] or "0").ljust(6, "0"))) * (1 if match[1] == "+" else -1)
 
 
 def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
@@ -262,7 +262,7 @@ def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
     The mask has the seconds that the clock shows twice or not at all.
     """
     seconds, rows = np.unique(local, return_inverse=True)
-    found = np.zeros(len(seconds), np.int64)
+    shifts = np.zeros(len(seconds), np.int64)
     unclear = np.zeros(len(seconds), bool)
     for at, second in enumerate(seconds.tolist()):
         try:
@@ -271,5 +271,5 @@ def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
             continue
         ahead, other = shown.utcoffset(), shown.replace(fold=1).utcoffset()
         assert ahead is not None
-        found[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
-    return found[rows], unclear[rows]
+        shifts[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
+    return shifts[rows], unclear[rows]

@@ -194,10 +194,10 @@ def describe_form(text: str) -> str:
     >>> describe_form("1777-01-01"), describe_form("1777-01-01T00:00:00.5Z"), describe_form("15.04.2004")
     ('%Y-%m-%d', '%Y-%m-%dT%H:%M:%S.%f%z', '%d.%m.%Y')
     """
-    found = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)
-    if found is None:
+    match = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)
+    if match is None:
         return "%d.%m.%Y"
-    separator, seconds, fraction, blank, zone = found.groups()
+    separator, seconds, fraction, blank, zone = match.groups()
     if separator is None:
         return "%Y-%m-%d"
     seconds = f"{':%S' if seconds else ''}{'.%f' if fraction else ''}"

@@ -71,7 +71,7 @@ class Check:
 
 def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
     """Return all checks, in the order in which a set-up would meet them. Never raise an error because of a finding."""
-    found = [
+    checks = [
         _check_python(),
         *_check_packages(),
         _check_java(),
@@ -82,15 +82,15 @@ def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
         _check_disk(home),
     ]
     if home is not None:
-        found += [_check_home(home), _check_database(home)]
-        if found[-1].ok:
-            found += _check_stores(home)
-            found.append(_check_task_size(home))
-            found += _check_location(home)
-    found += _check_alerts()
+        checks += [_check_home(home), _check_database(home)]
+        if checks[-1].ok:
+            checks += _check_stores(home)
+            checks.append(_check_task_size(home))
+            checks += _check_location(home)
+    checks += _check_alerts()
     if deep:
-        found.append(_check_spark())
-    return found
+        checks.append(_check_spark())
+    return checks
 
 
 def _check_python() -> Check:
@@ -186,11 +186,11 @@ def _check_archive() -> Check:
 
 def _check_memory() -> Check:
     free, total = memory_gb()
-    found = f"{free:.1f} GB free of {total:.1f} GB"
+    text = f"{free:.1f} GB free of {total:.1f} GB"
     if free >= MEMORY_GB:
-        return Check("Memory", True, found)
+        return Check("Memory", True, text)
     less = f'[spark] conf = {{ "spark.driver.memory" = "{max(1, int(free / 2))}g" }}'
-    return Check("Memory", None, found, f"close programs, or in altneu.toml: {less}")
+    return Check("Memory", None, text, f"close programs, or in altneu.toml: {less}")
 
 
 def _check_task_size(home: Path) -> Check:
@@ -203,12 +203,12 @@ def _check_task_size(home: Path) -> Check:
     if config is None:
         return Check("Task memory", True, "it is known once the home exists")
     try:
-        found = memory_budget.memory_budget(config).describe()
+        text = memory_budget.memory_budget(config).describe()
     except AltneuError as error:
         return Check("Task memory", False, error.what, error.next or "")
     if memory_budget.max_task_edges(config) < memory_budget.memory_budget(config).max_edges_exclusive:
-        found += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
-    return Check("Task memory", True, found)
+        text += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
+    return Check("Task memory", True, text)
 
 
 def memory_gb() -> tuple[float, float]:
@@ -383,18 +383,19 @@ def _check_location(home: Path) -> Iterator[Check]:
         yield Check("Place", False, error.what, error.next or "")
         return
     try:
-        found = take_inventory(settings, ledger)
+        inventory = take_inventory(settings, ledger)
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
-    if found.missing:
-        lacking = next(iter(found.missing.values()))
-        count = sum(map(len, found.missing.values()))
-        again = "altneu rebuild --from-landing" if set(found.missing) & set(LANDED) else "altneu rebuild"
-        what = f"{count:,} of {found.files:,} files are missing, of {', '.join(found.missing)}; the first: {lacking[0]}"
+    if inventory.missing:
+        lacking = next(iter(inventory.missing.values()))
+        count = sum(map(len, inventory.missing.values()))
+        again = "altneu rebuild --from-landing" if set(inventory.missing) & set(LANDED) else "altneu rebuild"
+        tables = ", ".join(inventory.missing)
+        what = f"{count:,} of {inventory.files:,} files are missing, of {tables}; the first: {lacking[0]}"
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
-    elif found.files:
-        yield Check("Tables", True, f"{found.files:,} files, none is missing")
+    elif inventory.files:
+        yield Check("Tables", True, f"{inventory.files:,} files, none is missing")
         yield _check_refs(settings, ledger)
     yield from _check_caches(settings, ledger)
 

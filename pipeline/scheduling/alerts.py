@@ -119,8 +119,8 @@ def alert_task_failed(path: str, context: dict[str, Any], last: datetime | None 
     problems: list[Problem] = []
     try:
         home, ledger = base.open_home(path)
-        found = _failure_problem(home, ledger, context, last)
-        problems += [found] if found else []
+        problem = _failure_problem(home, ledger, context, last)
+        problems += [problem] if problem else []
     except Exception:
         log.warning("the alert of a failed task could not be made", exc_info=True)
     send_alerts(path, context, problems, patience=0)
@@ -211,12 +211,12 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
         return
     try:
         home, ledger = base.open_home(path)
-        found = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
+        problem = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
     except Exception:
         log.warning("the alert of a late epoch could not be made", exc_info=True)
         return
-    if found:
-        send_alerts(path, context, [found])
+    if problem:
+        send_alerts(path, context, [problem])
 
 
 def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:

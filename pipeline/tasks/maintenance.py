@@ -139,10 +139,12 @@ def list_corrected(path: str) -> dict[str, str]:
     home, ledger = open_home(path, writes=False)
     from ..landing import epoch_states
 
-    revision, found = epoch_states.compare_with_ledger(home, ledger)
-    stand = list_epoch_statuses(ledger, revision)
+    revision, states = epoch_states.compare_with_ledger(home, ledger)
+    statuses = list_epoch_statuses(ledger, revision)
     changed = (
-        entry for entry in found.values() if entry.state == "changed" and stand.newest_unresolved(entry.epoch) is None
+        entry
+        for entry in states.values()
+        if entry.state == "changed" and statuses.newest_unresolved(entry.epoch) is None
     )
     return {entry.label: str(entry.digest) for entry in changed}
 

@@ -109,23 +109,23 @@ def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
     return found
 
 
-def _joined_plan(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
+def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count) -> Plan:
     """Return the plan with what other DAG runs wait for, in one run that is as large as allowed.
 
     An epoch of a run in which a critical check failed is run alone: the failure may be its own fault, or another
     epoch's.
     """
-    (own,) = found.run
+    (own,) = plan.run
     _, every = compare_with_ledger(home, ledger)
     failed = _epochs_failed_together(ledger, every)
     if own in failed:
-        return found
+        return plan
     open_ = (entry for entry in every.values() if entry.state in ("missing", "changed"))
     others = [entry for entry in open_ if entry.epoch != own and entry.epoch not in failed]
     starts = {home.schedule.start_of(entry.epoch): entry.epoch for entry in others}
     along = {starts[date] for date in dates_with_runs(list(starts), count)}
     entries = [every[own], *(entry for entry in others if entry.epoch in along)]
-    wide = Plan(found.parent, tuple(entries), tuple(entry.epoch for entry in entries))
+    wide = Plan(plan.parent, tuple(entries), tuple(entry.epoch for entry in entries))
     first = planning.split_by_size(home, wide)[0][:MOST]  # it begins with this run's own epoch
     return replace(wide, run=tuple(sorted(first)))
 

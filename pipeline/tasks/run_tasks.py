@@ -79,19 +79,19 @@ def plan_range(
 
     home, ledger = open_home(path)
     inside = planning.epochs_within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    found = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
-    if not found.epochs:
+    plan = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
+    if not plan.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
     record_folded(home, ledger)
-    folded = found.in_state("folded")
-    if folded and not found.run:
+    folded = plan.in_state("folded")
+    if folded and not plan.run:
         raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if folded:
         say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
-    parts = planning.split_by_size(home, found)
-    planned = begin_run(home, ledger, replace(found, run=parts[0]) if parts else found, say)
+    parts = planning.split_by_size(home, plan)
+    planned = begin_run(home, ledger, replace(plan, run=parts[0]) if parts else plan, say)
     if planned is not None and accept:
         planned["accept"] = True
     if planned is not None and len(parts) > 1:
@@ -114,31 +114,31 @@ def plan_corrected(path: str, say: Say = ignore_message) -> PlannedRun | None:
     return begin_run(home, ledger, planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say)), say)
 
 
-def begin_run(home: Home, ledger: Ledger, found: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
+def begin_run(home: Home, ledger: Ledger, plan: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
     """Begin a run of a plan; log it and return None if the plan has nothing to do.
 
     With `alone`, raise `RunInProgress` if another run is running.
     """
     from ..run import runner
 
-    run_id = runner.begin_run(home, ledger, found, alone=alone)
+    run_id = runner.begin_run(home, ledger, plan, alone=alone)
     if run_id is None:
-        say(describe_nothing_to_do(ledger, found))
+        say(describe_nothing_to_do(ledger, plan))
         return None
-    labels = _format_labels(home, found.run)
-    say(f"run {run_id}: {abbreviate_labels(labels)} on revision {found.parent.revision}")
-    return {"run_id": run_id, "label": labels[-1], "parent": found.parent.revision}
+    labels = _format_labels(home, plan.run)
+    say(f"run {run_id}: {abbreviate_labels(labels)} on revision {plan.parent.revision}")
+    return {"run_id": run_id, "label": labels[-1], "parent": plan.parent.revision}
 
 
-def describe_nothing_to_do(ledger: Ledger, found: Plan) -> str:
+def describe_nothing_to_do(ledger: Ledger, plan: Plan) -> str:
     """Describe a plan that has nothing to do."""
-    whole = abbreviate_labels([epoch.label for epoch in found.epochs])
-    revisions = {epoch.revision for epoch in found.epochs if epoch.revision}
+    whole = abbreviate_labels([epoch.label for epoch in plan.epochs])
+    revisions = {epoch.revision for epoch in plan.epochs if epoch.revision}
     by = ""
     if len(revisions) == 1:
         (revision,) = revisions
         by = f", by run {ledger.get_revision(revision).run_id} as revision {revision}"
-    return f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})"
+    return f"nothing to do: {whole} published as landed{by} (the newest revision is {plan.parent.revision})"
 
 
 def _format_labels(home: Home, epochs: Iterable[int]) -> list[str]:
@@ -220,12 +220,12 @@ def request_approval(
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
-            found = _remaining_plan(home, ledger, planned, run.epochs, say)
-            again = runner.begin_run(home, ledger, found)
+            plan = _remaining_plan(home, ledger, planned, run.epochs, say)
+            again = runner.begin_run(home, ledger, plan)
             if again is None:
                 return planned, None
-            say(f"the run was overtaken; run {again} has the same epochs, on revision {found.parent.revision}")
-            planned = {**planned, "run_id": again, "parent": found.parent.revision}
+            say(f"the run was overtaken; run {again} has the same epochs, on revision {plan.parent.revision}")
+            planned = {**planned, "run_id": again, "parent": plan.parent.revision}
             try:
                 _execute_stages(home, ledger, again, planned, say)
             except (RevisionConflict, ForeignWrite) as lost:
@@ -252,8 +252,8 @@ def _remaining_plan(home: Home, ledger: Ledger, planned: PlannedRun, epochs: Ite
 
     from ..run import planning
 
-    found = planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say))
-    return replace(found, run=()) if "own" in planned and planned["own"] not in found.run else found
+    plan = planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say))
+    return replace(plan, run=()) if "own" in planned and planned["own"] not in plan.run else plan
 
 
 def _execute_stages(home: Home, ledger: Ledger, run_id: str, planned: PlannedRun, say: Say) -> None:
@@ -272,13 +272,15 @@ def _approval_request(
 ) -> ApprovalRequest:
     from ..run import diff_report
 
-    found, page = diff_report.diff_held_run(home, ledger, run), None
+    difference, page = diff_report.diff_held_run(home, ledger, run), None
     if pages:
         from ..report import write_difference
         from ..storage.session import session_for
 
         try:
-            page = write_difference(home, run.run_id, diff_report.diff_document(home, found, session_for(home, ledger)))
+            page = write_difference(
+                home, run.run_id, diff_report.diff_document(home, difference, session_for(home, ledger))
+            )
             page = page.rpartition("/")[2]
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
@@ -286,7 +288,7 @@ def _approval_request(
     return {
         "subject": f"Publish {abbreviate_labels(labels)}?",
         "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff "
-        f"{run.run_id}`.\n\n{diff_report.diff_summary(found)}",
+        f"{run.run_id}`.\n\n{diff_report.diff_summary(difference)}",
         "page": page,
     }
 
@@ -341,9 +343,9 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
             if published is None:
                 runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
                 published = ledger.get_facts(run_id, PublishFacts).revision
-                found = published_run(published, reruns)
-                say(f"published revision {published}: {abbreviate_labels(found['labels'])}")
-                return found
+                result = published_run(published, reruns)
+                say(f"published revision {published}: {abbreviate_labels(result['labels'])}")
+                return result
         except (RevisionConflict, ForeignWrite) as lost:
             say(lost.what)
         plan = _remaining_plan(home, ledger, planned, epochs, say)
