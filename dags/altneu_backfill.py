@@ -1,10 +1,10 @@
-"""Many epochs in one pass: one run, one revision, whatever their number; over more landed files than `[ingest]
-max_revision_mb`, a run for each part, each started by the one before.
+"""Run many epochs in one pass: one run and one revision, whatever their number.
 
-Every landed epoch between **first** and **last** that is missing or has changed; empty bounds mean the
-first and the last landed one. Much faster than a run of `altneu_epoch` for each, and with the same result;
-runs of `altneu_epoch` that come later find their epoch published and finish at once. Safe at the same time:
-see `publish`.
+If more files have landed than `[ingest] max_revision_mb`, there is a run for each part, and each starts the next one.
+The run takes every landed epoch between **first** and **last** that is missing or has changed; empty bounds mean the
+first and the last landed epoch. It is much faster than a run of `altneu_epoch` for each epoch, and gives the same
+result; runs of `altneu_epoch` that come later find their epoch published and finish at once. Both are safe at the same
+time: see `publish`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SITE = sites.current_site()
 @task.short_circuit(
     pool=SITE.pool,
     execution_timeout=timedelta(minutes=30),
-    doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
+    doc_md="Begins one run over the epochs of the range that are missing or changed; without any, it skips the rest.",
 )
 @dag_builder.translate_errors
 def plan(params: Any = None) -> PlannedRun | None:
@@ -33,13 +33,15 @@ def plan(params: Any = None) -> PlannedRun | None:
     return run_tasks.plan_range(SITE.home, first, last, again, accept, dag_builder.log_progress)
 
 
-@task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
+@task.short_circuit(
+    doc_md="Returns the part of the range that `[ingest] max_revision_mb` leaves for another run, if any."
+)
 def rest(planned: PlannedRun) -> RemainingRange | None:
     return planned.get("rest")
 
 
 def bound(title: str) -> Param:
-    about = "A date such as 2004-04-15, or an integer. Empty: no bound."
+    about = "A date such as 2004-04-15, or an integer. If it is empty, there is no bound."
     return Param(None, type=["null", "string", "integer"], title=title, description=about)
 
 
@@ -56,20 +58,20 @@ with DAG(
             False,
             type="boolean",
             title="Again",
-            description="Also epochs that are published as landed: they are read and computed again.",
+            description="Takes epochs that are published as landed, too: they are read and computed again.",
         ),
         "accept": Param(
             False,
             type="boolean",
             title="Accept",
-            description='Also epochs with an unusual number of rows, which `[checks] rows = "stop"` would hold out.',
+            description='Takes epochs with an unusual number of rows, which `[checks] rows = "stop"` would leave out.',
         ),
     },
     tags=["altneu", "graph"],
     doc_md=SITE.dag_doc(__doc__),
 ):
     planned = plan()
-    # what a task returns here stands for its output: Airflow puts that in its place
+    # the result of a task function stands for its output, which Airflow fills in
     left = rest(cast("PlannedRun", planned))
     onward = TriggerDagRunOperator(
         task_id="next",

@@ -1,27 +1,27 @@
-"""One epoch of the graph, from its landed files to its published, audited results.
+"""Run one epoch of the graph, from its landed files to its published, audited results.
 
 A run covers one interval of `[epochs] every` in the home's `altneu.toml`; its logical date is the
-interval's start, and it is due when the interval has ended. By hand: give the parameter **epoch** (a date
+interval's start, and it is due when the interval has ended. For a run by hand, give the parameter **epoch** (a date
 such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 
 | task | what it does |
 |---|---|
-| landed | waits for the epoch's folder in the landing, and names it; published as landed, or a gap: skips the rest |
-| plan | compares landing and ledger; waits while another run is at work; nothing new: skips the rest, a success |
-| ingest … truss | the stages; nothing is visible yet |
-| audit | suites and full recomputation; a critical failure stops the run before publish |
-| publish | the revision becomes visible |
-| assets | the assets are updated; skipped when this run had nothing to publish |
-| warnings | **red: a check warns**; the epoch is published, the run is a success |
-| report | the HTML pages, also of a run that has failed |
+| landed | waits for the epoch's folder in the landing; skips the rest if it is published as landed, or is a gap |
+| plan | compares landing and ledger; waits while another run is running; skips the rest if there is nothing new |
+| ingest … truss | run the stages; nothing is visible yet |
+| audit | runs suites and a full recomputation; a critical failure stops the run before publish |
+| publish | makes the revision visible |
+| assets | updates the assets; it is skipped if this run had nothing to publish |
+| warnings | **fails if a check warns**; the epoch is published, and the run is a success |
+| report | writes the HTML pages, even of a run that has failed |
 
-Landed an epoch again? Clear its whole run: just the difference is published. A backfill (`airflow backfill
+If an epoch has landed again, clear its whole run: only the difference is published. A backfill (`airflow backfill
 create`) and a catch-up go together, in any order and with any number of active runs: the first run to plan takes
 along the landed epochs of the other runs that are queued or running, and publishes them as one revision; the others
 then end in `landed` or `plan` and say which run has published their epoch. An epoch whose files are broken or mostly
 malformed, or (where `[checks] rows = "stop"`) whose number of rows is unusual, is left out, as if it had not landed,
-and its own run fails. A run by hand takes nobody along. A run that was overtaken nonetheless (its stages are skipped)
-runs its epochs again in publish.
+and its own run fails. A run by hand takes no other epochs along. A run that was overtaken nonetheless (its stages are
+skipped) runs its epochs again in publish.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.scheduling.plan_operator import PlanOperator
 from pipeline.scheduling.timetable import Epochs
 from pipeline.tasks import dag_epochs
 
-ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
+ACTIVE = 16  # active runs, most of which wait; a scheduler looks at 20 in one go
 SITE = sites.current_site()
 CALENDAR = dag_epochs.read_calendar(SITE.home)
 
@@ -62,7 +62,8 @@ with DAG(
             type=["null", "string", "integer"],
             title="Epoch",
             description="A date such as 2004-04-15 (2004-04-15T12 for shorter epochs) or an integer. "
-            "Empty: the epoch that the logical date starts; for any other moment, the last whole interval before it.",
+            "If it is empty, the run is for the epoch that the logical date starts, or else for the last whole "
+            "interval before that date.",
         )
     },
     tags=["altneu", "graph"],
@@ -73,7 +74,7 @@ with DAG(
         home=SITE.home,
         patience=SITE.landing_patience,
         execution_timeout=None,
-        doc_md="Waits for `landing/epoch=<label>` in the triggerer; no worker is held. Fails after "
+        doc_md="Waits for `landing/epoch=<label>` in the triggerer; no worker is held. It fails after "
         "`ALTNEU_WAIT_HOURS`.",
     )
     plan = PlanOperator(
@@ -83,7 +84,7 @@ with DAG(
         patience=SITE.approval_patience,
         execution_timeout=timedelta(minutes=15),
         doc_md="Begins a run when the epoch is missing or has changed; in a backfill or a catch-up it takes along the "
-        "landed epochs of the other DAG runs that wait. Otherwise skips the rest and says which run has published "
-        "the epoch, as which revision. While another run is at work it waits without a worker.",
+        "landed epochs of the other DAG runs that wait. Otherwise it skips the rest and logs which run has published "
+        "the epoch, as which revision. While another run is running it waits without a worker.",
     )
     dag_builder.stages(plan.output)

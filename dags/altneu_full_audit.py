@@ -1,9 +1,10 @@
-"""The published result against a full recomputation from the landed upserts, every week.
+"""Compare the published result with a full recomputation from the landed upserts, every week.
 
-Triggered by hand, **epochs** names them, also as ranges. Without, so many are drawn as **sample** says (the newest is
-always among them; 0: all). The draw depends on the run's week, so that over time all are visited. Every table is held
-against the fingerprints of what was published, at all epochs. The task fails when anything differs: its message has the
-epochs, the checks and the first differing rows. Nothing is changed; the results are kept for the reports.
+In a run by hand, **epochs** names the epochs, also as ranges. Without it, the number of epochs in **sample** is drawn
+(the newest is always among them; 0 means all). The draw depends on the week of the run, so that over time all epochs
+are visited. Every table is compared with the fingerprints of what was published, at all epochs. The task fails when
+anything differs: its message has the epochs, the checks and the first differing rows. Nothing is changed; the results
+are kept for the reports.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SITE = sites.current_site()
 @task(
     execution_timeout=timedelta(hours=12),
     doc_md="Recomputes the epochs from scratch and compares every total, count and trussness; then compares every "
-    "table with the fingerprints of what was published. No retry on a difference.",
+    "table with the fingerprints of what was published. A difference is not retried.",
 )
 @dag_builder.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
@@ -43,15 +44,15 @@ with DAG(
             type="array",
             items={"type": ["string", "integer"]},
             title="Epochs",
-            description="One on a line: an epoch such as 2004-04-15, or a range such as 2004-04-15..2004-05-01. "
-            "Empty: drawn, see below.",
+            description="One per line: an epoch such as 2004-04-15, or a range such as 2004-04-15..2004-05-01. "
+            "If it is empty, epochs are drawn, see below.",
         ),
         "sample": Param(
             50,
             type="integer",
             minimum=0,
             title="How many epochs",
-            description="Without epochs: so many of all are drawn, the newest among them; 0: all.",
+            description="Without epochs, this number of them is drawn, the newest among them; 0 means all.",
         ),
     },
     tags=["altneu", "audit"],

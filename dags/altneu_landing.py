@@ -1,7 +1,9 @@
-"""Is what is published what is landed? Every day: fails when published epochs have landed again and nobody has
-published the new batch; its message names them and says what to trigger. Nothing is changed.
+"""Compare what is published with what is landed, every day.
 
-Its other task tells those who follow `altneu://graph/epochs` what was published outside Airflow since they were told.
+It fails if published epochs have landed again and nobody has published the new batch; its message names them and says
+what to trigger. Nothing is changed.
+
+The other task emits events of `altneu://graph/epochs` for what was published outside Airflow since the last events.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ SITE = sites.current_site()
 
 @task(
     execution_timeout=timedelta(hours=1),
-    doc_md="Compares the landing with the ledger; needs no Spark. Red until the epochs that it names are published.",
+    doc_md="Compares the landing with the ledger. It fails until the epochs in its message are published.",
 )
 @dag_builder.translate_errors
 def relanded() -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Keeps the tables small and fast, every week: folds history that is not kept, rewrites small files, drops what nobody
-can read, and what failed, killed or overtaken runs have left. No answer that is kept changes.
+"""Keep the tables small and fast, every week.
+
+It folds history that is not kept, merges small files, and deletes what nobody can read, including what failed, killed
+or overtaken runs have left. No answer that is kept changes.
 
 `[retention]` in altneu.toml says what is kept. Readers and runs may go on meanwhile: what expires can be read for
 **grace** hours more.
@@ -20,7 +22,7 @@ SITE = sites.current_site()
 
 @task(
     execution_timeout=timedelta(hours=6),
-    doc_md="`altneu compact`: the same answers from fewer rows and files. Safe to repeat, also after a kill.",
+    doc_md="Runs `altneu compact`: the same answers from fewer rows and files. It may be repeated, even after a kill.",
 )
 @dag_builder.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:

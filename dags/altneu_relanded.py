@@ -1,8 +1,8 @@
-"""Published epochs that have landed again, run without a person: exactly those, in one pass.
+"""Run the published epochs that have landed again, without a person: exactly those, in one pass.
 
 With `ALTNEU_WATCH=1` the triggerer looks at the landing, and a correction there starts a run of this DAG through the
-asset `altneu://landing`. Without, it is triggered by hand. Nothing has landed again: the rest is skipped. A batch whose
-run has failed is not tried again: `altneu status` has its error. The tasks are those of `altneu_epoch`.
+asset `altneu://landing`. Without it, the DAG is triggered by hand. If nothing has landed again, the rest is skipped. A
+batch whose run has failed is not tried again: `altneu status` has its error. The tasks are those of `altneu_epoch`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(
 @task.short_circuit(
     pool=SITE.pool,
     execution_timeout=timedelta(minutes=30),
-    doc_md="Begins a run over the published epochs that have landed again; with none, skips the rest.",
+    doc_md="Begins a run over the published epochs that have landed again; if there are none, it skips the rest.",
 )
 @dag_builder.translate_errors
 def plan() -> PlannedRun | None:

@@ -139,7 +139,9 @@ def code(text: object) -> str:
 def plain(text: str) -> str:
     """Return a sentence of the program for the page, with its settings and options as code."""
     keys = "|".join(setting.key for setting in SETTINGS if setting.key)
-    return re.sub(rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])", r"`\1`", text)
+    form = rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])"
+    parts = re.split(r"(`[^`]*`)", text)  # every second part is code already
+    return "".join(part if number % 2 else re.sub(form, r"`\1`", part) for number, part in enumerate(parts))
 
 
 # -- Settings ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""`altneu`: the command line. It parses, calls one function, prints; it alone turns errors to text and exit codes.
+"""The command line of altneu: a command parses its options, calls one function and prints the result.
 
-Progress goes to standard error, results to standard output; Spark and the suites are imported only when needed. A
-module per concept: `base` (the app and its options), `printing`, and the commands: `land`, `runs`, `decide`,
-`status`, `incidents`, `read`, `checks`, `admin`.
+Only this package turns errors into text and exit codes. Progress goes to standard error, results to standard output;
+Spark and the suites are imported only when a command needs them. There is one module for each concept: `app` (the app
+and its common options), `printing`, `crash_report`, and the commands in `land`, `runs`, `approval`, `status`,
+`incidents`, `query`, `verify` and `admin`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["app", "err", "main", "out"]
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
-    gc.set_threshold(50_000)  # imports make many objects that all stay: looking through them took a tenth of the start
+    gc.set_threshold(50_000)  # imports make many objects that stay: to scan them took a tenth of the start
     atexit.register(_skip_final_collection)
     make_streams_printable()
     with interrupt.handle_signals():
@@ -51,14 +52,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _skip_final_collection() -> None:
-    """Freeze the garbage collector before exit: its last pass took a fifth of a short command. DuckDB calls that a
-    leak."""
+    """Freeze the garbage collector before the process exits.
+
+    Its last pass would take a fifth of the time of a short command. It stays on with DuckDB, which would report a leak.
+    """
     if "duckdb" not in sys.modules:
         gc.freeze()
 
 
 def _run_command(arguments: list[str] | None) -> int | str | None:
-    """The exit code of a command. What it raises is told, but for what a signal has ended."""
+    """Run a command and return its exit code.
+
+    An exception is printed as an error, except the one that a signal has caused.
+    """
     try:
         _require_text(sys.argv[1:] if arguments is None else arguments)
         app(arguments, prog_name="altneu")
@@ -78,14 +84,17 @@ def _run_command(arguments: list[str] | None) -> int | str | None:
 
 
 def _require_text(arguments: list[str]) -> None:
-    """Raise `UsageError` for an argument that is no UTF-8 text, but for the path of a file, which may be any bytes."""
+    """Raise `UsageError` for an argument that is not UTF-8 text and not the path of a file.
+
+    A path may consist of any bytes.
+    """
     for argument in arguments:
         if not is_text(argument) and not os.path.lexists(argument):
-            raise UsageError(f"the argument {format_name(argument)} is no UTF-8 text.", "altneu --help")
+            raise UsageError(f"the argument {format_name(argument)} is not UTF-8 text.", "altneu --help")
 
 
 def _send_alerts() -> None:
-    """Send what a command that writes has brought to light."""
+    """Send the alerts about what a writing command has brought to light."""
     if setting.wrote is not None and has_secret("ALTNEU_ALERTS"):
         from ..run import alerts
 
@@ -93,34 +102,34 @@ def _send_alerts() -> None:
 
 
 def _end_after_signal(stop: BaseException) -> NoReturn:
-    """Tell that a signal ended the command, and end it and every process of it at once."""
+    """Print that a signal ended the command, then end this process and its children at once."""
     interrupt.end_children()
     during = (stop.during if isinstance(stop, interrupt.Interrupted) else None) or setting.command or "its start"
     outcome = "the same command goes on"
-    with contextlib.suppress(Exception):  # the database may be what was waited for
+    with contextlib.suppress(Exception):  # the database may be what the command was waiting for
         outcome = setting.outcome()
     if setting.log is LogFormat.json:
         logging.disable(logging.NOTSET)
         events.log_event("command interrupted", logging.ERROR, during=during, outcome=outcome)
     else:
         failure.print(f"interrupted during {during}; {outcome}", markup=False)
-    with contextlib.suppress(OSError):  # a reader that has gone
+    with contextlib.suppress(OSError):  # the reader of the pipe has closed it
         sys.stderr.flush()
         sys.stdout.flush()
-    os._exit(Exit.INTERRUPTED)  # not by way of threads and libraries that would wait for Spark
+    os._exit(Exit.INTERRUPTED)  # at once: threads and libraries would wait for Spark
 
 
 def _print_error(error: Exception) -> None:
-    what, then = describe_error(error)
+    what, next_command = describe_error(error)
     if setting.log is LogFormat.json:
-        events.log_event("command failed", logging.ERROR, error=what, next=then)
+        events.log_event("command failed", logging.ERROR, error=what, next=next_command)
         return
     if setting.verbose:
         failure.print("".join(traceback.format_exception(error)).rstrip())
     failure.print("altneu:", style="bold red", end=" ")
     failure.print(what, markup=False)
-    if then:
-        failure.print(f"  next: {then}", markup=False)
+    if next_command:
+        failure.print(f"  next: {next_command}", markup=False)
     log = crash_report.write_crash_report(setting.home, error) if crash_report.is_unexpected(error) else None
     if log:
         failure.print(f"  details: {log}   (attach it to a report)", markup=False)

@@ -1,4 +1,4 @@
-"""`python -m pipeline.cli` is `altneu`."""
+"""Entry point of `python -m pipeline.cli`, which is the same as `altneu`."""
 
 from . import main
 

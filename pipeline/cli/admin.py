@@ -1,4 +1,5 @@
-"""Around the data: compact, relocate, move, airflow, connect, setup, doctor, demo."""
+"""Commands for maintenance and for the machine: compact, relocate, move, airflow, dags, connect, setup, doctor, init,
+demo."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rich.markup import escape
 
 from ..errors import Exit
 from ..optional_dependencies import require_extras
-from .app import app, open_home, register_command, setting, with_common_options
+from .app import Group, app, open_home, register_command, setting, with_common_options
 from .printing import Progress, err, format_ranges, out, print_rows
 from .runs import DryRun
 
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
 
-@register_command
+@register_command(Group.MAINTENANCE)
 def compact(
     grace: Annotated[
-        float, typer.Option(help="Hours for which readers may go on reading what has expired.", min=0)
+        float,
+        typer.Option(metavar="HOURS", help="The hours for which readers may go on reading what has expired.", min=0),
     ] = 1.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Fold history that is not kept, rewrite small files, drop what nobody can read. No answer that is kept changes.
+    """Fold history that is not kept, merge small files, and delete what nobody can read.
 
-    `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default: all), `revisions` to look and roll
-    back to (default: 20). Totals are kept for all epochs and revisions.
+    No answer that is kept changes. `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default:
+    all), and `revisions` to read and to roll back to (default: 20). Totals are kept for all epochs and revisions.
     """
     from ..run import compact
     from ..storage.session import session_for
@@ -65,11 +67,11 @@ def compact(
             }
         )
     print_rows(rows)
-    out.print("verified: the new tables have the fingerprints of the old ones, at every kept epoch and revision")
+    out.print("verified: the new tables have the fingerprints of the old ones at every kept epoch and revision")
     readable = format_ranges([row.revision for row in ledger.list_revisions() if row.snapshots])
     out.print(
         f"the tables answer for {_describe_answers(home, facts.since)}, at revisions {readable}; "
-        f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files dropped "
+        f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files deleted "
         f"({time.time() - started:.1f} s)"
     )
 
@@ -83,29 +85,35 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
 
     row = ledger.require_published()
     since, _, dropped = compaction_horizon(home, ledger, row)
-    kept = [each.revision for each in ledger.list_revisions() if each.snapshots and each.revision not in dropped]
+    kept = [
+        revision.revision
+        for revision in ledger.list_revisions()
+        if revision.snapshots and revision.revision not in dropped
+    ]
     sizes = ledger.table_sizes().values()
     out.print(
-        f"would write {len(sizes)} tables again ({sum(s.files for s in sizes):,} files now, "
+        f"would rewrite {len(sizes)} tables ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"
     )
     out.print(f"  epochs     the tables answer for {_describe_answers(home, since)} afterwards")
     out.print(f"  revisions  {format_ranges(kept)} can be read afterwards; {format_ranges(dropped) or 'none'} expired")
 
 
-@register_command
+@register_command(Group.MAINTENANCE)
 def relocate(
     original_gone: Annotated[
         bool,
         typer.Option(
-            "--original-gone", help="Nobody works with the former database any more: these tables are this one's now."
+            "--original-gone",
+            help="Take over the tables from the original home, whose database nobody uses any more.",
         ),
     ] = False,
 ) -> None:
-    """Make a home work where it is now, after it was copied, moved or mounted elsewhere; takes no Spark.
+    """Make a home work where it is now, after it was copied, moved or mounted elsewhere.
 
-    The tables' metadata name whole paths and are rewritten with those of this place; no row is read or written, the
-    original is not touched, and all revisions stay. Stopped in the middle, type it again.
+    It needs no Spark. The metadata of the tables name whole paths and are rewritten with those of this place; no row is
+    read or written, the original is not touched, and all revisions stay. If the command is stopped halfway, type it
+    again.
     """
     from ..home.home import Home
     from ..storage import relocate
@@ -114,136 +122,88 @@ def relocate(
     progress = Progress()
     try:
         progress("relocate", "")
-        found = relocate.relocate_home(home, original_gone=original_gone, say=lambda text: progress("relocate", text))
+        relocated = relocate.relocate_home(
+            home, original_gone=original_gone, say=lambda text: progress("relocate", text)
+        )
     finally:
         progress.close_display()
-    if not found.tables:
-        out.print(f"nothing to do: the tables of this home are where they were made ({found.new})")
+    if not relocated.tables:
+        out.print(f"nothing to do: the tables of this home are where they were made ({relocated.new})")
         return
     out.print(
-        f"{found.tables} tables from {found.old} are at home in {found.new} now ({found.files:,} files of metadata)"
+        f"{relocated.tables} tables from {relocated.old} now work in {relocated.new} "
+        f"({relocated.files:,} files of metadata rewritten)"
     )
     out.print("next: altneu status")
 
 
-@register_command
+@register_command(Group.MAINTENANCE)
 def move(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new home: a folder that is not there yet.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of the new home, which must not exist yet.")
+    ],
     to: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PLACE",
-            help="What goes elsewhere, once for each: an object store for tables, landing, pages (s3://bucket/prefix), "
+            help="A place outside the folder, once for each: an object store for tables, landing, pages "
+            "(s3://bucket/prefix), "
             "PostgreSQL for the database (postgresql+psycopg://user@host/database), a REST catalog "
             "(https://host/api?namespace=graph).",
         ),
     ] = None,
 ) -> None:
-    """Copy a home, with all revisions, to another folder, an object store, PostgreSQL, a REST catalog, or back to disk.
+    """Copy a home with all its revisions to another folder, an object store, PostgreSQL, a REST catalog, or back to
+    disk.
 
-    Proved by fingerprints at the end; the original is not touched. Stopped in the middle, type it again: what is copied
-    is not copied again. Passwords and keys are the environment's.
+    The copy is proved by fingerprints at the end, and the original is not touched. If the command is stopped halfway,
+    type it again: what is copied is not copied again. Passwords and keys come from the environment.
     """
     from ..home.home import Home
     from ..run import move_target
-    from ..run.move import move_home as moved
+    from ..run.move import move_home
 
-    where = move_target.parse_target(directory, to or [])
-    setting.outcome = lambda: "there is no new home yet; the same command goes on"
+    target = move_target.parse_target(directory, to or [])
+    setting.outcome = lambda: "the new home is not complete; the same command goes on"
     progress = Progress()
     started = time.time()
     try:
         progress("move", "")
-        found = moved(Home.open(setting.home), where, lambda text: progress("move", text))
+        result = move_home(Home.open(setting.home), target, lambda text: progress("move", text))
     finally:
         progress.close_display()
-    if found is None:
-        out.print(f"{where.folder} is the new home already: the last move had ended", markup=False)
+    if result is None:
+        out.print(f"{target.folder} is the new home already: the last move has ended", markup=False)
         return
-    copied = found.copied
+    copied = result.copied
     out.print(
-        f"{found.home.path} is the new home: {found.tables} tables, {found.batches.epochs:,} landed epochs, "
-        f"{found.rows:,} rows of the database; {copied.files:,} files ({decimal(copied.bytes)}) copied, "
-        f"{copied.kept:,} were there ({time.time() - started:.1f} s)",
+        f"{result.home.path} is the new home: {result.tables} tables, {result.batches.epochs:,} landed epochs, "
+        f"{result.rows:,} rows of the database; {copied.files:,} files ({decimal(copied.bytes)}) copied, "
+        f"{copied.kept:,} were there already ({time.time() - started:.1f} s)",
         markup=False,
     )
-    if found.proved:
+    if result.proved:
         out.print(
-            f"proved: every table has the fingerprints of the original at revisions {format_ranges([*found.proved])}"
+            f"proved: every table has the fingerprints of the original at revisions {format_ranges([*result.proved])}"
         )
-    if found.batches.incomplete:
-        out.print(f"incomplete in the landing, here as there: {', '.join(found.batches.incomplete)}", markup=False)
-    if found.held:
-        out.print(f"held runs came along: decide in one of the two homes ({', '.join(found.held)})")
-    out.print(f"the original, {setting.home}, is as it was; let nobody land or run there any more, then delete it")
+    if result.batches.incomplete:
+        incomplete = ", ".join(result.batches.incomplete)
+        out.print(f"incomplete in the landing of both homes: {incomplete}", markup=False)
+    if result.held:
+        out.print(
+            f"held runs were copied, too: publish or discard them in one of the two homes ({', '.join(result.held)})"
+        )
+    out.print(f"the original, {setting.home}, is unchanged; let nobody land or run there any more, then delete it")
     out.print(f"next: altneu --home {directory} status", markup=False)
 
 
-local_airflow = typer.Typer(invoke_without_command=True)
-app.add_typer(local_airflow, name="airflow")
-
-
-@local_airflow.callback()
-@with_common_options
-def airflow(
-    context: typer.Context,
-    port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
-    connect: Annotated[
-        bool, typer.Option("--connect", help="The tasks share one Spark (see altneu connect) and start none.")
+@register_command(Group.SETUP)
+def setup(
+    s3: Annotated[
+        bool, typer.Option("--s3", help="Install what tables in S3 need, too: Amazon's library, 60 MB.")
     ] = False,
 ) -> None:
-    """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
-    if context.invoked_subcommand:
-        return
-    from ..local.airflow import run_standalone
-
-    open_home(create=True, writes=True)
-    run_standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
-
-
-@local_airflow.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@with_common_options
-def execute(arguments: Annotated[list[str], typer.Argument(metavar="-- COMMAND…")]) -> None:
-    """Run an `airflow` command with the settings of this home's Airflow, as it was last started.
-
-    Example: altneu airflow exec -- backfill create --dag-id altneu_epoch --from-date 2004-04-15 --to-date 2004-05-14
-    """
-    from ..local.airflow import exec_airflow
-
-    exec_airflow(setting.home, arguments)
-
-
-@register_command
-def dags(
-    plugins: Annotated[bool, typer.Option("--plugins", help="The folder of the plugin instead.")] = False,
-) -> None:
-    """Print the folder of the DAG files, for an Airflow of your own; needs no Airflow.
-
-    It belongs into AIRFLOW__CORE__DAGS_FOLDER, and that of --plugins into AIRFLOW__CORE__PLUGINS_FOLDER.
-    """
-    from ..scheduling.dag_paths import dags_folder, plugins_folder
-
-    print(plugins_folder() if plugins else dags_folder())
-
-
-@register_command
-def connect(
-    host: Annotated[
-        str, typer.Option(help="Address to listen at. Beyond this machine it needs SPARK_CONNECT_AUTHENTICATE_TOKEN.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 15002,
-) -> None:
-    """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""
-    from ..local.connect import serve_connect
-
-    serve_connect(open_home(create=True)[0], host, port, lambda text: out.print(text, markup=False))
-
-
-@register_command
-def setup(
-    s3: Annotated[bool, typer.Option("--s3", help="Also what tables in S3 need: Amazon's library, 60 MB.")] = False,
-) -> None:
-    """Install what altneu needs besides its Python packages, once: Java, jars, a class-data archive, compiled kernels.
+    """Install what altneu needs besides its Python packages: Java, jars, a class-data archive and compiled kernels.
 
     It goes into the Python environment; a second call does nothing. JAVA_HOME chooses the Java.
     """
@@ -256,43 +216,121 @@ def setup(
         out.print("everything is set up already")
 
 
-@register_command
-def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and write a table.")] = False) -> None:
-    """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
+@register_command(Group.SETUP)
+def doctor(deep: Annotated[bool, typer.Option("--deep", help="Start Spark and write a table, too.")] = False) -> None:
+    """Check this machine (versions, Java, jars, memory, disk, database), and say what to do about each problem."""
     from ..local.doctor import list_checks
 
     with Progress() as progress:
         progress("doctor", "")
-        found = list_checks(setting.home if setting.home.exists() else None, deep=deep)
-    longest = max(len(check.name) for check in found)
-    for check in found:
+        checks = list_checks(setting.home if setting.home.exists() else None, deep=deep)
+    longest = max(len(check.name) for check in checks)
+    for check in checks:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
         out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}", markup=True)
         if check.ok is not True and check.remedy:
             out.print(f"  next: {check.remedy}")
-    if any(check.ok is False for check in found):
+    if any(check.ok is False for check in checks):
         raise typer.Exit(Exit.FAILED)
 
 
-@register_command
+@register_command(Group.DATA)
 def init() -> None:
-    """An empty home with its settings, all commented: then `altneu land`, or files put into its landing by hand."""
+    """Create an empty home whose settings are all commented.
+
+    Then type `altneu land`, or put files into its landing by hand.
+    """
     from ..home.home import Home
 
     file = setting.home / "altneu.toml"
-    there = file.exists()
+    existed = file.exists()
     home = Home.open(setting.home, create=True)
     if not home.landed_remotely:
         home.landing.mkdir(parents=True, exist_ok=True)
-    out.print(f"{file} {'is there already: nothing was changed' if there else 'written'}", markup=False)
+    out.print(f"{file} {'exists already: nothing was changed' if existed else 'written'}", markup=False)
     out.print(f"landing: {home.landed_at}/epoch=1/any.csv with the columns src,dst", markup=False)
     out.print("next: altneu land FILE --columns src,dst --epoch 1, or put files there and: altneu backfill --all")
 
 
-@register_command
+@register_command(Group.SETUP)
 def demo() -> None:
-    """Real messages, daily epochs, every stage, proved at every epoch; prints where to look."""
+    """Run every stage on real messages with daily epochs, prove every epoch, and print where to look."""
     from ..local import demo
 
     require_extras("the demo", "demo", "quality")
     demo.run_demo(open_home(create=True, writes=True)[0], setting.home, Progress(), out)
+
+
+local_airflow = typer.Typer(invoke_without_command=True)
+app.add_typer(local_airflow, name="airflow", rich_help_panel=Group.SETUP)
+
+
+@local_airflow.callback()
+@with_common_options
+def airflow(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(metavar="PORT", help="The port of the web page.")] = 8080,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Let all tasks share one Spark (see altneu connect).")
+    ] = False,
+) -> None:
+    """Start a local Airflow with the DAGs and the pool on this home.
+
+    It prints the address and the password; Ctrl-C stops it.
+    """
+    if context.invoked_subcommand:
+        return
+    from ..local.airflow import run_standalone
+
+    open_home(create=True, writes=True)
+    run_standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
+
+
+@local_airflow.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@with_common_options
+def execute(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The airflow command and its arguments.")
+    ],
+) -> None:
+    """Run an `airflow` command with the settings of this home's Airflow, as it was last started.
+
+    `altneu airflow exec -- backfill create --dag-id altneu_epoch --from-date 2004-04-15 --to-date 2004-05-14`
+    """
+    from ..local.airflow import exec_airflow
+
+    exec_airflow(setting.home, arguments)
+
+
+@register_command(Group.SETUP)
+def dags(
+    plugins: Annotated[bool, typer.Option("--plugins", help="Print the folder of the plugin instead.")] = False,
+) -> None:
+    """Print the folder of the DAG files, for an Airflow of your own.
+
+    Set AIRFLOW__CORE__DAGS_FOLDER to this folder, and AIRFLOW__CORE__PLUGINS_FOLDER to that of `--plugins`. The command
+    needs no Airflow.
+    """
+    from ..scheduling.dag_paths import dags_folder, plugins_folder
+
+    print(plugins_folder() if plugins else dags_folder())
+
+
+@register_command(Group.SETUP)
+def connect(
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address to listen at. One that other machines reach needs SPARK_CONNECT_AUTHENTICATE_TOKEN.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="The port to listen at.")] = 15002,
+) -> None:
+    """Serve one Spark to many short processes: a Spark Connect server with the settings of this home.
+
+    Ctrl-C stops it.
+    """
+    from ..local.connect import serve_connect
+
+    serve_connect(open_home(create=True)[0], host, port, lambda text: out.print(text, markup=False))

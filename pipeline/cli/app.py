@@ -1,4 +1,4 @@
-"""The app, the options that every command takes (before its name or after it), and the home that they name."""
+"""The Typer app, the options that every command takes before or after its name, and the home that they name."""
 
 from __future__ import annotations
 
@@ -30,12 +30,24 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Incremental graph analytics: edge upserts in, triangles and trussness out, epoch by epoch.
+    help="""Keep the triangles and the trussness of a graph up to date, epoch by epoch, as its edges arrive in files.
 
-Start with `altneu demo`. With data of your own: `altneu land`, then `altneu backfill --all`, then `altneu show totals`.
+To see an example, type `altneu demo`. For data of your own, type `altneu land`, then `altneu backfill --all`, then
+`altneu show totals`.
 
 Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration, 130 interrupted.""",
 )
+
+
+class Group(StrEnum):
+    """The groups of commands in the help, in their order there."""
+
+    DATA = "Data"
+    RUNS = "Runs"
+    READING = "Reading"
+    CHECKING = "Checking"
+    MAINTENANCE = "Maintenance"
+    SETUP = "Set-up and services"
 
 
 class LogFormat(StrEnum):
@@ -45,14 +57,16 @@ class LogFormat(StrEnum):
 
 @dataclass
 class CallOptions:
-    """What the options of this call say."""
+    """The common options of the current call, and what the command has opened so far."""
 
     home: Path = Path(".altneu")
     log: LogFormat = LogFormat.text
     quiet: bool = False
     verbose: bool = False
     command: str | None = None
-    outcome: Callable[[], str] = lambda: "nothing was changed; the same command goes on"  # of a command that is ended
+    outcome: Callable[[], str] = lambda: (
+        "nothing was changed; the same command goes on"
+    )  # when a signal ends the command
     wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
 
 
@@ -62,21 +76,28 @@ _EVERYWHERE = "Everywhere"
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", help="Settings, landing, tables, reports (.altneu; ALTNEU_HOME).", rich_help_panel=_EVERYWHERE
+        "--home",
+        help="The folder of the home (default: ALTNEU_HOME, or .altneu).",
+        metavar="DIR",
+        rich_help_panel=_EVERYWHERE,
     ),
 ]
 LogOption = Annotated[
     LogFormat | None,
     typer.Option(
-        "--log-format", help="Standard error as text or JSON (text; ALTNEU_LOG_FORMAT).", rich_help_panel=_EVERYWHERE
+        "--log-format",
+        help="Write standard error as text or as JSON lines (default: ALTNEU_LOG_FORMAT, or text).",
+        rich_help_panel=_EVERYWHERE,
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress: results and errors only.", rich_help_panel=_EVERYWHERE)
+    bool, typer.Option("--quiet", "-q", help="Print results and errors, but no progress.", rich_help_panel=_EVERYWHERE)
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Every event, and an error's whole trace.", rich_help_panel=_EVERYWHERE),
+    typer.Option(
+        "--verbose", "-v", help="Print every event, and the whole trace of an error.", rich_help_panel=_EVERYWHERE
+    ),
 ]
 
 
@@ -96,14 +117,14 @@ def options(
     quiet: Quiet = False,
     verbose: Verbose = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
     setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, CallOptions.outcome, None
     form = os.environ.get("ALTNEU_LOG_FORMAT") or LogFormat.text
     if form not in set(LogFormat):
-        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(LogFormat)}.")
+        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r} is not allowed: it has to be {' or '.join(LogFormat)}.")
     setting.log = LogFormat(form)
     _apply_options(home, log_format, quiet, verbose)
 
@@ -129,11 +150,13 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 class SignedCommand(TyperCommand):
-    """A command to which -5 is an argument, such as a vertex or an epoch, and no option."""
+    """A command for which an argument such as -5 is a vertex or an epoch, not an option."""
 
     def make_parser(self, ctx: Any) -> Any:
         parser = super().make_parser(ctx)
-        read_option = getattr(parser, "_process_opts", None)  # without it, -- has to stand before such arguments
+        read_option = getattr(
+            parser, "_process_opts", None
+        )  # where Typer lacks it, `--` has to stand before such arguments
 
         def read_option_or_number(text: str, state: Any) -> None:
             if re.match(r"-\d", text):
@@ -147,14 +170,18 @@ class SignedCommand(TyperCommand):
         return parser
 
 
-def register_command(function: Command) -> Command:
-    """Make a function a command; it takes the common options as well."""
-    app.command(cls=SignedCommand)(with_common_options(function))
-    return function
+def register_command(group: Group) -> Callable[[Command], Command]:
+    """Return a decorator that registers a function as a command of a group of the help, with the common options."""
+
+    def register(function: Command) -> Command:
+        app.command(cls=SignedCommand, rich_help_panel=group)(with_common_options(function))
+        return function
+
+    return register
 
 
 def with_common_options(function: Command) -> Command:
-    """A function that takes the common options as well."""
+    """Return the function as one that takes the common options, too."""
     own = inspect.signature(function, eval_str=True).parameters
     also = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -162,24 +189,29 @@ def with_common_options(function: Command) -> Command:
     }
 
     @wraps(function)
-    def call_with_options(**given: Any) -> None:
-        _apply_options(*(given.pop(name) for name in also))
-        function(**given)
+    def call_with_options(**values: Any) -> None:
+        _apply_options(*(values.pop(name) for name in also))
+        function(**values)
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     call_with_options.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
-    call_with_options.__annotations__ = {name: each.annotation for name, each in {**own, **also}.items()}
+    call_with_options.__annotations__ = {name: parameter.annotation for name, parameter in {**own, **also}.items()}
     return call_with_options  # type: ignore[return-value]
 
 
 def _common_options(
     home: HomeOption = None, log_format: LogOption = None, quiet: Quiet = False, verbose: Verbose = False
 ) -> None:
-    """What every command takes."""
+    """Declare the options that every command takes."""
 
 
 def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
-    """The home of this call and its ledger; `writes`: the command may write to it."""
+    """Open the home of this call and return it with its ledger.
+
+    Args:
+        create: Make the home if it does not exist.
+        writes: The command may write to the home, so that alerts are sent after it.
+    """
     from ..home.home import Home
     from ..state import home_identity
 
@@ -193,7 +225,7 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     return home, ledger
 
 
-_ANEW = ("rebuild", "repair", "rollback")  # typed again, they publish again
+_ANEW = ("rebuild", "repair", "rollback")  # a second call of these commands publishes again
 
 
 def _published_since(ledger: Ledger, before: int) -> str:

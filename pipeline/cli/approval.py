@@ -1,4 +1,4 @@
-"""What a person decides of a held run: diff, publish, discard."""
+"""The commands with which a person decides about a held run: diff, publish, discard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .app import open_home, register_command
+from .app import Group, open_home, register_command
 from .printing import (
     Format,
     Progress,
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
 
-HeldRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The held run (default: the only one).")]
-By = Annotated[str | None, typer.Option(help="Who decides (default: the user of this machine).")]
-Because = Annotated[str | None, typer.Option(help="Why: it is shown on the pages.")]
+HeldRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The id of the held run (default: the only one).")]
+By = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The person who decides (default: the user of this machine).")
+]
+Because = Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, which the pages show.")]
 
 
-SHOWN = 40  # rows of a table
+SHOWN = 40  # the number of rows that a table shows
 
 
 class View(StrEnum):
@@ -47,24 +49,31 @@ class View(StrEnum):
     edges = "edges"
 
 
-@register_command
+@register_command(Group.RUNS)
 def diff(
     states: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN | REVISION REVISION]", help="A run, or two revisions.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN | REVISION REVISION]", help="A run, or two revisions (default: the only held run)."
+        ),
     ] = None,
-    other: Annotated[Path | None, typer.Option(help="Compare with what is published in another home.")] = None,
-    rows: Annotated[View | None, typer.Option(help="All rows of vertices, or of edges.")] = None,
-    format: Annotated[Format | None, typer.Option(help="Output format (table, or as the file is called).")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the rows to a file.")] = None,
-    page: Annotated[bool, typer.Option("--page", help="Write a page with pictures; print where it is.")] = False,
+    other: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Compare with what is published in another home.")
+    ] = None,
+    rows: Annotated[View | None, typer.Option(help="Print all rows of vertices, or of edges.")] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="The output format (default: a table, or that of the file's ending).")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows to this file.")] = None,
+    page: Annotated[bool, typer.Option("--page", help="Write a page with pictures, and print its path.")] = False,
 ) -> None:
-    """What readers would see change: totals, trusses, motifs, checks, and rows of vertices and edges.
+    """Show what readers would see change: totals, trusses, motifs, checks, and rows of vertices and edges.
 
-    Of a held run (default: the only one) against the revision that it builds on; of a published one, the same; of two
-    revisions, from the first to the second; with `--other DIR`, from this home to that one.
+    A held run (default: the only one) is compared with the revision that it builds on, and so is a published run. Of
+    two revisions, the first is compared with the second; with `--other DIR`, this home with that one.
 
-    Rows are spans of epochs in which a vertex or an edge has other values, before and after (0: it is not there). After
-    a state's frontier its last values stand: a new epoch is compared with the newest published one.
+    A row is a span of epochs in which a vertex or an edge has other values, before and after (0: it does not exist).
+    After the frontier of a state its last values stand: a new epoch is compared with the newest published one.
     """
     from ..reading.revision_diff import COLUMNS
     from ..run import diff_report
@@ -78,13 +87,13 @@ def diff(
         raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
     form = output_format(format, output)
     home, ledger = open_home()
-    found = _find_diff(home, ledger, states or [], other)
+    difference = _find_diff(home, ledger, states or [], other)
     progress = Progress()
     try:
         progress("diff", "comparing")
         spark = session_for(home, ledger)
         if rows is not None:
-            frame = diff_report.label_epochs(home, found.select_rows(spark, rows), rows)
+            frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
             schema = _arrow_schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(SHOWN)
@@ -94,14 +103,14 @@ def diff(
             if output:
                 tell_written(number, output)
             return
-        document = diff_report.diff_document(home, found, spark)
+        document = diff_report.diff_document(home, difference, spark)
     finally:
         progress.close_display()
     if page:
         from ..report import refresh_pages, write_difference
 
-        run = found.after.run
-        name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
+        run = difference.after.run
+        name = run.run_id if run else f"{difference.before.row.revision}-{difference.after.row.revision}"
         written = write_difference(home, f"{name}-other" if other else name, document)
         refresh_pages(home, ledger)  # the index links it
         out.print(written, markup=False)
@@ -112,7 +121,7 @@ def diff(
 
 
 def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
-    """What the arguments name. Raises `UsageError`."""
+    """Return the difference that the arguments name. Raise `UsageError` if they name none."""
     from ..home.home import Home
     from ..reading.revision_diff import DiffSide, RevisionDiff
     from ..run import approval, diff_report
@@ -128,10 +137,10 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
         )
     if len(states) == 2:
         if not all(each.isdecimal() for each in states):
-            raise UsageError(f"{' '.join(states)}: two revisions are two numbers.", "altneu diff 1 2")
+            raise UsageError(f"{' '.join(states)}: two revisions have to be two numbers.", "altneu diff 1 2")
         return RevisionDiff(*(DiffSide(home, ledger, ledger.get_revision(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
-        raise UsageError(f"{' '.join(states)}: one run, or two revisions.", "altneu diff --help")
+        raise UsageError(f"{' '.join(states)}: name one run, or two revisions.", "altneu diff --help")
     after = ledger.published_by(states[0]) if states else None
     if after is not None:
         return RevisionDiff(DiffSide(home, ledger, ledger.get_revision(after.parent)), DiffSide(home, ledger, after))
@@ -144,28 +153,28 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema)
 
 
-def _print_diff(found: dict[str, Any]) -> None:
+def _print_diff(document: dict[str, Any]) -> None:
     from ..run.diff_report import FIRST, VIEWS
     from ..state.totals import MEASURES
 
-    before, after = found["before"], found["after"]
+    before, after = document["before"], document["after"]
     out.print(f"from {before['name']} (up to {before['frontier']}) to {after['name']} (up to {after['frontier']})")
     if before["home"] != after["home"]:
         out.print(f"{before['home']} → {after['home']}", markup=False)
-    if not found["totals"] and not any(found[view]["count"] for view in VIEWS):
-        out.print("nothing that a reader sees is other")
-    for each in found["totals"][:FIRST]:
+    if not document["totals"] and not any(document[view]["count"] for view in VIEWS):
+        out.print("readers would see no difference")
+    for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
         named = {name: each[name] for name in MEASURES} | each["motifs"]
         moved = (f"{name} {_format_step(both)}" for name, both in named.items() if both["before"] != both["after"])
         out.print(f"{span}: {', '.join(moved) or 'the trussness of edges'}", markup=False)
-    if len(found["totals"]) > FIRST:
-        out.print(f"({len(found['totals']) - FIRST:,} more spans of epochs: --format json)")
-    for each in found["trusses"]:
+    if len(document["totals"]) > FIRST:
+        out.print(f"({len(document['totals']) - FIRST:,} more spans of epochs; --format json lists all)")
+    for each in document["trusses"]:
         if each["before"] != each["after"] or each["entered"] or each["left"]:
             edges = f"{each['entered']:,} entered, {each['left']:,} left"
-            out.print(f"{each['k']}-truss at {found['last']}: {_format_step(each)} edges, {edges}")
-    for each in found["checks"][:FIRST]:
+            out.print(f"{each['k']}-truss at {document['last']}: {_format_step(each)} edges, {edges}")
+    for each in document["checks"][:FIRST]:
         words = {None: "not made", True: "passed", False: "failed"}
         out.print(
             f"{each['epoch']}: {each['name']} ({each['severity']}): {words[each['before']]} → {words[each['after']]}: "
@@ -173,25 +182,25 @@ def _print_diff(found: dict[str, Any]) -> None:
             markup=False,
         )
     for view in VIEWS:
-        number = found[view]["count"]
+        number = document[view]["count"]
         if number:
             out.print(f"{number:,} span(s) of {view} with other values{', the largest' if number > FIRST else ''}:")
-            print_rows(found[view]["rows"], list(found[view]["rows"][0]))
+            print_rows(document[view]["rows"], list(document[view]["rows"][0]))
             if number > FIRST:
                 out.print(f"  all of them: --rows {view} --format csv")
-    if found["next"]:
-        out.print(f"  next: {found['next']}", markup=False)
+    if document["next"]:
+        out.print(f"  next: {document['next']}", markup=False)
 
 
 def _format_step(both: dict[str, int]) -> str:
     return f"{both['before']:,} → {both['after']:,}"
 
 
-@register_command
+@register_command(Group.RUNS)
 def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None:
     """Publish a held run: what it has computed and checked, on the revision that it was made from.
 
-    Refused when another run has published meanwhile: then its epochs have to be computed again.
+    The command refuses when another run has published in the meantime: then the epochs have to be computed again.
     """
     from ..run import approval, runner
 
@@ -207,23 +216,21 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
         progress.close_display()
     mark = f", with a {revision.mark}" if revision.mark else ""
     epochs = len(wanted.epochs) or len(ledger.published_batches())
-    out.print(
-        f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} has held them"
-    )
+    out.print(f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} held them")
     if changed:
         err.print(
-            f"[yellow]landed again since they were computed[/], and not published so: {abbreviate_labels(changed)}",
+            f"[yellow]landed again since they were computed, so not up to date[/]: {abbreviate_labels(changed)}",
             markup=True,
         )
         err.print(f"  next: altneu run {' '.join(changed[:8])}", markup=False)
     print_totals(home, ledger)
 
 
-@register_command
+@register_command(Group.RUNS)
 def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None:
-    """Give a held run up: nothing of it is published, and its epochs may be run again. Takes no time and no Spark.
+    """Discard a held run: nothing of it is published, and its epochs may be run again.
 
-    Its branches of the tables go with the next run or compaction.
+    It takes no time and needs no Spark. The next run or compaction deletes the branches of the run.
     """
     from ..run import approval
     from ..state.stage_results import AuditFacts
@@ -240,5 +247,5 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
 def _user_name() -> str | None:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container whose user has no name
+    except (OSError, KeyError):  # the user of a container may have no name
         return None

@@ -1,4 +1,5 @@
-"""What nobody expected, kept for a report: one line goes to the person, the rest into a file that is ready to attach.
+"""The report of an unexpected error: the terminal shows one line, and a file that can be attached to a bug report has
+the rest.
 
 The file holds the command, versions, the settings, and every trace behind the error; passwords are left out.
 """
@@ -20,8 +21,10 @@ _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expec
 
 
 def is_unexpected(error: BaseException) -> bool:
-    """Is there more behind an error than its words: a trace of Python's or of Spark's? (What the file system or the
-    database refuses is said by its words.)"""
+    """Tell whether an error has more behind it than its message: a trace of Python or of Spark.
+
+    What the file system or the database refuses is explained by its message.
+    """
     if not isinstance(error, AltneuError):
         words = {"OperationalError"} & {kind.__name__ for kind in type(error).__mro__}  # of the database
         return not (words or isinstance(error, OSError))
@@ -29,7 +32,10 @@ def is_unexpected(error: BaseException) -> bool:
 
 
 def write_crash_report(home: Path, error: BaseException) -> Path | None:
-    """Write the file, into `logs` of the home if it is there; its path, or None where nothing can be written."""
+    """Write the report and return its path, or None where nothing can be written.
+
+    It goes into `logs` of the home, or into the temporary folder if the home does not exist.
+    """
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
     for folder in ([home / "logs"] if home.is_dir() else []) + [Path(tempfile.gettempdir())]:
         try:

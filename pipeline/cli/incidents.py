@@ -1,4 +1,4 @@
-"""What is wrong now, since when, and who is on it: `altneu incidents`."""
+"""The commands about incidents: what is wrong now, since when, and who works on it (`altneu incidents`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ..errors import AltneuError, RunFailed, UsageError
-from .app import app, open_home, with_common_options
+from .app import Group, app, open_home, with_common_options
 from .printing import Document, err, format_moment, out, print_rows
 
 group = typer.Typer(invoke_without_command=True)
-app.add_typer(group, name="incidents")
+app.add_typer(group, name="incidents", rich_help_panel=Group.CHECKING)
 
 _COLUMNS = ("incident", "state", "severity", "check", "epochs", "since", "observed")
 
@@ -21,24 +21,30 @@ _COLUMNS = ("incident", "state", "severity", "check", "epochs", "since", "observ
 @with_common_options
 def incidents(
     context: typer.Context,
-    all_: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
-    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+    all_: Annotated[bool, typer.Option("--all", help="List the closed incidents, too.")] = False,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
 ) -> None:
-    """What is wrong now: the checks and stages that fail, since when, where, and who is on it; no Spark.
+    """List what is wrong now: the checks and stages that fail, since when, and who works on them.
 
-    Example: altneu incidents ack 57 --by Ada --because "the source sends it again tonight"
+    It needs no Spark.
+
+    `altneu incidents ack 57 --by Ada --because "the source sends it again tonight"`
     """
     if context.invoked_subcommand:
         if all_ or format is not Document.table:
-            raise UsageError("--all and --format go with the list alone.", "altneu incidents --help")
+            raise UsageError("--all and --format go only with the list.", "altneu incidents --help")
         return
     from ..report import incident_document
-    from ..state import incidents as found_by
+    from ..state import incidents as incident_log
     from ..state import lease
 
     home, ledger = open_home()
     now = lease.timestamp()
-    shown = [incident_document(home, one, now) for one in found_by.list_incidents(ledger) if one.is_open or all_]
+    shown = [
+        incident_document(home, incident, now)
+        for incident in incident_log.list_incidents(ledger)
+        if incident.is_open or all_
+    ]
     if format is Document.json:
         print(json.dumps(shown, indent=1))
         return
@@ -46,88 +52,95 @@ def incidents(
         out.print("no incident" if all_ else "no open incident")
         return
     rows = []
-    for one in shown:
-        epochs = one["epochs"]
+    for incident in shown:
+        epochs = incident["epochs"]
         where = "" if not epochs else epochs[0] if len(epochs) == 1 else f"{len(epochs)}: {epochs[0]} … {epochs[-1]}"
-        rows.append({**one, "epochs": where, "since": format_moment(one["opened_at"])})
+        rows.append({**incident, "epochs": where, "since": format_moment(incident["opened_at"])})
     print_rows(rows, _COLUMNS)
-    for one in shown:
-        if one["acknowledged"]:
-            said = one["acknowledged"]
-            out.print(f"{one['incident']}: {said['by']} is on it: {said['because']}", markup=False)
-        if one["muted_until"]:
-            out.print(f"{one['incident']}: muted until {one['muted_until'][:10]}", markup=False)
-        if one["closed_at"]:
-            out.print(f"{one['incident']}: closed {format_moment(one['closed_at'])}: {one['closed_by']}", markup=False)
-    first = next((one for one in shown if one["state"] == "open"), None)
+    for incident in shown:
+        name, note = incident["incident"], incident["acknowledged"]
+        if note:
+            out.print(f"{name}: {note['by']} is on it: {note['because']}", markup=False)
+        if incident["muted_until"]:
+            out.print(f"{name}: muted until {incident['muted_until'][:10]}", markup=False)
+        if incident["closed_at"]:
+            out.print(f"{name}: closed {format_moment(incident['closed_at'])}: {incident['closed_by']}", markup=False)
+    first = next((incident for incident in shown if incident["state"] == "open"), None)
     if first is not None:
         report = f"altneu report {first['epochs'][-1]}; " if first["epochs"] else ""
-        out.print(f"  next, of {first['incident']}: {report}{first['remedy']}", markup=False)
+        out.print(f"  next, for {first['incident']}: {report}{first['remedy']}", markup=False)
 
 
 @group.command()
 @with_common_options
 def ack(
     incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
-    by: Annotated[str, typer.Option(help="Who is on it.")],
-    because: Annotated[str, typer.Option(help="What is known, or being done, in a sentence.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="The person who works on it.")],
+    because: Annotated[str, typer.Option(metavar="TEXT", help="What is known or being done, in a sentence.")],
 ) -> None:
-    """Say who is on an incident, and why; what was said before stays on record."""
-    from ..state import incidents as found_by
+    """Record who works on an incident, and why.
+
+    Earlier acknowledgements stay on record.
+    """
+    from ..state import incidents as incident_log
 
     _, ledger = open_home(writes=True)
-    one = found_by.acknowledge_incident(ledger, incident, by, because)
-    out.print(f"{one.identifier} ({one.first.name}): {by.strip()} is on it", markup=False)
+    noted = incident_log.acknowledge_incident(ledger, incident, by, because)
+    out.print(f"{noted.identifier} ({noted.first.name}): {by.strip()} is on it", markup=False)
 
 
 @group.command()
 @with_common_options
 def mute(
     incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
-    until: Annotated[str, typer.Option(metavar="DATE", help="From this day (UTC) on it counts again, if it is open.")],
-    by: Annotated[str | None, typer.Option(help="Who says so.")] = None,
-    because: Annotated[str | None, typer.Option(help="Why.")] = None,
+    until: Annotated[
+        str, typer.Option(metavar="DATE", help="The day (UTC) from which the incident counts again, if it is open.")
+    ],
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="The person who mutes it.")] = None,
+    because: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason.")] = None,
 ) -> None:
-    """Hear nothing of an incident until a day; what fails goes on failing, and its pages say so."""
-    from ..state import incidents as found_by
+    """Mute the alerts of an incident until a day.
+
+    What fails goes on failing, and its pages say so.
+    """
+    from ..state import incidents as incident_log
 
     _, ledger = open_home(writes=True)
-    one = found_by.mute_incident(ledger, incident, until, by, because)
-    out.print(f"{one.identifier} ({one.first.name}): muted until {until}", markup=False)
-    if not one.acknowledgement:
-        err.print(f"nobody is on it: altneu incidents ack {one.identifier} --by NAME --because TEXT")
+    muted = incident_log.mute_incident(ledger, incident, until, by, because)
+    out.print(f"{muted.identifier} ({muted.first.name}): muted until {until}", markup=False)
+    if not muted.acknowledgement:
+        err.print(f"nobody is on it; next: altneu incidents ack {muted.identifier} --by NAME --because TEXT")
 
 
 @group.command()
 @with_common_options
 def send(
-    test: Annotated[bool, typer.Option("--test", help="A message that nothing is wrong instead, to each receiver.")] = (
-        False
-    ),
+    test: Annotated[bool, typer.Option("--test", help="Send each receiver a test message instead.")] = (False),
 ) -> None:
-    """Send what is new to the receivers that ALTNEU_ALERTS names; commands that write do it by themselves.
+    """Send new alerts to the receivers that ALTNEU_ALERTS names.
 
-    Each incident is sent once when it opens and once when it is over, to every receiver.
+    Each incident is sent to every receiver once when it opens and once when it is over. Commands that write to the home
+    send alerts by themselves.
     """
     from ..run import alerts
 
     receivers = alerts.alert_channels()
     if not receivers:
         raise UsageError(
-            f"{alerts.VARIABLE} names no receiver.",
+            f"{alerts.VARIABLE} names no receiver of alerts.",
             f"{alerts.VARIABLE}='mailto://user:password@host?to=oncall@example.com' altneu incidents send --test",
         )
     home, ledger = open_home(writes=not test)
     if not test:
         if not alerts.send_alerts(home, ledger, lambda: receivers):
-            raise RunFailed("not every receiver took what is new.", "altneu incidents send --test")
-        out.print("sent what was new")
+            raise RunFailed("not every receiver took the new alerts.", "altneu incidents send --test")
+        out.print("the new alerts are sent")
         return
     failed = []
-    for each in receivers:
+    for receiver in receivers:
         try:
-            each.send_message(alerts.test_message(home))
-            out.print(f"{each.name}: received", markup=False)
+            receiver.send_message(alerts.test_message(home))
+            out.print(f"{receiver.name}: received", markup=False)
         except AltneuError as error:
             failed.append(error.what)
     if failed:

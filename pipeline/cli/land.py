@@ -1,4 +1,4 @@
-"""`altneu land`: raw event files into epochs of the landing."""
+"""The command that splits raw event files into epochs of the landing: `altneu land`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError
-from .app import open_home, register_command, setting
+from .app import Group, open_home, register_command, setting
 from .printing import Progress, err, out
 
 if TYPE_CHECKING:
@@ -17,56 +17,77 @@ if TYPE_CHECKING:
     from ..landing import LandReport, RawFormat
 
 
-@register_command
+@register_command(Group.DATA)
 def land(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Raw event files: csv, txt, tsv, mtx, json, jsonl (also .gz), parquet; - is a pipe."),
+        typer.Argument(
+            help="The raw event files: csv, txt, tsv, mtx, json, jsonl (also .gz) or parquet; - is standard input.",
+        ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out; else its header."),
+        typer.Option(
+            metavar="NAMES",
+            help="The columns of the file in order, such as src,dst,rating,ts; _ skips one (default: the header).",
+        ),
     ] = None,
-    sep: Annotated[str | None, typer.Option(help="Separator; found when not given.")] = None,
+    sep: Annotated[
+        str | None, typer.Option(metavar="CHAR", help="The separator of the columns (default: it is detected).")
+    ] = None,
     header: Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="Whether the first line is a header; found when not said."),
+        typer.Option("--header/--no-header", help="The first line is a header, or is not (default: it is detected)."),
     ] = None,
     comment: Annotated[
         str | None,
-        typer.Option(help="What begins a comment before the first row, e.g. '#'; '' when nothing does."),
+        typer.Option(
+            help="The text that begins a comment line before the first row, such as '#'; '' if there is none."
+        ),
     ] = None,
     time_: Annotated[
-        str | None, typer.Option("--time", help="The column that holds the event time: a number, or ISO 8601 (UTC).")
+        str | None,
+        typer.Option(
+            "--time", metavar="COLUMN", help="The column with the time of the event: a number, or ISO 8601 (UTC)."
+        ),
     ] = None,
     time_format: Annotated[
-        str | None, typer.Option(help="Its form when it is other text, e.g. '%d/%m/%Y %H:%M' (UTC).")
+        str | None,
+        typer.Option(metavar="FORM", help="The form of a time that is not ISO 8601, such as '%d/%m/%Y %H:%M' (UTC)."),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="s, ms, us or ns since 1970; found when not said. With it, any year.")
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            help="The unit of a time since 1970: s, ms, us or ns (default: it is detected). It allows any year.",
+        ),
     ] = None,
-    every: Annotated[str | None, typer.Option(help="Length of an epoch: 1d, 12h, 7d, 15m.")] = None,
-    epoch: Annotated[str | None, typer.Option(help="Land the files as this one epoch.")] = None,
-    ids: Annotated[str | None, typer.Option(help="integer or string: the vertices of a new home.")] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="The length of an epoch, such as 1d, 12h, 7d or 15m.")
+    ] = None,
+    epoch: Annotated[str | None, typer.Option(metavar="EPOCH", help="Land the files as this one epoch.")] = None,
+    ids: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="The type of the vertices of a new home: integer or string.")
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")
     ] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Land an empty batch for --epoch.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and change nothing.")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; epochs 100 years from all others are right.")
+        bool, typer.Option("--yes", "-y", help="Do not ask, and accept epochs that are 100 years from all others.")
     ] = False,
 ) -> None:
     """Split raw event files into epochs of the landing, or land files as one epoch.
 
-    Landing an epoch again replaces its batch. Malformed rows are set aside and reported. After an error, or when it is
-    killed, settings and landing are as before.
+    If an epoch is landed again, its batch is replaced. Malformed rows are set aside and reported. After an error, or
+    when the command is killed, the settings and the landing are as before.
 
     `altneu land messages.txt --columns src,dst,ts --time ts --every 1d`
 
-    `altneu land edges.csv --epoch 1`   a file whose header names src and dst
+    `altneu land edges.csv --epoch 1`   lands a file whose header names src and dst.
 
-    `altneu land --empty --epoch 7`   nothing happened in epoch 7
+    `altneu land --empty --epoch 7`   says that nothing happened in epoch 7.
     """
     from .. import landing
     from ..home.home import Home
@@ -93,7 +114,7 @@ def land(
         progress.pause_display()
         _print_form(form)
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
-        agreed = not ask or typer.confirm("Land it so?", default=True, err=True)
+        agreed = not ask or typer.confirm("Land it like this?", default=True, err=True)
         if agreed:
             progress("land", "")
         return agreed
@@ -113,7 +134,10 @@ def land(
 
 
 def landing_state(home: Home) -> tuple[dict[str, object], str | None]:
-    """Which batches are in the landing, and the settings. A batch that is placed is another folder, or other files."""
+    """Return the batches in the landing and the text of the settings.
+
+    A batch that has been placed since has another folder or other files.
+    """
     from ..landing import list_batches
 
     folders: dict[str, object] = {}
@@ -126,12 +150,12 @@ def landing_state(home: Home) -> tuple[dict[str, object], str | None]:
 
 
 def describe_outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
-    """What came of a land that a signal has ended."""
+    """Describe the outcome of a land that a signal has ended."""
     try:
         if landing_state(home) == before:
             return "nothing was landed; the same command goes on"
-    except AltneuError as error:  # an object store does not answer
-        return f"whether anything was landed is not known ({error.what}); altneu status says it"
+    except AltneuError as error:  # the object store does not answer
+        return f"it is not known whether anything was landed ({error.what}); next: altneu status"
     return "everything is landed; next: altneu backfill --all"
 
 
@@ -150,7 +174,7 @@ def _print_report(report: LandReport, *, dry_run: bool, append: bool) -> None:
         ]
         err.print(f"{'to declare' if dry_run else 'declared'} in altneu.toml: {', '.join(shown)}", markup=False)
     if report.form and report.form.clock:
-        err.print(f"times taken as {report.form.clock}", markup=False)
+        err.print(f"the times are read as {report.form.clock}", markup=False)
     old = f"{report.replaced_epochs:,} landed epoch(s) of {report.replaced_rows:,} rows"
     what = "adds to" if append else "replaces"
     out.print(

@@ -1,8 +1,8 @@
-"""How the commands print: results to `out`, progress to `err`, failures to `failure`; lists, tables, files of rows.
+"""How commands print: results to `out`, progress to `err`, errors to `failure`; lists, tables and files of rows.
 
-A table is as wide as the terminal (or `COLUMNS`) at most; rows that do not fit are printed one field a line, so that
-no heading and no value is cut. What tables and messages show has no control characters (`terminal`); JSON, CSV and
-Parquet have the values as they are. A file is written whole or not at all; pipes and devices are written into.
+A table is at most as wide as the terminal (or `COLUMNS`); rows that do not fit are printed one field per line, so that
+no heading and no value is cut. Tables and messages show no control characters (see `terminal`); JSON, CSV and Parquet
+have the values as they are. A file is written whole or not at all; pipes and devices are written into.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 
 class _Lines(Console):
-    """Lines for people: whatever a name in them holds, the terminal shows it. Styles (`[green]`) are `markup`."""
+    """A console for lines that people read: control characters are escaped. Styles (`[green]`) need `markup`."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        shown = (escape_controls(each, keep="\n") if isinstance(each, str) else each for each in objects)
+        shown = (escape_controls(item, keep="\n") if isinstance(item, str) else item for item in objects)
         super().print(*shown, **{"markup": False} | options)
 
 
 out, err = _Lines(), _Lines(stderr=True)
-failure = _Lines(stderr=True)  # never quiet
+failure = _Lines(stderr=True)  # it prints with --quiet, too
 Row = Mapping[str, Any]
-CHUNK = 1 << 16  # rows of a parquet file that are held at once
+CHUNK = 1 << 16  # the number of rows of a Parquet file that are in memory at once
 
 
 class Format(StrEnum):
@@ -65,23 +65,24 @@ class Format(StrEnum):
 
 
 class Document(StrEnum):
-    """The formats of what is no list of rows."""
+    """The formats of a result that is not a list of rows."""
 
     table = "table"
     json = "json"
 
 
-STANDARD_OUTPUT = Path("-")  # as an output
-SAY = 5.0  # seconds without a word
+STANDARD_OUTPUT = Path("-")  # the value of --output that means standard output
+SAY = 5.0  # seconds without a line after which a stage says that it goes on
 _ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
 _NUMBER = re.compile(r"[-+]?[\d,.]*")
 _PLAIN = {"█": "#", "░": ".", "…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
 
 
 def make_streams_printable() -> None:
-    """Let streams of a narrow encoding (`LANG=C`) print what they can of our text instead of failing."""
+    """Let streams of a narrow encoding (`LANG=C`) print replacements for what they cannot encode, instead of
+    failing."""
     codecs.register_error("altneu", _ascii_fallback)
-    for stream in (sys.stdout, sys.stderr):  # of a test they may be anything
+    for stream in (sys.stdout, sys.stderr):  # in a test they may be of any type
         if "utf" not in (stream.encoding or "utf").lower() and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="altneu")
 
@@ -94,11 +95,11 @@ def _ascii_fallback(error: UnicodeError) -> tuple[str, int]:
 
 
 class Progress:
-    """One line a stage on standard error: what it does, then its seconds and what came of it.
+    """One line per stage on standard error: what the stage does, then its seconds and its result.
 
-    A stage of which nothing is heard for `SAY` seconds says that it goes on, and how long it has taken; on a terminal a
-    line with a bar says so all the time. Where `expected` has the seconds of the stages, as the last `learned` runs
-    took them, it also says how long the rest will take, or that it takes longer than those did.
+    A stage that reports nothing for `SAY` seconds prints that it goes on, and how long it has taken; on a terminal, a
+    line with a bar shows this all the time. If `expected` has the seconds of the stages in the last `learned` runs, the
+    line also says how long the rest will take, or that the stage takes longer than in those runs.
     """
 
     def __init__(self, expected: Mapping[str, float] | None = None, learned: int = 0) -> None:
@@ -131,13 +132,13 @@ class Progress:
             err.print(f"    {self._text}", markup=False)
 
     def _remaining_seconds(self) -> float:
-        """The seconds that the stages which are not done were expected to take, without those that have passed."""
+        """Return the seconds that are expected for the stages which are not done, without those that have passed."""
         passed = time.time() - self.started if self._going else 0.0
         others = sum(seconds for stage, seconds in self.expected.items() if stage != self._stage)
         return others + max(self.expected.get(self._stage, 0.0) - passed, 0.0)
 
     def _describe_remaining(self) -> str:
-        """How long the rest takes, in words; nothing where nobody knows, or where it is no time."""
+        """Describe how long the rest takes; return an empty text if that is unknown or too short to mention."""
         rest, mine = self._remaining_seconds(), self.expected.get(self._stage)
         runs = f"the last {self.learned} runs" if self.learned > 1 else "the last run"
         if self._going and mine is not None and time.time() - self.started > mine + SAY:
@@ -146,7 +147,7 @@ class Progress:
         return f"about {rest:,.0f} s left, as {runs} took" if rest >= 5 else ""
 
     def _describe_current(self) -> str:
-        """What is going on, in a line; on a terminal with a bar."""
+        """Describe what is going on in one line; on a terminal, with a bar."""
         left = self._describe_remaining()
         text = f"{self._text}, {time.time() - self.started:.0f} s" + (f"; {left}" if left else "")
         if not self.status:
@@ -166,7 +167,7 @@ class Progress:
                 self._said = time.time()
 
     def pause_display(self) -> None:
-        """Nothing is heard until it is called again: somebody is asked something."""
+        """Print nothing until the next call, while the user is asked a question."""
         self._going = False
         if self.status:
             self.status.stop()
@@ -183,7 +184,8 @@ class Progress:
 
 
 def format_moment(iso: str | None) -> str:
-    """An instant of the database in the reader's zone, to the minute, with UTC beside it; `never` for none."""
+    """Format an instant of the database in the reader's time zone, to the minute, with UTC beside it; None is
+    `never`."""
     if iso is None:
         return "never"
     utc = datetime.fromisoformat(iso).astimezone(UTC)
@@ -194,7 +196,7 @@ def format_moment(iso: str | None) -> str:
 
 
 def line_width() -> int | None:
-    """How many columns a line may have; None: as many as it takes (a pipe or a file)."""
+    """Return how many columns a line may have, or None if there is no limit (a pipe or a file)."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns):
         return int(columns)
@@ -202,7 +204,7 @@ def line_width() -> int | None:
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] | None = None) -> None:
-    """Rows as a table with a heading, or one field a line where the table would be too wide."""
+    """Print rows as a table with a heading, or one field per line where the table would be too wide."""
     listed = list(rows)
     names = list(columns or (listed[0] if listed else ()))
     numeric = [
@@ -232,31 +234,32 @@ def _format_cell(value: Any) -> str:
 
 
 def output_format(format: Format | None, output: Path | None) -> Format:
-    """The format of an output: as asked for, or from the file's ending, or CSV into a pipe. Raises `UsageError` for a
-    place that cannot be written, before anything is computed."""
+    """Return the format of an output: the requested one, the one of the file's ending, or CSV for a pipe.
+
+    Raises:
+        UsageError: The place cannot be written, or the format does not fit it. Nothing has been computed yet.
+    """
     ending = output.suffix.lower() if output else ""
     known = _ENDINGS.get(ending)
     if output is None:
         if format is Format.parquet:
-            raise UsageError("parquet needs a place.", "add --output FILE.parquet   (- is standard output)")
+            raise UsageError("parquet needs a file.", "add --output FILE.parquet   (- is standard output)")
         return format or Format.table
     if output == STANDARD_OUTPUT and format is Format.parquet and sys.stdout.isatty():
-        raise UsageError(
-            "parquet is no text for a terminal.", "add --output FILE.parquet, or a pipe behind the command"
-        )
+        raise UsageError("a terminal cannot show parquet.", "add --output FILE.parquet, or a pipe behind the command")
     if output == STANDARD_OUTPUT or (is_stream(output) and known is None):
         return format or Format.csv
     if output.is_dir():
         raise UsageError(f"--output {output} is a folder.", f"--output {output / 'rows'}.{format or 'csv'}")
     if format is None and known is None:
         raise UsageError(
-            f"--output {output}: the ending {ending!r} names no format."
+            f"--output {output}: the ending {ending!r} is not that of a format."
             if ending
-            else f"--output {output}: no ending.",
-            f"add --format csv, json or parquet, or call it {output.name or 'edges'}.csv",
+            else f"--output {output} has no ending that names a format.",
+            f"add --format csv, json or parquet, or name the file {output.name or 'edges'}.csv",
         )
     if format is not None and known is not None and known is not format:
-        raise UsageError(f"--output {output} is called {known}, and --format says {format}.", "leave --format out")
+        raise UsageError(f"--output {output} ends like {known}, but --format is {format}.", "leave --format out")
     require_writable(output, "--output")
     return format or known or Format.table
 
@@ -269,8 +272,15 @@ def write_rows(
     schema: pa.Schema | None = None,
     table: pa.Table | None = None,
 ) -> int:
-    """Write rows, one after the other, to standard output or a file; how many there were. Only a table holds them.
-    `table`: the same rows, where they are in memory as columns: a Parquet file is written from these."""
+    """Write rows one after the other to standard output or to a file, and return their number.
+
+    Only the format `table` holds all rows in memory.
+
+    Args:
+        output: The file; None or `STANDARD_OUTPUT` for standard output.
+        schema: The schema of a Parquet file (default: that of the first rows).
+        table: The same rows as columns in memory, if they are there: a Parquet file is written from them.
+    """
     counted = _Counted(rows)
     if output is None or (output == STANDARD_OUTPUT and format is not Format.parquet):
         _write_format(counted, columns, format, sys.stdout)
@@ -303,7 +313,7 @@ def _open_output(output: Path) -> Iterator[IO[bytes]]:
 
 
 def tell_written(number: int, output: Path) -> None:
-    """Say how many rows a file has; beside what went into a pipe, which may be standard output."""
+    """Print how many rows were written: to standard error if the rows went into a pipe or to standard output."""
     streams = output == STANDARD_OUTPUT or is_stream(output)
     (err if streams else out).print(f"{number:,} row(s) written to {output}", markup=False)
 
@@ -346,13 +356,13 @@ def _write_parquet(rows: Iterable[Row], columns: Sequence[str], stream: IO[bytes
 
 
 def abbreviate_labels(labels: Iterable[str]) -> str:
-    """A list, its middle left out when it is long."""
+    """Join labels by commas; leave out the middle of a long list."""
     shown = list(labels)
     return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
 
 def format_ranges(numbers: list[int]) -> str:
-    """[1, 2, 3, 7] → "1…3, 7"."""
+    """Format numbers as ranges: [1, 2, 3, 7] becomes "1…3, 7"."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""What is published, and why: show, explain."""
+"""Commands that read what is published and explain it: show, explain, tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from ..errors import UsageError
 from ..reading.query_model import ANY, FLAGS, NAMES, Engine, Question, view_table
 from ..terminal import escape_controls
-from .app import open_home, register_command
+from .app import Group, open_home, register_command
 from .printing import (
     STANDARD_OUTPUT,
     Document,
@@ -31,27 +31,29 @@ if TYPE_CHECKING:
 
 
 View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
-SHOWN = 40  # rows of a table
+SHOWN = 40  # the number of rows that a table shows
 
 
 EngineOption = Annotated[
-    Engine, typer.Option(help="Who computes it: DuckDB, in this process, while little is stored; else Spark.")
+    Engine,
+    typer.Option(help="The engine that computes the answer. auto: DuckDB in this process for little data, else Spark."),
 ]
 
 
 def _views_help() -> str:
-    """The table of views and options, for the help."""
+    """Return the table of views and options for the help."""
     lines = [f"- **{view}**: {about}" + (f" ({options})" if options else "") for view, about, options in view_table()]
     return "\n".join(lines)
 
 
-_SHOW = f"""What is published: totals, vertices, edges, triangles, trusses and communities, or what changed in between.
+_SHOW = f"""Show what is published (totals, vertices, edges, triangles, trusses, communities), or what has changed.
 
 The views, and which options go with each:
 
 {_views_help()}
 
-All take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Motifs are columns of totals and vertices.
+All views take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Motifs are columns of totals and
+vertices.
 
 `altneu show totals --all-epochs --format json`
 
@@ -59,15 +61,15 @@ All take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Mo
 
 `altneu show vertices --top 10`   `altneu show edges --vertex 12 --where "trussness >= 5"`
 
-`altneu show changes 2004-05-01 2004-05-15 --k 5`: edges that entered (1) or left (-1) the 5-truss
+`altneu show changes 2004-05-01 2004-05-15 --k 5` shows the edges that entered (1) or left (-1) the 5-truss.
 
-`altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
-that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
+`altneu show changes --since-revision 7` shows the changes from the frontier of revision 7 to that of the newest one. A
+consumer that remembers the revision which the answer names follows every publication, corrections too, exactly once.
 """
 
 
 def _open_graph(engine: Engine) -> Graph:
-    """The graph of this call's home; Spark starts when it is needed."""
+    """Open the graph of this call's home; Spark starts when it is needed."""
     from ..reading.graph import Graph
 
     home, ledger = open_home()
@@ -81,44 +83,50 @@ def _open_graph(engine: Engine) -> Graph:
 
 
 def show(
-    view: Annotated[View, typer.Argument(help="What to show.")],
+    view: Annotated[View, typer.Argument(help="The view to show.")],
     span: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FROM TO]", help="Epochs, for changes, triangles, quarantine, checks, results."),
+        typer.Argument(metavar="[FROM TO]", help="The epochs, for changes, triangles, quarantine, checks, results."),
     ] = None,
-    as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
-    revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="EPOCH", help="The epoch (default: the frontier).")] = None,
+    revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
     since_revision: Annotated[
-        int | None, typer.Option(help="What a consumer who has this revision applies (0: who has nothing).")
+        int | None, typer.Option(help="Show the changes since this revision (0: since the beginning).")
     ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Which truss.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="The k of the truss.")] = None,
     all_epochs: Annotated[
-        bool, typer.Option("--all-epochs", help="At every epoch; changes with their epochs.")
+        bool, typer.Option("--all-epochs", help="Show every epoch, and changes with their epochs.")
     ] = False,
     vertices: Annotated[
-        list[str] | None, typer.Option("--vertex", metavar="ID", help="Rows that touch this vertex; may be repeated.")
+        list[str] | None,
+        typer.Option("--vertex", metavar="ID", help="Show the rows that touch this vertex; may be repeated."),
     ] = None,
     edge: Annotated[
-        tuple[str, str] | None, typer.Option("--edge", metavar="A B", help="Rows that touch both of these vertices.")
+        tuple[str, str] | None,
+        typer.Option("--edge", metavar="A B", help="Show the rows that touch both of these vertices."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Rows for which this condition over the columns holds.")
+        str | None, typer.Option("--where", metavar="SQL", help="Show the rows for which this condition holds.")
     ] = None,
     sort: Annotated[
-        str | None, typer.Option("--sort", metavar="COLUMN", help="Order by a column; with a minus greatest first.")
+        str | None,
+        typer.Option("--sort", metavar="COLUMN", help="Sort by this column; with a minus, the greatest first."),
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", metavar="N", help="The N rows with the greatest values of --sort.")
+        int | None, typer.Option("--top", metavar="N", help="Show the N rows with the greatest values of --sort.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="The first N rows (a table shows 40 by itself).")
+        int | None, typer.Option("--limit", metavar="N", help="Show the first N rows (default: 40 in a table).")
     ] = None,
     format: Annotated[
-        Format | None, typer.Option(help="Output format (default: a table, or as the file's ending says).")
+        Format | None, typer.Option(help="The output format (default: a table, or that of the file's ending).")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write this file (.csv, .json, .parquet, .txt; - is standard output). A file is replaced."),
+        typer.Option(
+            metavar="FILE",
+            help="Write or replace this file (.csv, .json, .parquet, .txt; - is standard output).",
+        ),
     ] = None,
     engine: EngineOption = Engine.auto,
 ) -> None:
@@ -139,10 +147,9 @@ def show(
         top,
         limit,
     )
-    if (
-        not question.view_form.reads and engine is not Engine.auto
-    ):  # the first is an error for what does not go together
-        raise UsageError(f"--engine does not go with {view.value}: the database answers.", "leave it out")
+    reads_tables = question.view_form.reads  # raises for options that do not go with the view
+    if not reads_tables and engine is not Engine.auto:
+        raise UsageError(f"--engine does not go with {view.value}: the database answers it.", "leave --engine out")
     form = output_format(format, output)
     whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
     cut = None if whole else SHOWN
@@ -170,7 +177,7 @@ def show(
 
 
 show.__doc__ = _SHOW
-register_command(show)
+register_command(Group.READING)(show)
 
 
 class Thing(StrEnum):
@@ -179,41 +186,41 @@ class Thing(StrEnum):
     triangle = "triangle"
 
 
-@register_command
+@register_command(Group.READING)
 def explain(
-    thing: Annotated[Thing, typer.Argument(help="What to explain.")],
-    vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or three corners.")],
-    as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
-    revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
-    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+    thing: Annotated[Thing, typer.Argument(help="The kind of thing to explain.")],
+    vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or the three corners.")],
+    as_of: Annotated[str | None, typer.Option(metavar="EPOCH", help="The epoch (default: the frontier).")] = None,
+    revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
     engine: EngineOption = Engine.auto,
 ) -> None:
-    """Why is it so? The landed rows, with file, line and epoch, that make a vertex, an edge or a triangle what it is.
+    """Explain a vertex, an edge or a triangle by its landed rows, with their files, lines and epochs.
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
     with Progress() as progress:
         progress(f"explain {thing.value}", "")
-        found = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
+        facts = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
     if format is Document.json:
-        print(json.dumps(found, indent=1, default=str))
+        print(json.dumps(facts, indent=1, default=str))
         return
-    where = f"at {found['epoch']}, revision {found['revision']}"
+    where = f"at {facts['epoch']}, revision {facts['revision']}"
     if thing is Thing.vertex:
-        motifs = "".join(f", {count} in {name}" for name, count in found["motifs"].items())
-        text = f"degree {found['degree']}, {found['triangles']} triangles{motifs}"
-        out.print(f"vertex {_escape_value(found['vertex'])} {where}: {text}", markup=False)
-        diffs = {"degree": found["degree_diffs"], "triangle": found["triangle_diffs"], **found["motif_diffs"]}
+        motifs = "".join(f", {count} in {name}" for name, count in facts["motifs"].items())
+        text = f"degree {facts['degree']}, {facts['triangles']} triangles{motifs}"
+        out.print(f"vertex {_escape_value(facts['vertex'])} {where}: {text}", markup=False)
+        diffs = {"degree": facts["degree_diffs"], "triangle": facts["triangle_diffs"], **facts["motif_diffs"]}
         for name, rows in diffs.items():
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
-        there = "is there" if found["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(_escape_value, found['triangle']))} {there} {where}", markup=False)
-    for each in found.get("edges", [found]):
+        there = "is there" if facts["there"] else "is not there"
+        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {there} {where}", markup=False)
+    for each in facts.get("edges", [facts]):
         _print_edge(each)
-    if found.get("edges_not_listed"):
-        out.print(f"({found['edges_not_listed']:,} more edges)")
+    if facts.get("edges_not_listed"):
+        out.print(f"({facts['edges_not_listed']:,} more edges)")
 
 
 def _print_edge(edge: dict[str, Any]) -> None:
@@ -240,34 +247,34 @@ def _escape_value(value: Any) -> str:
     return escape_controls(str(value))
 
 
-@register_command
+@register_command(Group.READING)
 def tables(
-    revision: Annotated[int | None, typer.Option(help="As published in this revision (default: the newest).")] = None,
-    format: Annotated[Document, typer.Option(help="table or json.")] = Document.table,
+    revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
 ) -> None:
-    """What DuckDB, Spark, Trino and other programs need to read what is published: catalog, tables, and a tag.
+    """Print what other programs need to read the tables: the catalog, the names of the tables, and a tag.
 
     In every table the tag r7 holds the rows of revision 7 and no others, and `main` those of the newest revision.
-    docs/engines.md has a recipe for each program.
+    docs/engines.md has a recipe for DuckDB, Spark, Trino and other programs.
     """
     from ..reading import external_access
 
     if revision is not None and revision < 1:
-        raise UsageError(f"--revision {revision}: at least 1.", "altneu status")
+        raise UsageError(f"--revision {revision}: it has to be at least 1.", "altneu status")
     home, ledger = open_home()
-    found = external_access.external_access(home, ledger, revision)
+    access = external_access.external_access(home, ledger, revision)
     if format is Document.json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(access.to_dict(), indent=2))
         return
-    for name, value in found.catalog.items():
+    for name, value in access.catalog.items():
         out.print(f"{name:<10} {value}", markup=False)
-    out.print(f"{'namespace':<10} {found.namespace}")
+    out.print(f"{'namespace':<10} {access.namespace}")
     shares = "none: a compaction lets it share its tables with later revisions; read it with altneu show --revision"
-    out.print(f"{'revision':<10} {found.revision}, tag {found.tag or shares}")
-    out.print(f"{'frontier':<10} {found.frontier}: epochs after it are not final")
-    print_rows([{"table": table, "metadata": where} for table, where in found.tables.items()])
-    lacking = [table for table in home.config.publish.tables if table not in found.tables]
+    out.print(f"{'revision':<10} {access.revision}, tag {access.tag or shares}")
+    out.print(f"{'frontier':<10} {access.frontier}: epochs after it are not final")
+    print_rows([{"table": table, "metadata": where} for table, where in access.tables.items()])
+    lacking = [table for table in home.config.publish.tables if table not in access.tables]
     if lacking:
         out.print(
-            f"not in this revision: {', '.join(lacking)}; the next run that publishes writes it, or altneu rebuild"
+            f"not in this revision: {', '.join(lacking)}; the next run that publishes writes them, or altneu rebuild"
         )

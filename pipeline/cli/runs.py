@@ -1,4 +1,4 @@
-"""What publishes: plan, run, backfill, rebuild, rollback."""
+"""Commands that plan and publish revisions: plan, run, backfill, rebuild, rollback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
-from .app import open_home, register_command
+from .app import Group, open_home, register_command
 from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals
 
 if TYPE_CHECKING:
@@ -23,27 +23,31 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
     from ..state.records import Revision, RunRecord
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and change nothing.")]
 Accept = Annotated[
-    bool, typer.Option("--accept-rows", help='Epochs of any number of rows, also where [checks] rows = "stop".')
+    bool,
+    typer.Option("--accept-rows", help='Accept epochs with any number of rows, even where [checks] rows = "stop".'),
 ]
-Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but do not publish before `altneu publish`.")]
+Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but leave publishing to `altneu publish`.")]
 
 
-@register_command
+@register_command(Group.RUNS)
 def plan(
-    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
-    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
-    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="The first epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="The last epoch.")] = None,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
 ) -> None:
-    """What a backfill would do and about what it would cost: no side effects, no Spark."""
+    """Show what a backfill would do and what it would cost.
+
+    It changes nothing and needs no Spark.
+    """
     from ..run import planning, semantic_settings
     from ..run.forecast import forecast_run
 
     home, ledger = open_home()
-    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
+    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     changed = semantic_settings.changed_meaning(home, ledger)
-    guess = forecast_run(home, ledger, found)
+    guess = forecast_run(home, ledger, planned)
     if format is Document.json:
         settings = {"settings_changed": changed.words, "settings_need": changed.needs}
         print(json.dumps({**guess.to_document(), **settings}, indent=1))
@@ -51,19 +55,19 @@ def plan(
     _print_plan(home, guess)
     if changed.words:
         out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}", markup=True)
-        out.print(f"  a run will refuse until history is restated: {changed.command}", markup=False)
+        out.print(f"  a run refuses until the history is computed again; next: {changed.command}", markup=False)
 
 
 def _print_incomplete(epochs: list[EpochState]) -> None:
-    """Epochs that are no batch yet, and why: no run reads them."""
-    for each in epochs[:5]:
-        err.print(f"epoch {each.label} is incomplete and is left out: {each.why or ''}", markup=False)
+    """Print the epochs whose batch is incomplete, and why; no run reads them."""
+    for epoch in epochs[:5]:
+        err.print(f"epoch {epoch.label} is incomplete and is left out: {epoch.why or ''}", markup=False)
     if len(epochs) > 5:
-        err.print(f"(and {len(epochs) - 5:,} more: altneu status)")
+        err.print(f"(and {len(epochs) - 5:,} more; altneu status lists them)")
 
 
 def _print_folded(epochs: list[EpochState]) -> None:
-    """Epochs that have landed before the history that is kept: no run takes them up."""
+    """Print the epochs that have landed before the history that is kept; no run takes them up."""
     from ..landing.folded_epochs import REMEDY, describe_folded
 
     if epochs:
@@ -72,7 +76,7 @@ def _print_folded(epochs: list[EpochState]) -> None:
 
 
 def _print_absent(home: Home, epochs: int, gone: int) -> None:
-    """What is not in the landing: everything, or folders of published epochs."""
+    """Print what is missing from the landing: everything, or the folders of published epochs."""
     if not epochs:
         out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
@@ -81,52 +85,57 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
             f"[yellow]{gone:,} published epoch(s) have no folder in the landing any more[/]; they stay published",
             markup=True,
         )
-        out.print("  next: put the folders back, or take an epoch back on purpose: altneu run EPOCH --remove")
+        out.print("  next: put the folders back, or remove an epoch on purpose: altneu run EPOCH --remove")
 
 
-def _print_plan(home: Home, found: Forecast) -> None:
-    label, counts = home.schedule.format_label, found.counts
+def _print_plan(home: Home, forecast: Forecast) -> None:
+    label, counts = home.schedule.format_label, forecast.counts
     if counts:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
-    _print_incomplete(found.incomplete)
-    _print_folded(found.plan.in_state("folded"))
-    if not found.chosen:
+    _print_incomplete(forecast.incomplete)
+    _print_folded(forecast.plan.in_state("folded"))
+    if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
-            out.print("nothing to run: every landed epoch is published as it is")
+            out.print("nothing to run: every landed epoch is published unchanged")
         return
-    several = found.revisions > 1
-    where = f"{found.revisions} revisions from {found.revision} on" if several else f"revision {found.revision}"
-    out.print(
-        f"would run {len(found.chosen):,} epoch(s) as {where}: {abbreviate_labels(each.label for each in found.chosen)}"
+    several = forecast.revisions > 1
+    where = (
+        f"{forecast.revisions} revisions from {forecast.revision} on" if several else f"revision {forecast.revision}"
     )
-    out.print(f"  rows       about {found.rows:,} ({decimal(sum(each.bytes for each in found.chosen))} landed)")
-    if found.late:
-        out.print(
-            f"  late       {len(found.late):,} at or before the frontier: {abbreviate_labels(map(label, found.late))}"
-        )
-    if found.restated:
-        restated = abbreviate_labels(map(label, found.restated))
-        out.print(f"  restated   {len(found.restated):,} published epoch(s) may change their results: {restated}")
+    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen)
+    out.print(f"would run {len(forecast.chosen):,} epoch(s) as {where}: {labels}")
+    out.print(f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen))} landed)")
+    if forecast.late:
+        late = abbreviate_labels(map(label, forecast.late))
+        out.print(f"  late       {len(forecast.late):,} at or before the frontier: {late}")
+    if forecast.restated:
+        restated = abbreviate_labels(map(label, forecast.restated))
+        out.print(f"  restated   {len(forecast.restated):,} published epoch(s) may change their results: {restated}")
     if several:
         out.print("  the first revision:")
-    for name, text in found.words.items():
+    for name, text in forecast.words.items():
         out.print(f"  {name:<10} {text}")
-    if found.stages is None:
+    if forecast.stages is None:
         out.print("  time       no estimate before the first published run")
     else:
-        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found.stages.items() if seconds >= 0.5)
-        out.print(f"  time       about {found.seconds:,.0f} s, and Spark's start ({parts})")
+        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in forecast.stages.items() if seconds >= 0.5)
+        out.print(f"  time       about {forecast.seconds:,.0f} s, and Spark's start ({parts})")
 
 
-@register_command
+@register_command(Group.RUNS)
 def run(
-    epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
+    epochs: Annotated[list[str], typer.Argument(help="The epochs, as integers or labels.")],
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Replace epochs whose folder is gone by empty batches.")
+    ] = False,
     hold: Hold = False,
     accept_rows: Accept = False,
 ) -> None:
-    """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
+    """Run these epochs and publish the result as one revision.
+
+    If an epoch is run again, its batch is replaced; unchanged epochs are skipped.
+    """
     from ..run import planning
 
     home, ledger = open_home(writes=True)
@@ -134,68 +143,71 @@ def run(
     execute_plan(home, ledger, planning.plan_epochs(home, ledger, wanted, remove=remove), hold=hold, accept=accept_rows)
 
 
-@register_command
+@register_command(Group.RUNS)
 def backfill(
-    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
-    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="The first epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="The last epoch.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Take every landed epoch.")] = False,
     hold: Hold = False,
     keep_going: Annotated[
         bool,
-        typer.Option("--keep-going", help="Leave out epochs whose batches are wrong, and exit 1."),
+        typer.Option("--keep-going", help="Leave out epochs whose batches are wrong, and exit with 1."),
     ] = False,
     accept_rows: Accept = False,
 ) -> None:
-    """Every landed epoch in the range that is missing or changed, in one pass and one revision.
+    """Run every landed epoch of a range that is missing or changed, and publish the result as one revision.
 
-    More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
-    on after the last published one. With `--hold` the first of them is computed: the others build on it. A broken file,
-    too large a share of malformed rows, or (where `[checks] rows = "stop"`) an unusual number of rows stops it; with
-    `--keep-going` what is published is as if such an epoch had not landed, and malformed rows are counted for each
-    epoch by itself.
+    All epochs are computed in one pass. More landed files than `[ingest] max_revision_mb` make several revisions; if
+    the command is stopped in between, the same command goes on after the last published one. With `--hold` only the
+    first of them is computed, because the others build on it.
+
+    A broken file, too large a share of malformed rows, or (where `[checks] rows = "stop"`) an unusual number of rows
+    stops the backfill. With `--keep-going` such an epoch is left out as if it had not landed, and malformed rows are
+    counted for each epoch by itself.
     """
     from ..run import planning
 
     home, ledger = open_home(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
-        raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    execute_plan(home, ledger, found, hold=hold, keep_going=keep_going, accept=accept_rows)
+        raise UsageError("give FROM and TO, or --all.", "altneu backfill --all")
+    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
+    execute_plan(home, ledger, planned, hold=hold, keep_going=keep_going, accept=accept_rows)
 
 
-@register_command
+@register_command(Group.RUNS)
 def rebuild(
     from_landing: Annotated[
-        bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
+        bool, typer.Option("--from-landing", help="Read the landed files again, instead of the stored rows.")
     ] = False,
     dry_run: DryRun = False,
     hold: Hold = False,
 ) -> None:
-    """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
+    """Compute everything again and publish it as one new revision.
 
-    Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`, or of `[motifs]`; with
-    `--from-landing` also after one of `[values]`, or when the stored rows themselves are damaged.
+    Use it after other settings, or when a table's file is lost or wrong; old revisions stay as they were. It is needed
+    after a change of `[edges] live_for` or `where`, or of `[motifs]`; with `--from-landing` also after one of
+    `[values]`, or when the stored rows themselves are damaged.
     """
     from ..run import planning
 
     if dry_run and hold:
         raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
     home, ledger = open_home(writes=not dry_run)
-    found = planning.plan_rebuild(home, ledger, from_landing=from_landing)
+    planned = planning.plan_rebuild(home, ledger, from_landing=from_landing)
     if dry_run:
-        _print_rebuild(home, ledger, found)
+        _print_rebuild(home, ledger, planned)
         return
-    execute_plan(home, ledger, found, hold=hold)
+    execute_plan(home, ledger, planned, hold=hold)
 
 
-def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
+def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
     from ..run import semantic_settings
     from ..run.forecast import forecast_run
     from ..state.records import RunKind
 
-    guess = forecast_run(home, ledger, found)
-    source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
-    out.print(f"would publish {len(found.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
+    guess = forecast_run(home, ledger, planned)
+    source = "the landed files" if planned.kind is RunKind.RELOAD else "the rows as stored"
+    out.print(f"would publish {len(planned.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
     for name, text in guess.words.items():
         out.print(f"  {name:<10} {text}")
@@ -204,19 +216,19 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     changed = semantic_settings.changed_meaning(home, ledger)
     if changed.words:
         out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
-    if not changed.allows(found.kind):
+    if not changed.allows(planned.kind):
         out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
 
-@register_command
+@register_command(Group.RUNS)
 def rollback(
-    revision: Annotated[int, typer.Argument(help="The revision to go back to; 0: the empty state.")],
+    revision: Annotated[int, typer.Argument(help="The revision to go back to; 0 is the empty state.")],
     dry_run: DryRun = False,
 ) -> None:
-    """Publish the state of an old revision as a new one. Nothing is computed: it takes no time and no Spark.
+    """Publish the state of an old revision as a new one.
 
-    The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
-    would publish it again. `altneu status` shows it.
+    Nothing is computed: it takes no time and no Spark. The landing stays as it is: what it holds beyond that state is
+    missing or changed again, and the next backfill would publish it again. `altneu status` shows it.
     """
     from ..run import rollback, semantic_settings
 
@@ -224,7 +236,7 @@ def rollback(
     newest = ledger.get_revision().revision
     if newest and revision == newest:
         raise UsageError(
-            f"revision {revision} is what is published now: there is nothing to go back from.",
+            f"revision {revision} is the newest already: there is nothing to roll back.",
             f"altneu rollback {newest - 1}" if newest > 1 else "altneu status",
         )
     if dry_run:
@@ -234,7 +246,7 @@ def rollback(
         progress("rollback", "")
         row, epochs = rollback.roll_back(home, ledger, revision, lambda text: progress("rollback", text))
     out.print(
-        f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
+        f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) rolled back"
     )
     print_totals(home, ledger)
     if row.config_digest != home.config.semantic_digest():
@@ -252,69 +264,78 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
     taken = abbreviate_labels(map(home.schedule.format_label, epochs))
     out.print(f"would publish revision {revision} again as revision {ledger.get_revision().revision + 1}")
-    out.print(f"  epochs     {len(epochs):,} taken back{': ' if epochs else ''}{taken}")
+    out.print(f"  epochs     {len(epochs):,} rolled back{': ' if epochs else ''}{taken}")
     print_totals(home, ledger, revision)
 
 
 def _print_others(home: Home, ledger: Ledger) -> None:
-    """Which other runs are at work, on what and since when, before this one begins."""
+    """Print which other runs are alive, on what and since when, before this one begins."""
     from ..state.records import RunKind
 
     for other in (run for run in ledger.list_runs() if run.is_alive):
         kind, labels = other.kind, abbreviate_labels(map(home.schedule.format_label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
-        wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
+        effect = (
+            "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
+        )
         err.print(
-            f"[yellow]another {kind}{many} is at work[/] since {format_moment(other.started_at)} on "
+            f"[yellow]another {kind}{many} is running[/] since {format_moment(other.started_at)} on "
             f"revision {other.parent} "
-            f"(last heartbeat {format_moment(other.beat_at)}): {wins}",
+            f"(last heartbeat {format_moment(other.beat_at)}): {effect}",
             markup=True,
         )
     newest = ledger.get_revision().revision
     for other in (run for run in ledger.list_held() if run.parent == newest):
         err.print(
             f"[yellow]a {other.kind} of {len(other.epochs):,} epoch(s) is held[/] on revision {newest} (run "
-            f"{other.run_id}): what is published before it overtakes it",
+            f"{other.run_id}): a run that is published before it overtakes it",
             markup=True,
         )
 
 
 def execute_plan(
-    home: Home, ledger: Ledger, found: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
+    home: Home, ledger: Ledger, planned: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
-    """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
-    batches are wrong; raises `BatchRejected` at the end, when there are any, and when a compaction has folded epochs
-    that have landed. `accept`: with any number of rows."""
+    """Run a plan and print its outcome.
+
+    Args:
+        hold: Compute and check, but do not publish.
+        keep_going: Leave out the epochs whose own batches are wrong.
+        accept: Accept any number of rows.
+
+    Raises:
+        BatchRejected: Epochs were left out, because their batches are wrong or because a compaction has folded them.
+    """
     from ..landing.folded_epochs import record_folded
     from ..run import planning, runner
     from ..run.forecast import forecast_run
     from ..state.records import RunKind, RunRecord
     from ..state.stage_results import IngestFacts
 
-    folded = found.in_state("folded") if found.kind is RunKind.RUN else []
-    if found.kind is RunKind.RUN:
+    folded = planned.in_state("folded") if planned.kind is RunKind.RUN else []
+    if planned.kind is RunKind.RUN:
         record_folded(home, ledger)
-    _print_incomplete(found.in_state("incomplete"))
-    if not found.run and found.kind is RunKind.RUN:
-        same = sum(entry.state == "published" for entry in found.epochs)
+    _print_incomplete(planned.in_state("incomplete"))
+    if not planned.run and planned.kind is RunKind.RUN:
+        same = sum(entry.state == "published" for entry in planned.epochs)
         if same:
-            out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
-        _print_absent(home, len(found.epochs), len(found.in_state("gone")))
+            out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {planned.parent.revision})")
+        _print_absent(home, len(planned.epochs), len(planned.in_state("gone")))
         _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
-    parts = planning.split_by_size(home, found) if found.kind is RunKind.RUN else [found.run]
-    size = {entry.epoch: entry.bytes for entry in found.epochs}
-    total = sum(size.get(epoch, 0) for epoch in found.run)
+    parts = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else [planned.run]
+    size = {entry.epoch: entry.bytes for entry in planned.epochs}
+    total = sum(size.get(epoch, 0) for epoch in planned.run)
     started, done = time.time(), 0
     left_out: list[int] = []
     for number, epochs in enumerate(parts):
-        part = replace(found, run=epochs, parent=ledger.get_revision())
+        part = replace(planned, run=epochs, parent=ledger.get_revision())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
         guess = forecast_run(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
         err.print(
-            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
+            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(planned.epochs):,} epoch(s), "
             f"about {guess.rows:,} rows{time_}"
         )
         progress, began = Progress(_expected_seconds(guess, hold=hold), guess.learned), time.time()
@@ -334,7 +355,7 @@ def execute_plan(
             print_held(home, ledger, revision, time.time() - began)
             if len(parts) > 1:
                 rest = sum(map(len, parts[number + 1 :]))
-                out.print(f"{rest:,} epoch(s) are left: the same command again, once it is published")
+                out.print(f"{rest:,} epoch(s) are left: type the same command again once this run is published")
             _refuse_left_out(home, ledger, left_out, folded)
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
@@ -343,7 +364,7 @@ def execute_plan(
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
-            f"published revision {revision.revision}{mark}: {len(taken) or len(found.epochs):,} epoch(s){rate}, "
+            f"published revision {revision.revision}{mark}: {len(taken) or len(planned.epochs):,} epoch(s){rate}, "
             f"{seconds:.1f} s"
         )
         if part.kind is not RunKind.RUN:
@@ -357,8 +378,12 @@ def execute_plan(
 
 
 def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[EpochState]) -> None:
-    """Raises `BatchRejected` when epochs were left out: wrong ones, with what is wrong with each of the first of them,
-    or those that a compaction has folded."""
+    """Raise `BatchRejected` if epochs were left out, with the reason for each of the first ones.
+
+    Args:
+        epochs: Epochs whose batches are wrong.
+        folded: Landed epochs that a compaction has folded.
+    """
     from ..landing.folded_epochs import REMEDY, describe_folded
     from ..state import failed_runs
 
@@ -371,21 +396,21 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
     lines = [
         f"  {home.schedule.format_label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried
     ]
-    more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []
-    accept = home.config.checks.rows == "stop"
-    right = " (where they are right: altneu run EPOCH --accept-rows)" if accept else ""
+    more = [f"  (and {len(epochs) - 20:,} more; altneu status lists them)"] if len(epochs) > 20 else []
+    may_accept = home.config.checks.rows == "stop"
+    accepting = " (if their number of rows is right: altneu run EPOCH --accept-rows)" if may_accept else ""
     raise BatchRejected(
         "\n".join([f"{len(epochs):,} epoch(s) were left out, as if they had not landed:", *lines, *more]),
-        f"fix or remove their files{right}, then run the same command again",
+        f"fix or remove their files{accepting}, then run the same command again",
     )
 
 
 def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
-    """Stage → the seconds that it is expected to take; of a run that is held without those of publishing."""
+    """Return the expected seconds of each stage; of a held run without the stages of publishing."""
     from ..run import runner
 
-    found = guess.stages or {}
-    return {name: seconds for name, seconds in found.items() if not (hold and name in runner.LAST)}
+    stages = guess.stages or {}
+    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.LAST)}
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:
@@ -403,7 +428,7 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
 
 
 def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
-    """Which tables a rebuild has made as they were published before, and which not: by their fingerprints."""
+    """Print which tables a rebuild has left as they were published before, by their fingerprints."""
     from ..state.fingerprint_sums import list_differences
 
     known = ledger.fingerprints_at([revision.parent, revision.revision])
@@ -411,13 +436,13 @@ def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     other = {each.table: each for each in list_differences(before, after)}
     same = sorted(table for table in after if table in before and table not in other)
     if not same and not other:
-        out.print(f"whether the tables are as before is not known: revision {revision.parent} has no fingerprints")
+        out.print(f"it is not known whether the tables are as before: revision {revision.parent} has no fingerprints")
     elif not other:
-        out.print(f"every table holds what was published as revision {revision.parent}")
+        out.print(f"every table is the same as in revision {revision.parent}")
     else:
         if same:
-            out.print(f"as published as revision {revision.parent}: {', '.join(same)}")
+            out.print(f"the same as in revision {revision.parent}: {', '.join(same)}")
         from_ = (
             f"{table} from epoch {home.schedule.format_label(each.epoch)} on" for table, each in sorted(other.items())
         )
-        out.print(f"[yellow]other than revision {revision.parent}[/]: {', '.join(from_)}", markup=True)
+        out.print(f"[yellow]other than in revision {revision.parent}[/]: {', '.join(from_)}", markup=True)

@@ -1,4 +1,4 @@
-"""`altneu status`: the grid of epochs."""
+"""The command that lists the state of every epoch: `altneu status`."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from .app import open_home, register_command
+from .app import Group, open_home, register_command
 from .printing import Document, abbreviate_labels, format_moment, format_ranges, out, print_rows
 
 if TYPE_CHECKING:
     from ..home.home import Home
 
-MANY_FILES = 500
-FOLDED = 90  # with more epochs than this, months in which all is well are one line each
-RECENT = 31  # but the newest so many epochs are always listed
+MANY_FILES = 500  # from this number of files on, a compaction is recommended
+FOLDED = 90  # with more epochs than this, a month in which all is well is one line
+RECENT = 31  # this number of the newest epochs are always listed one by one
 
 Entry = dict[str, Any]
 
 
-@register_command
+@register_command(Group.READING)
 def status(
-    since: Annotated[str | None, typer.Option(help="Epochs from this one on.")] = None,
-    last: Annotated[int | None, typer.Option(help="The newest so many epochs.", min=1)] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Epochs that failed, or differ in an audit.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Every epoch on a line of its own.")] = False,
-    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+    since: Annotated[str | None, typer.Option(metavar="EPOCH", help="List the epochs from this one on.")] = None,
+    last: Annotated[int | None, typer.Option(help="List this number of the newest epochs.", min=1)] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="List the epochs that failed, or differ in an audit.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="List every epoch on a line of its own.")] = False,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
 ) -> None:
-    """The grid of epochs: landed, changed, published, audited, failed. Reads only the database: no Spark.
+    """List the state of every epoch: landed, changed, published, audited, failed.
 
-    In a long history the months in which all is well are one line each; `--all` lists every epoch.
+    It reads only the database and needs no Spark. In a long history the months in which all is well are one line each;
+    `--all` lists every epoch.
     """
     from ..landing.epoch_states import list_epoch_rows
     from ..landing.folded_epochs import REMEDY
@@ -80,9 +83,9 @@ def status(
         )
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact", markup=True)
-    for each in waiting:
-        out.print(_format_held_run(each), markup=False)
-        out.print(f"  next: {each['next']}", markup=False)
+    for held in waiting:
+        out.print(_format_held_run(held), markup=False)
+        out.print(f"  next: {held['next']}", markup=False)
     if not rows:
         out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
@@ -105,7 +108,7 @@ def status(
 
 
 def _format_held_run(run: Entry) -> str:
-    """A held run, in a line."""
+    """Describe a held run in one line."""
     which = abbreviate_labels(run["epochs"]) or "all epochs"
     what = (
         f"held since {format_moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision "
@@ -142,7 +145,10 @@ def _format_entry(entry: Entry) -> Entry:
 
 
 def fold_months(rows: list[Entry]) -> list[Entry]:
-    """A line for each month (of integer epochs: each hundred) in which every epoch is published and none differs."""
+    """Return one line for each month in which every epoch is published and none differs.
+
+    Epochs that are integers are folded by hundreds.
+    """
 
     def group_of(entry: Entry) -> str:
         return entry["label"][:7] if "-" in entry["label"][1:] else f"{entry['epoch'] // 100 * 100}…"
@@ -151,7 +157,7 @@ def fold_months(rows: list[Entry]) -> list[Entry]:
 
 
 def list_errors(rows: list[Entry]) -> Iterator[str]:
-    """What went wrong, once for epochs in a row of which the same is said."""
+    """Yield the errors, each once for consecutive epochs that have the same one."""
     for error, entries in groupby(rows, lambda row: row["error"]):
         labels = [entry["label"] for entry in entries]
         if error:
@@ -174,7 +180,7 @@ def _format_month(name: str, rows: list[Entry]) -> Iterator[Entry]:
 
 
 def _holes(home: Home, epochs: list[int]) -> list[str]:
-    """Labels of the epochs of a schedule by time that lie between known ones and are not known."""
+    """Return the labels of unknown epochs between known ones, in a schedule by time."""
     if home.schedule.seconds is None or not epochs or max(epochs) - min(epochs) > 100_000:
         return []
     known = set(epochs)

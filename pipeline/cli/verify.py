@@ -1,4 +1,4 @@
-"""Is it right: audit, repair, report."""
+"""Commands that check and mend what is published, and write report pages: audit, repair, report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
-from .app import open_home, register_command
+from .app import Group, open_home, register_command
 from .printing import Progress, err, out, print_rows
 from .runs import Hold, execute_plan
 
@@ -19,29 +19,38 @@ if TYPE_CHECKING:
     from ..state.records import Revision
 
 
-@register_command
+@register_command(Group.CHECKING)
 def audit(
-    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
-    sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
+    epochs: Annotated[
+        list[str] | None, typer.Argument(help="The epochs to audit (default: all up to the frontier).")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(help="Audit this number of the epochs, drawn at random (0: all of them).", min=0)
+    ] = 0,
     third_party: Annotated[
         bool,
-        typer.Option("--third-party", help="Triangles also by GraphFrames or GraphX: seconds to minutes an epoch."),
+        typer.Option(
+            "--third-party", help="Count triangles by GraphFrames or GraphX, too: seconds to minutes per epoch."
+        ),
     ] = False,
     shadow: Annotated[
-        bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show what each costs.")
+        bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show both costs.")
     ] = False,
     fingerprints: Annotated[
         bool,
-        typer.Option("--fingerprints", help="Instead: is what is stored what was published? Reads every table once."),
+        typer.Option(
+            "--fingerprints",
+            help="Compare the stored rows with the published fingerprints instead; it reads every table once.",
+        ),
     ] = False,
 ) -> None:
-    """Compare the published result with a full recomputation; exit 1 on any difference.
+    """Compare the published result with a full recomputation; exit with 1 on any difference.
 
     `altneu audit --sample 5 --third-party`
 
     `altneu audit --fingerprints`   finds rows that were damaged after they were published, in any table.
 
-    `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
+    `altneu audit 2004-06-01 --shadow`   works in a scratch home on the same landing; nothing is published.
     """
     from algorithms.graphframes_oracle import reference_name
 
@@ -60,7 +69,7 @@ def audit(
     assert row.frontier is not None
     if fingerprints:
         if epochs or sample or third_party or shadow:
-            raise UsageError("--fingerprints looks at everything, and at nothing else.", "altneu audit --fingerprints")
+            raise UsageError("--fingerprints takes no epochs and no other options.", "altneu audit --fingerprints")
         _compare_fingerprints(home, ledger, row)
         return
     if epochs:
@@ -85,11 +94,13 @@ def audit(
 
     try:
         if shadow:
-            found = compare_costs(home, wanted, spark, report_progress)
+            costs = compare_costs(home, wanted, spark, report_progress)
             progress.close_display()
-            print_rows(found)
-            if any(entry["differences"] for entry in found):
-                raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
+            print_rows(costs)
+            if any(entry["differences"] for entry in costs):
+                raise CheckFailed(
+                    "the maintained and the recomputed result differ in the scratch home.", "altneu audit"
+                )
             return
         results = audit.audit_published(warehouse, row, wanted, report_progress, third_party=third_party)
     finally:
@@ -119,7 +130,12 @@ def audit(
 
 
 def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
-    """Do the tables hold what was published? Raises `CheckFailed`; `AltneuError` where nothing can be said."""
+    """Check by their fingerprints that the tables hold what was published.
+
+    Raises:
+        CheckFailed: A table holds other rows.
+        AltneuError: No fingerprints are recorded.
+    """
     from ..checking import fingerprint_check
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -127,33 +143,34 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     recorded = ledger.fingerprints_of(row.revision)
     if not recorded:
         raise AltneuError(
-            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
+            f"revision {row.revision} has no recorded fingerprints: there is nothing to compare with.",
             "altneu rebuild   (records them, as the next run does)",
         )
     started, progress = time.time(), Progress()
     try:
         progress("audit", "reading all tables")
-        found = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
+        comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
     finally:
         progress.close_display()
-    for each in found.wrong:
-        err.print(f"[red]✗[/] {each.describe(home.schedule.format_label(each.epoch))}", markup=True)
-    if found.wrong:
-        raise found.to_error()
+    for difference in comparison.wrong:
+        label = home.schedule.format_label(difference.epoch)
+        err.print(f"[red]✗[/] {difference.describe(label)}", markup=True)
+    if comparison.wrong:
+        raise comparison.to_error()
     out.print(
-        f"{len(found.compared)} tables hold what was published as revision {row.revision}, at every epoch "
+        f"{len(comparison.compared)} tables hold what was published as revision {row.revision}, at every epoch "
         f"({time.time() - started:.1f} s)"
     )
-    if found.unknown:
-        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}", markup=True)
+    if comparison.unknown:
+        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(comparison.unknown)}", markup=True)
 
 
-@register_command
+@register_command(Group.CHECKING)
 def repair(
-    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
+    epochs: Annotated[list[str] | None, typer.Argument(help="The epochs to audit (default: all).")] = None,
     hold: Hold = False,
 ) -> None:
-    """Audit epochs and, when what is shown differs, publish a revision that replaces what differs.
+    """Audit epochs and, if the result differs, publish a revision that replaces what differs.
 
     The differing rows stay on record with the revision that had them. Where rows of batches or names of vertices are
     themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
@@ -168,8 +185,8 @@ def repair(
         return
     except CheckFailed as failed:
         what = failed.what
-    found = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
-    reload = needs_landing(found)
+    checks = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
+    reload = needs_landing(checks)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.get_revision().revision
@@ -178,26 +195,31 @@ def repair(
         audit(epochs)
 
 
-@register_command
+@register_command(Group.READING)
 def report(
-    epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="The pages of all epochs.")] = False,
+    epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the frontier).")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Write the pages of all epochs.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
     data_docs: Annotated[
-        bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
+        bool, typer.Option("--data-docs", help="Write and link the Data Docs of Great Expectations, too.")
     ] = False,
     revision: Annotated[
-        int | None, typer.Option(help="As published at this revision, on a page of its own that stays as it is.")
+        int | None, typer.Option(help="Write the page as of this revision, as a page of its own that never changes.")
     ] = None,
     vertex: Annotated[
-        str | None, typer.Option(help="Instead: the page of one vertex, with its numbers over epochs and its edges.")
+        str | None,
+        typer.Option(
+            metavar="ID", help="Write the page of one vertex instead, with its numbers over epochs and its edges."
+        ),
     ] = None,
 ) -> None:
-    """Write the report page of an epoch, that of its rows and trusses, and the index; print where they are. No Spark.
+    """Write the report page of an epoch, that of its rows and trusses, and the index, and print their paths.
 
-    With `--revision` what that revision said of the epoch, also when later ones have changed it.
+    It needs no Spark. With `--revision` the page shows what that revision said of the epoch, even if later ones have
+    changed it.
 
-    `altneu report 2004-05-15 --vertex 41`   a vertex: its numbers over epochs, its neighbourhood, its edges.
+    `altneu report 2004-05-15 --vertex 41`   writes the page of a vertex: its numbers over epochs, its neighbourhood and
+    its edges.
     """
     from ..report import epoch_document, write_former, write_pages, write_vertex
 
@@ -205,7 +227,7 @@ def report(
     if vertex is not None:
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"
-            raise UsageError(f"--vertex is a page of its own: it does not go with {other}.", "altneu report --help")
+            raise UsageError(f"--vertex writes a page of its own: it does not go with {other}.", "altneu report --help")
         row = ledger.require_published(revision)
         assert row.frontier is not None
         at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
@@ -216,7 +238,9 @@ def report(
         return
     if revision is not None and (all_ or data_docs):
         other = "--all" if all_ else "--data-docs"
-        raise UsageError(f"--revision is of one epoch's page: it does not go with {other}.", "altneu report --help")
+        raise UsageError(
+            f"--revision is for the page of one epoch: it does not go with {other}.", "altneu report --help"
+        )
     if revision is not None:
         former = ledger.require_published(revision)
         assert former.frontier is not None
@@ -233,15 +257,15 @@ def report(
             out.print(write_former(home, ledger, wanted_epoch, revision), markup=False)
         return
     if epoch is not None and all_:
-        raise UsageError("say either an epoch or --all.", "altneu report --help")
+        raise UsageError("give either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
         raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
     wanted = _epochs_to_report(home, ledger, epoch, all_=all_)
     if json_:
         if not wanted:
             ledger.require_published()
-        found = [epoch_document(home, ledger, each) for each in wanted]
-        print(json.dumps(found if all_ else found[0], indent=1, default=str))
+        documents = [epoch_document(home, ledger, epoch_) for epoch_ in wanted]
+        print(json.dumps(documents if all_ else documents[0], indent=1, default=str))
         return
     with Progress() as progress:
         progress("report", "")
@@ -255,7 +279,7 @@ def report(
 
 
 def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, *, all_: bool) -> list[int]:
-    """The epochs whose pages are wanted: those of which something is known."""
+    """Return the epochs whose pages are wanted; only those of which something is known."""
     from ..reading.query_executor import unpublished_error
     from ..state.records import RunKind
 

@@ -1,9 +1,10 @@
 """The landing folder and what puts epochs into it.
 
-`listing` finds what is landed and `digest` whether it changed (`folder`; in an object store `objects`). `land`
-(`batches`) takes raw event files: `sources` makes them readable, `sampling` and `form` understand them, `parsing` reads
-their rows, `times` their times, `raw` splits them into epochs, `journal` places all of these or none. What understands
-files is imported when it is asked for: it takes Arrow, and who only looks what has landed needs none.
+`local_landing` lists what is landed and digests it, so that a change is noticed; `object_store_landing` does so in an
+object store, and `batch_files` has what both share. `land_command` takes raw event files: `sources` makes them
+readable, `sampling` and `format_inference` detect their format, `file_reader` reads their rows, `timestamps` reads
+their times, `epoch_splitter` splits them into epochs, and `atomic_placement` places all of these or none. The modules
+that read files are imported on first use: they need Arrow, and a caller that only lists the landing does not.
 """
 
 from typing import TYPE_CHECKING, Any

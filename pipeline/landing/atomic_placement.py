@@ -1,10 +1,11 @@
-"""All or nothing: how finished batches, and the settings they need, take their places in the landing.
+"""The placement of finished batches, and of the settings that they need, in the landing: all or nothing.
 
 A `land` works in a private folder inside the landing, `_work/<id>/`, so that every move is a rename within one file
-system; a file lock says that its process lives. `place` holds the landing's lock, writes the journal (every move, and
-the settings before and after), makes the moves, and removes the journal: from then on the new batches count. After an
-error it makes the moves backwards. A process that was killed leaves its journal, and the next `land`, of whatever
-epoch, takes that one back (`recover_landing`); until then its epochs are `list_interrupted`, and no run reads them.
+system; a file lock says that its process lives. `place_batches` runs with the landing's lock held: it writes the
+journal (every move, and the settings before and after), makes the moves, and removes the journal: from then on the new
+batches count. After an error it makes the moves backwards. A process that was killed leaves its journal, and the next
+`land`, of any epoch, undoes it (`recover_landing`); until then `list_interrupted` names its epochs, and no run reads
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Say = Callable[[str], None]
 
 
 class Draft:
-    """The private folder of one `land`: finished batches go into `new/<label>/`; `place` puts them into the landing."""
+    """The private folder of one `land`: finished batches go into `new/<label>/`, and `place_batches` moves them into
+    the landing."""
 
     def __init__(self, landing: Path, say: Say = lambda text: None, settings: Path | None = None) -> None:
         self.landing, self.say = landing, say
@@ -44,7 +46,15 @@ class Draft:
     def place_batches(self, labels: list[str], settings: str | None, others: list[tuple[str, str]]) -> None:
         """Replace the batches of these epochs by those in `new/`, and the text of the home's `altneu.toml`.
 
-        `others`: further moves within the landing. Call it with `landing_lock` held. After an error all is as before.
+        Call it with `landing_lock` held. After an error everything is as before.
+
+        Args:
+            labels: The labels of the epochs.
+            settings: The new text of `altneu.toml`, or None to leave it.
+            others: Further moves (from, to) within the landing.
+
+        Raises:
+            AltneuError: Neither the new batches could be placed nor the old ones be put back.
         """
         private = self.folder.relative_to(self.landing)
         moves = list(others)
@@ -70,24 +80,24 @@ class Draft:
                 undo_moves(self.landing, self.folder)
             except OSError as second:
                 raise AltneuError(
-                    f"the new batches could not be placed ({error}) nor the old ones put back ({second}). The old ones "
-                    f"are in {self.folder / 'old'}, and no run reads these epochs.",
-                    "make room on the disk, then the same command again: it first restores the old batches",
+                    f"the new batches could not be placed ({error}), nor could the old ones be put back "
+                    f"({second}). The old ones are in {self.folder / 'old'}, and no run reads these epochs.",
+                    "make room on the disk, then type the same command again: it first restores the old batches",
                 ) from error
             raise
 
     def close(self) -> None:
-        """Remove the private folder, but not a journal that could not be taken back, nor the files that it names."""
+        """Remove the private folder, except a journal that could not be undone and the files that it names."""
         if not (self.folder / JOURNAL).exists():
             shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._owner)
 
 
 def recover_landing(landing: Path) -> list[str]:
-    """Take back what killed or failed lands left; the labels of their epochs. Call it with `landing_lock` held.
+    """Undo what killed or failed lands have left, and return the labels of their epochs.
 
-    Who holds that lock is the only one who places: any journal is a former one's. A draft without a journal is removed
-    when its process has gone.
+    Call it with `landing_lock` held. Only the holder of that lock places batches, so any journal is a former one's. A
+    draft without a journal is removed if its process has ended.
     """
     undone: list[str] = []
     for folder in _list_drafts(landing):
@@ -103,20 +113,24 @@ def report_undone(undone: list[str], say: Say) -> None:
 
 
 def list_interrupted(landing: Path) -> dict[str, str]:
-    """Label → why its folder is not to be read now: a `land` is at work on it, or was interrupted. Changes nothing."""
-    found: dict[str, str] = {}
+    """Return the labels whose folders must not be read now, with the reason: a `land` is placing them, or was
+    interrupted.
+
+    It changes nothing.
+    """
+    reasons: dict[str, str] = {}
     for folder in _list_drafts(landing):
-        with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+        with contextlib.suppress(FileNotFoundError):  # the land has finished meanwhile
             labels = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))["labels"]
             lives = _is_locked(folder / "owner")
             reason = "altneu land is placing it now" if lives else "altneu land was interrupted; type it again"
-            found |= dict.fromkeys(labels, reason)
-    return found
+            reasons |= dict.fromkeys(labels, reason)
+    return reasons
 
 
 @contextlib.contextmanager
 def landing_lock(landing: Path, say: Say = lambda text: None) -> Iterator[None]:
-    """One process at a time places batches; a second one waits, and says so."""
+    """Hold the landing's lock, so that one process at a time places batches; say so if it has to wait."""
     path = landing / WORK / "lock"
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +151,7 @@ def landing_lock(landing: Path, say: Say = lambda text: None) -> Iterator[None]:
 
 
 def discard_unused(landing: Path) -> None:
-    """Remove the folders of a home that does not exist, after a refused `land`; a folder with anything in it stays."""
+    """Remove the folders of a home that does not exist, after a refused `land`; a folder with any content stays."""
     with contextlib.suppress(OSError), landing_lock(landing):
         if not _list_drafts(landing) and {path.name for path in (landing / WORK).iterdir()} == {"lock"}:
             (landing / WORK / "lock").unlink()
@@ -146,9 +160,11 @@ def discard_unused(landing: Path) -> None:
 
 
 def undo_moves(landing: Path, folder: Path) -> list[str]:
-    """Make the moves of a journal backwards, as far as they were made, and the settings; then remove the journal.
+    """Make the moves of a journal backwards, as far as they were made, and restore the settings; then remove the
+    journal.
 
-    An epoch's folder that somebody has put there meanwhile stays; the former batch is kept next to it, as `_before-…`.
+    Return the labels of its epochs. If somebody has put a folder for an epoch there meanwhile, it stays, and the former
+    batch is kept next to it as `_before-…`.
     """
     path = folder / JOURNAL
     if not path.exists():
@@ -177,7 +193,7 @@ def _list_drafts(landing: Path) -> list[Path]:
 
 
 def _lock_file(path: Path, *, wait: bool = True) -> int:
-    """A descriptor that holds the file's lock until it is closed, also by the end of the process."""
+    """Return a descriptor that holds the file's lock until it is closed, or until the process ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -188,7 +204,7 @@ def _lock_file(path: Path, *, wait: bool = True) -> int:
 
 
 def _is_locked(path: Path) -> bool:
-    """Does a living process hold the file's lock? Only reads."""
+    """Tell whether a living process holds the file's lock. It only reads."""
     try:
         with path.open() as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The landing of a home, copied to that of another one: folder or object store, from either to either.
+"""Copy the landing of a home to that of another one, from a folder or an object store to either of them.
 
-Batches are copied as they count: their files under the names that their rows are told by, then the marker that says
-that they are all. Of an epoch that is not complete the files come along without one, so that it stays incomplete.
+A complete batch is copied with its files, under the names that its rows carry, and then with the marker that says that
+they are all. The files of an incomplete epoch are copied without a marker, so that it stays incomplete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .object_store_landing import Manifest
 
 @dataclass(frozen=True)
 class CopiedBatches:
-    """epochs: how many are copied; incomplete: the labels of those that are no batch yet."""
+    """The result of a copy: the number of complete epochs, the labels of the incomplete ones, and the copied files."""
 
     epochs: int
     incomplete: list[str]
@@ -29,9 +29,14 @@ class CopiedBatches:
 
 
 def copy_landing(source: Home, target: Home, say: file_transfer.Say) -> CopiedBatches:
-    """Raises `Unavailable`, and `AltneuError` where the landing is being changed."""
+    """Copy all batches of a home to another home, and return what was copied.
+
+    Raises:
+        Unavailable: A store does not answer.
+        AltneuError: The landing is being changed.
+    """
     batches = list_batches(source)
-    there = file_transfer.list_existing(target.landed_at)
+    existing = file_transfer.list_existing(target.landed_at)
     wanted = [
         file_transfer.CopyRequest(
             file.location, f"{_target_folder(target, batch)}/{file.name}", file.bytes, file.changed
@@ -41,15 +46,16 @@ def copy_landing(source: Home, target: Home, say: file_transfer.Say) -> CopiedBa
     ]
     named = {filesystem.normalize_location(file.target) for file in wanted}
     try:
-        for location in there:  # of an earlier attempt, since landed anew
+        for location in existing:  # what an earlier attempt has copied and has been landed anew since
             if location not in named and not location.rpartition("/")[2].startswith("_"):
                 filesystem.delete_file(location)
-        copied = file_transfer.copy_files(wanted, there, "landing", say)
+        copied = file_transfer.copy_files(wanted, existing, "landing", say)
         complete = [batch for batch in batches.values() if batch.incomplete is None]
         filesystem.map_parallel(lambda batch: _mark_complete(target, batch), complete)
     except OSError as error:
         raise Unavailable(
-            f"{target.landed_at}: {filesystem.format_store_error(error)}", "altneu doctor; then the same command"
+            f"{target.landed_at}: {filesystem.format_store_error(error)}",
+            "altneu doctor; then type the same command again",
         ) from error
     incomplete = [batch.label for batch in batches.values() if batch.incomplete is not None]
     return CopiedBatches(len(complete), incomplete, copied)
@@ -60,7 +66,7 @@ def _target_folder(target: Home, batch: BatchFiles) -> str:
 
 
 def _mark_complete(target: Home, batch: BatchFiles) -> None:
-    """Write what says that a batch is complete, last."""
+    """Write the marker that says that a batch is complete, after its files."""
     folder = _target_folder(target, batch)
     if not batch.files:
         filesystem.write_file(f"{folder}/{EMPTY}", b"")
@@ -74,20 +80,26 @@ def _mark_complete(target: Home, batch: BatchFiles) -> None:
 
 
 def verify_copy(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
-    """Raise `AltneuError` where a batch is not what it was; what differs is deleted, so that it is copied again. The
-    digests are remembered by the new home."""
+    """Compare the digests of the copied batches with those of the original, and remember them in the new home.
+
+    Raise `AltneuError` if a batch differs; its copy is deleted, so that it is copied again.
+
+    Args:
+        source: The original home, whose ledger is `former`.
+        target: The new home, whose ledger is `ledger`.
+    """
     ours, theirs = _list_complete_batches(source), _list_complete_batches(target)
     expected = digest_batches(former, ours.values(), remember=False)
-    found = digest_batches(ledger, theirs.values())
-    wrong = [epoch for epoch in expected if found.get(epoch) != expected[epoch]]
+    actual = digest_batches(ledger, theirs.values())
+    wrong = [epoch for epoch in expected if actual.get(epoch) != expected[epoch]]
     for epoch in wrong:
         for file in theirs[epoch].files if epoch in theirs else ():
             filesystem.delete_file(file.location)
-    if wrong or found.keys() - expected.keys():
+    if wrong or actual.keys() - expected.keys():
         which = ", ".join(ours[epoch].label for epoch in wrong[:3]) or "an epoch that was removed"
         raise AltneuError(
-            f"the landing has changed while it was copied, or a file broke: {which}.",
-            "the same command again: what is copied and right is not copied again",
+            f"the landing has changed while it was copied, or a file was damaged: {which}.",
+            "type the same command again: what is copied and right is not copied again",
         )
 
 

@@ -1,4 +1,4 @@
-"""Delimited text, by Arrow and by Python: its separator, its header, its rows."""
+"""The reader of delimited text, by Arrow and by Python: its separator, its header and its rows."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from .row_schema import (
 )
 
 _ARROWS_OWN = r"^[ \t]*[-+]?(0[xX]|[nN][aA][nN]\()"
-_SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that may stand for a separator that Arrow does not take
+_SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that can replace a separator that Arrow does not accept
 
 
 class Delimited:
-    """CSV, or any text with a separator; `separator` " " stands for any run of spaces and tabs."""
+    """CSV, or any text with a separator; the separator " " stands for any run of spaces and tabs."""
 
     def __init__(self, layout: RowSchema) -> None:
         self.layout = layout
         self.separator = parse_separator(layout.separator)
-        self.comments = 0  # lines that `start` has skipped
+        self.comments = 0  # the number of comment lines that `start` has skipped
         self.names: list[str] = list(layout.names or ())
 
     def start(self, stream: IO[bytes]) -> tuple[int, bytes]:
-        """Skip leading comments and read the header; return (lines consumed, the first data line)."""
+        """Skip leading comments, read the header, and return the number of lines consumed and the first data line."""
         consumed = 0
         skip_bom(stream)
         for raw in stream:
@@ -58,7 +58,7 @@ class Delimited:
             self._check_header(header, first)
             return consumed + max(header.count(b"\n"), 1), first
         if self.layout.header and not self.names:
-            raise BrokenFileError("the file is empty: not even a header")
+            raise BrokenFileError("the file is empty: it does not even have a header")
         return consumed, b""
 
     def _read_header(self, header: bytes, stream: IO[bytes]) -> bytes:
@@ -92,7 +92,7 @@ class Delimited:
         return self.separator or ","
 
     def cut_records(self, text: bytes, line: int) -> Records:
-        """Take the whole records at the beginning of a text, whose first line has a number."""
+        """Take the whole records at the beginning of a text whose first line has the number `line`."""
         return cut_records(text, line, self._resolve_separator())
 
     def split_fields(self, text: str) -> list[str]:
@@ -107,7 +107,9 @@ class Delimited:
                 block = block.replace(b" \n", b"\n").replace(b"\n ", b"\n").removeprefix(b" ")
         types = {name: self.layout.types[name] for name in self.names if name in self.layout.types}
         table = self._parse_columns(block, types)
-        hexadecimal = b"x" in block or b"X" in block  # Python looks for two bytes at a hundredth of the speed
+        hexadecimal = (
+            b"x" in block or b"X" in block
+        )  # a search for two bytes at once would take a hundred times as long
         numeric = [
             name
             for name, type_ in types.items()
@@ -124,9 +126,9 @@ class Delimited:
         return [name if name != "_" else f"_{i}" for i, name in enumerate(self.names)]
 
     def _parse_columns(self, block: bytes, types: dict[str, str]) -> pa.Table:
-        """Some of the columns of a block."""
+        """Parse the columns of a block that `types` names."""
         if block.startswith(BOM):
-            raise pa.ArrowInvalid("Arrow skips it at the start of any block")
+            raise pa.ArrowInvalid("Arrow skips a byte order mark at the start of any block")
         block, separator = self._with_short_separator(block)
         return pacsv.read_csv(
             io.BytesIO(block),
@@ -151,7 +153,7 @@ class Delimited:
         )
 
     def _with_short_separator(self, block: bytes) -> tuple[bytes, str]:
-        """Put one byte in place of a separator of several bytes, which Arrow does not take."""
+        """Replace a separator of several bytes, which Arrow does not accept, by one byte."""
         separator = self._resolve_separator()
         if len(separator.encode()) == 1:
             return block, separator
@@ -170,7 +172,7 @@ class Delimited:
             raise pa.ArrowInvalid("Arrow ends a line at a carriage return, too")
         if "_" in self.names and not block.isascii():
             try:
-                block.decode()  # Arrow looks at the columns that are read, alone
+                block.decode()  # Arrow looks only at the columns that are read
             except UnicodeDecodeError:
                 raise pa.ArrowInvalid("not UTF-8") from None
 
@@ -178,12 +180,12 @@ class Delimited:
         fields = self.split_fields(text)
         if len(fields) != len(self.names):
             raise ValueError(f"{len(fields)} fields instead of {len(self.names)}")
-        found = dict(zip(self.names, fields, strict=True))
-        return {n: parse_scalar(found.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
+        cells = dict(zip(self.names, fields, strict=True))
+        return {n: parse_scalar(cells.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
 
 
 def parse_separator(text: str | None) -> str | None:
-    r"""Return the separator that a user means. Raises `UsageError`.
+    r"""Return the separator that a user means. Raise `UsageError` if it cannot be one.
 
     >>> [parse_separator(text) for text in ("tab", r"\t", r"\s+", "  ", "::")]
     ['\t', '\t', ' ', ' ', '::']
@@ -198,5 +200,5 @@ def parse_separator(text: str | None) -> str | None:
 
 
 def guess_separator(line: str) -> str:
-    """The separator by the first line: a comma, a tab, a semicolon, or any run of blanks."""
+    """Return the separator by the first line: a comma, a tab, a semicolon, or any run of blanks."""
     return next((s for s in (",", "\t", ";") if s in line), " ")

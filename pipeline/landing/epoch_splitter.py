@@ -1,6 +1,7 @@
-"""Raw event files, read as `form` understands them → a file of rows for each epoch, in a private folder.
+"""Split raw event files by epoch: each epoch gets a file of rows in a private folder.
 
-Malformed rows are collected, with their reasons, to be reported and kept.
+The files are read as `format_inference` has detected. Malformed rows are collected, with their reasons, to be reported
+and kept.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text
 
 @dataclass
 class SplitResult:
-    """What was written: rows per epoch's label; and what was not. `comments`: lines before the rows of all files."""
+    """The rows that were written per epoch, and those that were rejected.
+
+    `comments` is the number of comment lines before the rows of all files.
+    """
 
     rows: Counter[int] = field(default_factory=Counter)
     rejected: Rejected = field(default_factory=list)
@@ -40,27 +44,36 @@ class SplitResult:
 
 
 def split_by_epoch(form: RawFormat, epoch: int | None, into: Path, progress: Callable[[str], None]) -> SplitResult:
-    """Write the rows of the files to `into/<label>/<file>.csv`. Raises `AltneuError` on a file broken as a whole."""
-    found = SplitResult()
+    """Write the rows of the files to `into/<label>/<number>-<file>.csv`, and return what was written and rejected.
+
+    Args:
+        epoch: The epoch of all rows, or None if the time column decides.
+        into: The private folder.
+        progress: A function that gets a line for each file.
+
+    Raises:
+        AltneuError: A file is broken as a whole.
+    """
+    result = SplitResult()
     for number, (source, layout) in enumerate(form.layouts.items()):
         progress(f"reading {source.label}")
         name = f"{number:03d}-{make_stem(source.label)}.csv"
         try:
             for block in read_blocks(source.path, layout):
-                found.comments += block.comments
+                result.comments += block.comments
                 block = reject_repeated_headers(block, layout) if source.format == "text" else block
-                found.rejected += [(source.label, line, reason, text) for line, reason, text in block.bad]
-                rows, of = _assign_epochs(block.good, form, source.label, epoch, found.rejected)
-                _write_epoch_files(rows, of, form, into, name, found.rows)
+                result.rejected += [(source.label, line, reason, text) for line, reason, text in block.bad]
+                rows, epochs = _assign_epochs(block.good, form, source.label, epoch, result.rejected)
+                _write_epoch_files(rows, epochs, form, into, name, result.rows)
         except BrokenFileError as error:
             raise AltneuError(
                 f"{source.name}: {error}. Nothing was landed.", "fix the file and land it again"
             ) from None
-    return found
+    return result
 
 
 def widen_types(form: RawFormat, rejected: Rejected) -> dict[str, str]:
-    """New integer columns that turned out to hold other numbers beyond the first rows."""
+    """Return new types for integer columns that have turned out to hold other numbers beyond the first rows."""
     out = {}
     for name in (name for name, type_ in form.values.items() if type_ == "long"):
         start, end = f"{name} is '", "', not an integer"
@@ -71,7 +84,7 @@ def widen_types(form: RawFormat, rejected: Rejected) -> dict[str, str]:
 
 
 def write_rejected(path: Path, rejected: Rejected) -> None:
-    """The rows that could not be read, one JSON object a line."""
+    """Write the rows that could not be read, one JSON object per line."""
     with path.open("w") as stream:
         for name, line, reason, text in rejected:
             stream.write(json.dumps({"file": name, "line": line, "reason": reason, "text": text}) + "\n")
@@ -80,7 +93,7 @@ def write_rejected(path: Path, rejected: Rejected) -> None:
 def _assign_epochs(
     rows: pa.Table, form: RawFormat, file: str, epoch: int | None, rejected: Rejected
 ) -> tuple[pa.Table, Times]:
-    """The rows with `seq`, without time and line; the epoch of each."""
+    """Return the rows with `seq` but without time and line, and the epoch of each row."""
     if form.clock is None:
         assert epoch is not None
         return rows.drop_columns(["line"]), np.full(rows.num_rows, epoch, np.int64)
@@ -101,18 +114,18 @@ def _assign_epochs(
 
 
 def _write_epoch_files(
-    rows: pa.Table, of: Times, form: RawFormat, into: Path, name: str, written: Counter[int]
+    rows: pa.Table, epochs: Times, form: RawFormat, into: Path, name: str, written: Counter[int]
 ) -> None:
-    order = np.argsort(of, kind="stable")
-    rows, of = rows.take(pa.array(order)), of[order]
-    cuts = np.flatnonzero(np.diff(of)) + 1
-    for start, end in zip([0, *cuts], [*cuts, len(of)], strict=True):
+    order = np.argsort(epochs, kind="stable")
+    rows, epochs = rows.take(pa.array(order)), epochs[order]
+    cuts = np.flatnonzero(np.diff(epochs)) + 1
+    for start, end in zip([0, *cuts], [*cuts, len(epochs)], strict=True):
         if start == end:
             continue
-        folder = into / form.home.schedule.format_label(int(of[start]))
+        folder = into / form.home.schedule.format_label(int(epochs[start]))
         folder.mkdir(exist_ok=True)
         target = folder / name
         options = pacsv.WriteOptions(include_header=not target.exists(), quoting_style="needed")
         with target.open("ab") as stream:
             pacsv.write_csv(rows.slice(int(start), int(end - start)), stream, options)
-        written[int(of[start])] += int(end - start)
+        written[int(epochs[start])] += int(end - start)

@@ -1,7 +1,7 @@
-"""The landing compared with the ledger: every epoch that is landed or published, and how the one stands to the other.
+"""The landing compared with the ledger: the state of every epoch that is landed or published.
 
-What a run would take up (`compare_with_ledger`), and what `altneu status` and the pages show of it (`list_epoch_rows`).
-Without Spark.
+`compare_with_ledger` shows what a run would take up, and `list_epoch_rows` what `altneu status` and the pages show.
+Neither needs Spark.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from . import local_landing
 
 @dataclass(frozen=True)
 class EpochState:
-    """One epoch as the landing and the ledger have it.
+    """The state of one epoch in the landing and in the ledger.
 
-    States: missing, changed, published; gone (published, and its folder is not there any more); folded (it has landed,
-    or landed again, but a compaction has folded the history before `since`, so that no run can take it up); incomplete
-    (its folder is no batch yet). `why` says it of the last two.
+    The states are missing, changed and published; gone (published, and its folder does not exist any more); folded (it
+    has landed, or landed again, but a compaction has folded the history before `since`, so that no run can take it up);
+    and incomplete (its folder is not a batch yet). `why` is the reason for the last two.
     """
 
     epoch: int
@@ -37,18 +37,18 @@ class EpochState:
 
 
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
-    """Every landed or published epoch with its state."""
+    """Return the newest revision, and the state of every landed or published epoch."""
     parent = ledger.get_revision()
     landed = local_landing.list_batches(home)
-    digests = local_landing.digest_batches(ledger, [there for there in landed.values() if there.incomplete is None])
+    digests = local_landing.digest_batches(ledger, [files for files in landed.values() if files.incomplete is None])
     published = ledger.published_batches(parent.revision)
-    found = {}
+    states = {}
     for epoch in sorted(set(landed) | set(published)):
-        batch, there = published.get(epoch), landed.get(epoch)
-        if there is None:
+        batch, files = published.get(epoch), landed.get(epoch)
+        if files is None:
             state = "published" if batch and batch.digest == local_landing.EMPTY_DIGEST else "gone"
-        elif there.incomplete is not None:
-            emptied = not there.files and batch is not None and batch.digest == local_landing.EMPTY_DIGEST
+        elif files.incomplete is not None:
+            emptied = not files.files and batch is not None and batch.digest == local_landing.EMPTY_DIGEST
             state = "published" if emptied else "incomplete"
         elif batch is not None and batch.digest == digests[epoch]:
             state = "published"
@@ -56,49 +56,52 @@ def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int,
             state = "folded"
         else:
             state = "changed" if batch else "missing"
-        why = there.incomplete if there else None
+        why = files.incomplete if files else None
         if state == "folded":
             assert parent.since is not None
             why = f"a compaction has folded the history before epoch {home.schedule.format_label(parent.since)}"
-        found[epoch] = EpochState(
+        states[epoch] = EpochState(
             epoch,
             home.schedule.format_label(epoch),
             state,
             digests.get(epoch),
-            len(there.files) if there else 0,
+            len(files.files) if files else 0,
             batch.revision if batch else None,
             batch.rows if batch else 0,
-            there.bytes if there else 0,
+            files.bytes if files else 0,
             why,
         )
-    return parent, found
+    return parent, states
 
 
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
 def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
-    """Every epoch for `status` and the page in Airflow: the states of `compare_with_ledger`, and running, failed and
-    interrupted. A run that another one overtook is not shown: its epoch is as the other left it."""
-    parent, found = compare_with_ledger(home, ledger)
-    stand = list_epoch_statuses(ledger, parent)
+    """Return the newest revision, and a row for every epoch, for `status` and the page in Airflow.
+
+    The states are those of `compare_with_ledger`, and running, failed and interrupted. A run that another one has
+    overtaken is not shown: its epoch is as the other run left it.
+    """
+    parent, states = compare_with_ledger(home, ledger)
+    statuses = list_epoch_statuses(ledger, parent)
     rows = []
-    for entry in found.values():
+    for entry in states.values():
         open_ = entry.state in ("missing", "changed")
-        said = stand.newest_unresolved(entry.epoch) if open_ else None
+        attempt = statuses.newest_unresolved(entry.epoch) if open_ else None
         unready = entry.why if entry.state in ("incomplete", "folded") else None
-        audit = stand.status_of(entry.epoch).audit
+        audit = statuses.status_of(entry.epoch).audit
         rows.append(
             {
                 "epoch": entry.epoch,
                 "label": entry.label,
-                "state": said.state if said else entry.state,
+                "state": attempt.state if attempt else entry.state,
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
                 "audited": AUDITED[audit.verdict] if audit else None,
                 "audit": audit.describe() if audit else None,
-                "error": said.error if said else unready,
+                "error": attempt.error if attempt else unready,
             }
         )
     return parent, rows

@@ -1,4 +1,4 @@
-"""One field of a file, as text or as JSON gave it → its value, or why it has none; the type that many fields share."""
+"""The types of fields: parse one field of text or JSON into its value, and infer the type that many fields share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class JsonNumber(str):
 
 
 def parse_scalar(value: Any, type_: str, name: str) -> Any:
-    """One field, as text or as JSON gave it, in its type; `ValueError` says which column and what stands there.
+    """Parse one field of text or JSON in its type. Raise `ValueError` with the name of the column and the field.
 
-    Blanks and tabs around a text do not count; what is empty then is no value.
+    Blanks and tabs around a text do not count; a text that is empty then is None.
 
-    >>> parse_scalar(" 7", "long", "w"), parse_scalar(JsonNumber("7.0"), "long", "w"), parse_scalar(" a b ", "string",
-    "w") (7, 7, 'a b')
-    >>> parse_scalar(" ", "string", "w") is None
-    True
+    >>> parse_scalar(" 7", "long", "w"), parse_scalar(JsonNumber("7.0"), "long", "w")
+    (7, 7)
+    >>> parse_scalar(" a b ", "string", "w"), parse_scalar(" ", "string", "w")
+    ('a b', None)
     """
     if type(value) is str:
         value = value.strip(" \t") or None
@@ -61,7 +61,7 @@ def _require_string(value: Any) -> str:
 
 
 def _parse_whole_number(literal: str) -> int:
-    """The integer that a number of a JSON text with a fraction or an exponent is, such as 1.0 or 1e3."""
+    """Return the integer that a JSON number with a fraction or an exponent is, such as 1.0 or 1e3."""
     number = float(literal)
     if not abs(number) < 1 << 53 or number != int(number):
         raise ValueError
@@ -69,7 +69,7 @@ def _parse_whole_number(literal: str) -> int:
 
 
 def is_value(text: str, type_: str) -> bool:
-    """Whether a field of text has a type.
+    """Tell whether a field of text has a type.
 
     >>> [is_value(text, "long") for text in ("1", "-1", "1_000", "1.0")], is_value("1e3", "double")
     ([True, True, False, False], True)
@@ -81,10 +81,10 @@ def is_value(text: str, type_: str) -> bool:
 
 
 def infer_type(cells: list[str]) -> str:
-    """The narrowest type that all of the cells have; empty ones say nothing.
+    """Return the narrowest type that all of the cells have; empty cells do not count.
 
-    >>> infer_type(["1", "", "2"]), infer_type(["1", "2.5"]), infer_type(["true"]), infer_type(["1", "x"]),
-    infer_type([""]) ('long', 'double', 'boolean', 'string', 'string')
+    >>> [infer_type(cells) for cells in (["1", "", "2"], ["1", "2.5"], ["true"], ["1", "x"], [""])]
+    ['long', 'double', 'boolean', 'string', 'string']
     """
     filled = [cell for cell in cells if cell]
     types = ("long", "double", "boolean") if filled else ()

@@ -1,14 +1,14 @@
-"""Files of rows → typed Arrow tables with line numbers, and the malformed rows with their reasons.
+"""Read files of rows as typed Arrow tables with line numbers, and the malformed rows with their reasons.
 
 `read_blocks(path, layout)` yields `Block`s: nothing is lost, every line of the file belongs to a record that is in
 `good` or in `bad`, or stands before the first record and is a comment (these are counted), an empty line or the header.
-A block of records goes through Arrow's parsers at their speed. One that they refuse is halved, and again, until a few
-records are left to be read one by one, to say which is wrong and why. Both ways follow the same rules, so that a row
-means the same whatever stands near it, and in whatever format:
+A block of records goes through Arrow's parsers at their speed. A block that they refuse is halved, and again, until a
+few records are left, which are read one by one to say which is wrong and why. Both ways follow the same rules, so that
+a row means the same whatever stands near it, and in any format:
 
 - Comments and empty lines may stand before the header, or before the first row of a file without one. After that every
   line belongs to a row. JSON has no comments.
-- Blanks and tabs around a text do not count, quoted or not. What is then empty is no value.
+- Blanks and tabs around a text do not count, quoted or not. A text that is empty then is no value.
 - Quotes count only around a whole field of delimited text, and not in text separated by blanks. A line break within
   quotes belongs to the field (RFC 4180); a row has the number of its first line. Where quotes are not closed, or text
   follows them, each line of the record is malformed; an unclosed quote reaches to the end of the file.
@@ -16,8 +16,9 @@ means the same whatever stands near it, and in whatever format:
   In JSON and Parquet 1.0 is an integer, too; an object of JSON has each field once. Texts in Parquet are held to the
   same rules (`parquet`).
 
-Memory: one block (16 MiB of text), and a record of at most as much. A file that cannot be read (damaged gzip, a missing
-column, no Parquet, another encoding, no permission) is `BrokenFileError`: it has no good rows one could trust.
+It holds one block (16 MiB of text) in memory, and a record of at most that size. A file that cannot be read (damaged
+gzip, a missing column, no Parquet, another encoding, no permission) is a `BrokenFileError`: none of its rows can be
+trusted.
 """
 
 from __future__ import annotations
@@ -41,13 +42,20 @@ from .parquet import read_parquet
 from .record_boundaries import QuoteError, Records
 from .row_schema import ARROW, BLOCK, Block, BrokenFileError, RowSchema
 
-LONGEST = BLOCK  # bytes of a record
+LONGEST = BLOCK  # the greatest number of bytes of a record
 SMALL = 32 << 10  # bytes that are read line by line when Arrow refuses them
 
 
 def read_blocks(path: Path | str, layout: RowSchema, s3: S3 | None = None) -> Iterator[Block]:
-    """All rows of a .csv, .csv.gz, .txt, .txt.gz, .tsv, .jsonl, .jsonl.gz or .parquet file, a path or a URI. Raises
-    `BrokenFileError`. `s3`: see `files.opened`."""
+    """Yield all rows of a .csv, .csv.gz, .txt, .txt.gz, .tsv, .jsonl, .jsonl.gz or .parquet file.
+
+    Args:
+        path: A path or a URI.
+        s3: The access to an object store, see `filesystem.open_stream`.
+
+    Raises:
+        BrokenFileError: The file cannot be read as a whole.
+    """
     name = str(path).removesuffix(".gz")
     try:
         if name.endswith(".parquet"):
@@ -58,27 +66,30 @@ def read_blocks(path: Path | str, layout: RowSchema, s3: S3 | None = None) -> It
             yield from _read_text(path, layout, Delimited(layout), s3)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         if isinstance(error, FileNotFoundError):
-            raise BrokenFileError("the file is gone") from None
+            raise BrokenFileError("the file does not exist any more") from None
         if (
             isinstance(error, OSError)
             and not isinstance(error, gzip.BadGzipFile)
             and filesystem.local_path(str(path)) is None
         ):
             raise BrokenFileError(
-                f"the store does not give it: {filesystem.format_store_error(error)}", again=True
+                f"the object store does not return it: {filesystem.format_store_error(error)}", again=True
             ) from None
         reason = error.strerror if isinstance(error, OSError) else None
         raise BrokenFileError(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
 
 
 def open_stream(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
-    """A file's content, unpacked. Every damage of a packed file is a `gzip.BadGzipFile`, an `OSError`."""
+    """Open the content of a file, unpacked.
+
+    Any damage of a packed file raises `gzip.BadGzipFile`, which is an `OSError`.
+    """
     stream = filesystem.open_stream(str(path), s3)
     return cast(IO[bytes], io.BufferedReader(_UnpackedStream(stream), 1 << 17)) if str(path).endswith(".gz") else stream
 
 
 class _UnpackedStream(io.RawIOBase):
-    """A packed stream, which is closed with its reader."""
+    """The content of a packed stream, which is closed with its reader."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed, self._content = packed, gzip.GzipFile(fileobj=packed)
@@ -123,7 +134,7 @@ def _read_text(path: Path | str, layout: RowSchema, form: JsonLines | Delimited,
 
 
 def _read_end(text: bytes, line: int, layout: RowSchema, form: JsonLines | Delimited) -> Iterator[Block]:
-    """The last records of a file. After a quote that is not closed, the rest of the file is one faulty record."""
+    """Yield the last records of a file. After a quote that is not closed, the rest of the file is one faulty record."""
     records = form.cut_records(text, line)
     yield from _read_records(records, layout, form)
     rest = text[len(records.text) :]
@@ -134,7 +145,7 @@ def _read_end(text: bytes, line: int, layout: RowSchema, form: JsonLines | Delim
 
 
 def _read_records(records: Records, layout: RowSchema, form: JsonLines | Delimited) -> Iterator[Block]:
-    """Read the records at once, or in halves where Arrow refuses them: a malformed line slows down `SMALL` bytes."""
+    """Yield the records at once, or in halves where Arrow refuses them: a malformed line slows down `SMALL` bytes."""
     if not records.text:
         return
     try:
@@ -153,7 +164,7 @@ def _read_records(records: Records, layout: RowSchema, form: JsonLines | Delimit
 
 
 def _read_slowly(records: Records, layout: RowSchema, form: JsonLines | Delimited) -> Block:
-    """Record by record: the same rows, and a reason for each that is not one."""
+    """Read record by record: the same rows, and a reason for each record that is not a row."""
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str, str]] = []
     for number, raw in records.list_records():
@@ -190,7 +201,7 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _reject_lines(line: int, reason: str, record: str) -> Iterator[tuple[int, str, str]]:
-    """Every line of a record whose quotes are wrong: nobody knows whether it is one row or many."""
+    """Yield every line of a record whose quotes are wrong: it is not known whether it is one row or many."""
     lines = record.split("\n")
     if len(lines) > 1:
         reason = f"{reason}; the record begins in line {line}"
@@ -199,7 +210,7 @@ def _reject_lines(line: int, reason: str, record: str) -> Iterator[tuple[int, st
 
 
 def _complete_columns(table: pa.Table, layout: RowSchema) -> pa.Table:
-    """The layout's columns in its order and types; optional ones that are not there as nulls."""
+    """Return the layout's columns in its order and types; missing optional columns are nulls."""
     columns = []
     for name, type_ in layout.types.items():
         if name in table.column_names:
@@ -212,7 +223,7 @@ def _complete_columns(table: pa.Table, layout: RowSchema) -> pa.Table:
 
 
 def _find_missing_values(table: pa.Table, layout: RowSchema) -> npt.NDArray[np.bool_]:
-    """Which rows lack a required value."""
+    """Return a mask of the rows that lack a required value."""
     mask = np.zeros(table.num_rows, dtype=bool)
     for name in layout.types:
         if name not in layout.optional:

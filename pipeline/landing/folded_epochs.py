@@ -1,7 +1,7 @@
-"""What has landed before the history that a compaction has kept: no run can take it up, and somebody has to know.
+"""Epochs that have landed before the history that a compaction has kept: no run can take them up, so they are reported.
 
-Each such epoch is a failed check, and so an incident, until its files are as they were, or everything is read again
-from the landing. Without Spark.
+Each such epoch is a failed check, and so an incident, until its files are as they were, or until everything is read
+again from the landing. It needs no Spark.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from ..state.ledger import Ledger
 from .epoch_states import EpochState, compare_with_ledger
 
 SUITE, NAME = "landing", "what has landed can be published"
-REMEDY = "altneu rebuild --from-landing   (everything again, from what is landed), or put the former files back"
+REMEDY = "altneu rebuild --from-landing   (computes everything again), or put the former files back"
 _MEANING = "What has landed for an epoch is published, unless a compaction has folded the history before it."
 
 
 def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
-    """The landed epochs that a compaction has folded; each new one is recorded as a failed check, and each that is none
-    any more as a passed one."""
+    """Return the landed epochs that a compaction has folded.
+
+    Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
+    """
     if ledger.get_revision().since is None:
         return []
-    parent, found = compare_with_ledger(home, ledger)
-    folded = {entry.epoch: entry for entry in found.values() if entry.state == "folded"}
+    parent, states = compare_with_ledger(home, ledger)
+    folded = {entry.epoch: entry for entry in states.values() if entry.state == "folded"}
     failing = {
         failure.epoch
-        for one in list_incidents(ledger)
-        for failure in one.open_failures
+        for incident in list_incidents(ledger)
+        for failure in incident.open_failures
         if (failure.suite, failure.name) == (SUITE, NAME) and failure.epoch is not None
     }
     new = [_build_check(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]
@@ -41,7 +43,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
 
 
 def describe_folded(epochs: Iterable[EpochState]) -> str:
-    """Which epochs a compaction has folded, in a line."""
+    """Describe in one line which epochs a compaction has folded."""
     listed = list(epochs)
     shown = ", ".join(entry.label for entry in listed[:5]) + (" …" if len(listed) > 5 else "")
     return f"{len(listed):,} landed epoch(s) cannot be published ({shown}): {listed[0].why}"

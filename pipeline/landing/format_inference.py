@@ -1,10 +1,10 @@
-"""What raw files hold: a header or not, the separator, columns, their types, the time. Looks at their first rows.
+"""Infer the format of raw files from their first rows: the header, the separator, the columns, their types, the time.
 
-`infer_format` takes what the user says, finds the rest in the data, and refuses what contradicts the data; it writes
-nothing. `sampling` looks at one file; here all files of a land are brought together: each has a header of its own, in
+`infer_format` takes the user's options, detects the rest in the data, and refuses options that contradict the data; it
+writes nothing. `sampling` looks at one file; this module compares all files of a land: each has a header of its own, in
 an order of its own, and all have the same columns. --columns names the columns in the order of the first file that
-names them itself, in every format: `_` leaves one out, another word renames it. The fields of JSON have no order; where
---columns has all of their words, it renames none.
+names its columns, in every format: `_` skips a column, another word renames it. The fields of JSON have no order: if
+--columns has all of their names, it renames none.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .timestamps import UNITS, Clock
 
 __all__ = ["HELP", "LandOptions", "RawFormat", "infer_format"]
 
-SHOWN = 3  # rows of each kind of file
+SHOWN = 3  # the number of rows that are shown of each kind of file
 
 
 @dataclass(frozen=True)
 class RawFormat:
-    """How the files are read, and what has to be declared for it."""
+    """How the files are read, and which settings have to be declared for it."""
 
-    home: Home  # as it will be: with the declared settings
-    names: tuple[str, ...]  # of the columns, in the order of the first file; "_" is left out
+    home: Home  # with the settings that will be declared
+    names: tuple[str, ...]  # the columns in the order of the first file; "_" is skipped
     layouts: dict[Source, RowSchema]
     clock: Clock | None
     values: dict[str, str]
     declared: dict[str, Entries]  # section → its new settings
-    remarks: dict[Source, str] = field(default_factory=dict)  # what else was understood of a file
+    remarks: dict[Source, str] = field(default_factory=dict)  # what else was detected in a file
 
     def column_types(self) -> dict[str, str]:
         return next(iter(self.layouts.values())).types
@@ -60,8 +60,7 @@ class RawFormat:
         return replace(self, home=home, values=values, declared=declared, layouts=layouts, clock=clock)
 
     def describe(self) -> Iterator[str]:
-        """Yield how the files are understood: a line for those that are read alike, then their first rows as they are
-        read."""
+        """Yield a line for all files that are read alike, then their first rows as they are read."""
         alike: dict[str, list[Source]] = {}
         for source, layout in self.layouts.items():
             alike.setdefault(self._describe_layout(source, layout), []).append(source)
@@ -86,7 +85,7 @@ class RawFormat:
 
 
 def infer_format(home: Home, sources: list[Source], options: LandOptions) -> RawFormat:
-    """Options and first rows → how to read the files. Raises `UsageError` for what cannot be."""
+    """Infer from options and first rows how to read the files. Raise `UsageError` if they contradict each other."""
     every, epoch_only = _infer_epoch_length(home, options)
     settings: dict[str, Entries] = {"epochs": {"every": every}} if every else {}
     if options.ids and options.ids != home.config.vertices.ids:
@@ -124,8 +123,10 @@ def infer_format(home: Home, sources: list[Source], options: LandOptions) -> Raw
 
 
 def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
-    """Read the first rows of a file as all of its rows will be read, each field with the name of its column. Raises
-    `UsageError` for a broken file."""
+    """Read the first rows of a file as all of its rows will be read, each field with the name of its column.
+
+    Raise `UsageError` for a broken file.
+    """
     try:
         for block in read_blocks(source.path, layout):
             if block.good.num_rows or block.bad:
@@ -151,7 +152,7 @@ def _gather_cells(samples: Iterable[Sample], names: Iterable[tuple[str, ...]]) -
 
 
 def _list_fields(sample: Sample, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """List a file's own words for its columns; JSON may have further fields that its first rows do not have."""
+    """Return the file's own names of its columns; JSON may have further fields that its first rows do not have."""
     if sample.names is None or sample.banner:
         return None
     return (*sample.names, *names[len(sample.names) :])
@@ -167,33 +168,34 @@ def _describe_surprises(sample: Sample, names: Sequence[str]) -> str:
 
 
 def _require_text_for(options: LandOptions, sources: Sequence[Source]) -> None:
-    """Raise `UsageError` for an option of delimited text where no file is such."""
-    given = {"--sep": options.separator, "--header": options.header, "--comment": options.comment}
-    said = [name for name, value in given.items() if value is not None]
-    if said and not any(source.format == "text" for source in sources):
+    """Raise `UsageError` for an option of delimited text if no file is delimited text."""
+    values = {"--sep": options.separator, "--header": options.header, "--comment": options.comment}
+    flags = [name for name, value in values.items() if value is not None]
+    if flags and not any(source.format == "text" for source in sources):
         raise UsageError(
-            f"{said[0]} is for delimited text, and {sources[0].name} is {sources[0].format}.", f"leave {said[0]} out"
+            f"{flags[0]} is for delimited text, and {sources[0].name} is {sources[0].format}.",
+            f"leave {flags[0]} out",
         )
 
 
 def _infer_epoch_length(home: Home, options: LandOptions) -> tuple[str | None, bool]:
-    """The length of an epoch that has to be declared, and whether all rows go into one epoch."""
+    """Return the length of an epoch that has to be declared, and whether all rows go into one epoch."""
     if (options.time_column is None) == (options.epoch is None):
-        raise UsageError("say either --time COLUMN (with --every) or --epoch E.", HELP)
+        raise UsageError("give either --time COLUMN (with --every) or --epoch E.", HELP)
     if options.epoch is not None:
         extra = {"--time-unit": options.time_unit, "--time-format": options.time_format}
-        given = [name for name, value in extra.items() if value]
-        if given:
-            raise UsageError(f"{given[0]} goes with --time, not with --epoch.", HELP)
+        flags = [name for name, value in extra.items() if value]
+        if flags:
+            raise UsageError(f"{flags[0]} goes with --time, not with --epoch.", HELP)
     if options.time_unit is not None and options.time_unit not in UNITS:
-        raise UsageError(f"--time-unit {options.time_unit}: one of {', '.join(UNITS)}.", HELP)
+        raise UsageError(f"--time-unit {options.time_unit}: it has to be one of {', '.join(UNITS)}.", HELP)
     every = options.every
     if every is None:
         if options.time_column is not None and home.config.epochs.every is None:
             raise UsageError("--time needs the length of an epoch.", "add --every 1d")
         return None, options.epoch is not None
     if not re.fullmatch(r"[1-9]\d*[dhm]", every):
-        raise UsageError(f"--every {every}: expected a number and d, h or m (1d, 12h, 7d, 15m).", HELP)
+        raise UsageError(f"--every {every}: it has to be a number and d, h or m (1d, 12h, 7d, 15m).", HELP)
     if home.config.epochs.every not in (None, every):
         raise UsageError(
             f"this home has epochs of {home.config.epochs.every}, not {every}.", f"leave --every {every} out"
@@ -203,10 +205,10 @@ def _infer_epoch_length(home: Home, options: LandOptions) -> tuple[str | None, b
 
 def _resolve_id_type(home: Home, ids: str) -> str:
     if ids not in ("integer", "string"):
-        raise UsageError(f'--ids {ids}: "integer" or "string".', HELP)
+        raise UsageError(f'--ids {ids}: it has to be "integer" or "string".', HELP)
     if list_batches(home):
         raise UsageError(
-            f'--ids {ids}: this home has [vertices] ids = "{home.config.vertices.ids}", and epochs landed with it.',
+            f'--ids {ids}: this home has [vertices] ids = "{home.config.vertices.ids}", and epochs have landed.',
             "altneu --home ANOTHER land …",
         )
     return ids
@@ -216,14 +218,14 @@ def _resolve_id_type(home: Home, ids: str) -> str:
 
 
 def _name_columns(samples: list[Sample], options: LandOptions) -> list[tuple[str, ...]]:
-    """Name the columns of each file, in the file's order. Raises `UsageError`."""
+    """Return the names of the columns of each file, in the file's order. Raise `UsageError` if they are not known."""
     first = next((sample for sample in samples if sample.names is not None), None)
     if first is None and not options.columns:
         cells = samples[0].rows[0] if samples[0].rows else []
         raise UsageError(
-            f"{samples[0].source.name}: --columns is missing, and the first line names no src and dst: "
+            f"{samples[0].source.name}: --columns is missing, and the first line does not name src and dst: "
             f"{', '.join(cells[:8])}",
-            "--columns src,dst,…   (the file's columns in order; _ leaves one out)",
+            "--columns src,dst,…   (the file's columns in order; _ skips one)",
         )
     for sample in samples:
         sample.require_decided_header()
@@ -236,7 +238,7 @@ def _name_columns(samples: list[Sample], options: LandOptions) -> list[tuple[str
 
 
 def _are_fields_by_name(sample: Sample, options: LandOptions) -> bool:
-    """Whether --columns has all fields of a JSON file by its own words, in whatever order."""
+    """Tell whether --columns has all fields of a JSON file by their own names, in any order."""
     return sample.source.format == "json" and set(sample.names or ()) <= set(options.columns)
 
 
@@ -254,19 +256,19 @@ def _require_own_order(sample: Sample, columns: tuple[str, ...]) -> None:
         raise UsageError(
             f"{sample.source.name}: its {what} {shown} and --columns {','.join(columns)} contradict each other: "
             f"is {moved[0]} what the file calls {moved[0]}, or what it calls {other}? Nothing was landed.",
-            f"--columns {kept} for the first   (for the second call {other} otherwise)",
+            f"--columns {kept} for the first   (for the second, give {other} another name)",
         )
     if len(columns) != len(own):
         filled = ",".join([*columns, *("_" for _ in own)][: len(own)]) if len(columns) < len(own) else "src,dst,…"
         raise UsageError(
-            f"{sample.source.name}: its {what} has {len(own)} column(s), {shown}, and --columns {len(columns)}, "
+            f"{sample.source.name}: its {what} has {len(own)} column(s), {shown}, but --columns has {len(columns)}, "
             f"{','.join(columns)}. Nothing was landed.",
-            f"--columns {filled}   (the file's columns in order; _ leaves one out)",
+            f"--columns {filled}   (the file's columns in order; _ skips one)",
         )
 
 
 def _name_own_columns(sample: Sample, first: Sample, columns: tuple[str, ...], options: LandOptions) -> tuple[str, ...]:
-    """Name the columns of a file as the first one that names its columns has them. Raises `UsageError`."""
+    """Name the columns of a file as the first file that names its columns does. Raise `UsageError` if they differ."""
     assert first.names is not None
     if sample.names is None:
         return columns
@@ -294,58 +296,59 @@ def _check_names(home: Home, names: tuple[str, ...], options: LandOptions, sampl
     for name in names:
         if not name.isprintable():
             raise UsageError(
-                f"column {format_name(name)}: a name has no control characters.", "call it otherwise: --columns …"
+                f"column {format_name(name)}: a name must not have control characters.",
+                "give it another name: --columns …",
             )
-    given = f"--columns {','.join(names)}" if options.columns else f"{sample.source.name} has {', '.join(names)}"
+    where = f"--columns {','.join(names)}" if options.columns else f"{sample.source.name} has {', '.join(names)}"
     for name in ("src", "dst"):
         if name not in names:
             ends = {"source": "src", "from": "src", "target": "dst", "to": "dst"}
             named = [ends.get(column.lower(), column) for column in names]
             advice = ",".join(named) if {"src", "dst"} <= set(named) else "src,dst,…"
-            raise UsageError(f"{given}: {name} is missing.", f"--columns {advice}")
+            raise UsageError(f"{where}: {name} is missing.", f"--columns {advice}")
     twice = sorted({name for name in names if name != "_" and names.count(name) > 1})
     if twice:
         first = names.index(twice[0])
         left = ",".join("_" if name == twice[0] and at > first else name for at, name in enumerate(names))
-        raise UsageError(f"{given}: {twice[0]} is there twice.", f"leave one out: --columns {left}")
+        raise UsageError(f"{where}: {twice[0]} is there twice.", f"skip one: --columns {left}")
     if options.time_column is not None and options.time_column not in names:
-        raise UsageError(f"--time {options.time_column}: no such column in {given}.", "--time " + names[-1])
+        raise UsageError(f"--time {options.time_column}: no such column in {where}.", "--time " + names[-1])
     if options.time_column in ("src", "dst", "op"):
-        raise UsageError(f"--time {options.time_column}: that column is no time.", HELP)
+        raise UsageError(f"--time {options.time_column}: that column is not a time.", HELP)
     if "" in names:
-        raise UsageError(f"{given}: a column has no name.", f"leave it out: --columns {_replace_name(names, '', '_')}")
+        raise UsageError(f"{where}: a column has no name.", f"skip it: --columns {_replace_name(names, '', '_')}")
     for name in names:
         why = reserved(name)
         if why and name not in ("src", "dst", "op", "seq", "_", options.time_column):
             renamed = _replace_name(names, name, _find_free_name(name, names))
-            raise UsageError(f"column {name}: {why}.", f"call it otherwise: --columns {renamed}")
+            raise UsageError(f"column {name}: {why}.", f"give it another name: --columns {renamed}")
         if name.lower() in {other.lower() for other in (*names, *home.config.values) if other != name}:
             renamed = _replace_name(names, name, _find_free_name(f"{name}2", [*names, *home.config.values]))
             raise UsageError(
-                f"column {name}: another column differs in its capitals alone.",
-                f"call it otherwise: --columns {renamed}",
+                f"column {name}: another column differs only in capital letters.",
+                f"give it another name: --columns {renamed}",
             )
 
 
 def _replace_name(names: Sequence[str], name: str, other: str) -> str:
-    """Write the --columns in which a column has another name."""
-    return ",".join(other if each == name else each for each in names)
+    """Return the value of --columns in which a column has another name."""
+    return ",".join(other if own == name else own for own in names)
 
 
 def _find_free_name(name: str, taken: Sequence[str]) -> str:
-    """A name as near to one that cannot be taken as there is."""
+    """Return a free name as near as possible to one that cannot be used."""
     plain = re.sub(r"[^\w -]+", "_", name).strip("_- ")[:60] or "column"
     tried = (plain, *(f"{plain}{n}" for n in range(2, 99)))
     return next(other for other in tried if not reserved(other) and other not in taken)
 
 
 def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
-    """The time column as its first rows show it."""
+    """Return the clock that fits the first rows of the time column."""
     assert options.time_column is not None
     given = options.time_unit is not None
     if options.time_format:
         if given:
-            raise UsageError("--time-format is for text, --time-unit for numbers: say one of them.", HELP)
+            raise UsageError("--time-format is for text, --time-unit is for numbers: give one of them.", HELP)
         return Clock(options.time_column, text=True, form=read_form(options.time_format).text, given=True)
     filled = [cell for cell in cells if cell]
     numbers = [cell for cell in filled if is_value(cell, "double")]
@@ -361,7 +364,7 @@ def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
         raise UsageError(
             f"--time {options.time_column}: {filled[0]!r} is neither a number nor an ISO 8601 time. "
             "Nothing was landed.",
-            "say its form: --time-format '%d/%m/%Y %H:%M'",
+            "give its form: --time-format '%d/%m/%Y %H:%M'",
         )
     clock = Clock(options.time_column)
     if given:

@@ -1,4 +1,4 @@
-"""One JSON object a line, by Arrow and by Python."""
+"""The reader of one JSON object per line, by Arrow and by Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .row_schema import ARROW, RowSchema, beside_newlines, skip_bom, trim_texts
 
 
 class JsonLines:
-    """One JSON object a line. `columns` says what each field of the file is here; "_" is left out."""
+    """One JSON object per line. `columns` maps each field of the file to its column here; "_" is skipped."""
 
     comments = 0
 
@@ -43,7 +43,9 @@ class JsonLines:
 
     def parse_with_arrow(self, records: Records) -> pa.Table:
         if beside_newlines(records.text) != b"{}":
-            raise pa.ArrowInvalid("a line is not one object")  # Arrow cares for objects alone, not for lines
+            raise pa.ArrowInvalid(
+                "a line is not one object"
+            )  # Arrow reads objects wherever they begin, and ignores lines
         options = pajson.ParseOptions(
             explicit_schema=self.schema, unexpected_field_behavior="infer" if self.has_skipped else "error"
         )
@@ -77,7 +79,7 @@ class JsonLines:
 
 
 class _DuplicateField(Exception):
-    """A field stands twice in an object."""
+    """An object has a field twice."""
 
 
 def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""`land`: everything is read and validated in a private folder first, then settings and batches change at once."""
+"""The command `land`: it reads and validates everything in a private folder, then changes settings and batches at
+once."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Confirm = Callable[[RawFormat], bool]
 
 @dataclass
 class LandReport:
-    """What `land` did, or with `dry_run` would do."""
+    """The result of `land`, or with `dry_run` what it would do."""
 
     home: Home
     epochs: list[int] = field(default_factory=list)
@@ -34,7 +35,7 @@ class LandReport:
     replaced_rows: int = 0
     declared: dict[str, Entries] = field(default_factory=dict)
     form: RawFormat | None = None
-    comments: int = 0  # lines before the rows of the files
+    comments: int = 0  # the number of comment lines before the rows of the files
     rejected: epoch_splitter.Rejected = field(default_factory=list)
     rejected_file: Path | None = None
 
@@ -48,9 +49,20 @@ def land(
 ) -> LandReport:
     """Split raw event files into epoch folders, or take them as one epoch; see `altneu land --help`.
 
-    `home` may be one that is not there yet (`Home.draft_home`): it is made when everything is validated. The time
-    column decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins. Other
-    columns are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an error.
+    The time column decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins.
+    Other columns are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an
+    error.
+
+    Args:
+        home: The home; if it does not exist yet (`Home.draft_home`), it is made once everything is validated.
+        files: The raw event files; `-` is standard input.
+        options: The options of the command.
+        say: A function that gets lines about the progress.
+        confirm: A function that gets the detected format, and returns whether to go on.
+
+    Raises:
+        UsageError: An option or a file does not fit.
+        AltneuError: No row, or too few rows, could be read, or the batches could not be placed.
     """
     options.require_text()
     epoch = _resolve_epoch_option(home, options)
@@ -68,16 +80,16 @@ def land(
                 report_undone(object_store_landing.recover_landing(home), say)
         if form is None:
             assert epoch is not None
-            found = epoch_splitter.SplitResult()
+            result = epoch_splitter.SplitResult()
             (draft.new / home.schedule.format_label(epoch)).mkdir()
-            found.rows[epoch] = 0
+            result.rows[epoch] = 0
         else:
-            form, found = _split_files(form, epoch, draft, say)
-            _require_rows(form, found)
-        report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
-        report.comments = found.comments
-        report.rejected, report.declared = found.rejected, form.declared if form else {}
-        _seal_and_place_batches(report, draft, found, options, files, say)
+            form, result = _split_files(form, epoch, draft, say)
+            _require_rows(form, result)
+        report = LandReport(form.home if form else home, sorted(result.rows), sum(result.rows.values()), form=form)
+        report.comments = result.comments
+        report.rejected, report.declared = result.rejected, form.declared if form else {}
+        _seal_and_place_batches(report, draft, result, options, files, say)
     finally:
         draft.close()
         if not (home.path / "altneu.toml").exists():
@@ -87,21 +99,21 @@ def land(
 
 def _resolve_epoch_option(home: Home, options: LandOptions) -> int | None:
     if options.empty and options.epoch is None:
-        raise UsageError("--empty takes --epoch E, and no file.", HELP)
+        raise UsageError("--empty needs --epoch E, and takes no file.", HELP)
     if options.epoch is None:
         return None
     epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.parse_epoch(options.epoch)
     if not home.schedule.has_date(epoch):
         date = home.schedule.date_in(str(options.epoch))
         raise UsageError(
-            f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.",
+            f"--epoch {options.epoch} is beyond the calendar (years 1 to 9999), or beyond 2^62.",
             f"--epoch {date}" if date else HELP,
         )
     return epoch
 
 
 def _require_near_epochs(report: LandReport, landed: Iterable[int], options: LandOptions) -> None:
-    """Raises `UsageError` for an epoch that lies 100 years or more from all that are landed and from today."""
+    """Raise `UsageError` for an epoch that is 100 years or more from all that are landed and from today."""
     schedule, known = report.home.schedule, list(landed)
     far = next((epoch for epoch in report.epochs if schedule.is_far(epoch, known)), None)
     if far is None:
@@ -112,17 +124,17 @@ def _require_near_epochs(report: LandReport, landed: Iterable[int], options: Lan
         "Nothing was landed.",
         f"--epoch {date}   (if it is right after all: --yes)"
         if date
-        else "--yes   (if that is right; else correct it)",
+        else "--yes   (if that is right; otherwise correct it)",
     )
 
 
 def _split_files(
     form: RawFormat, epoch: int | None, draft: Draft, say: Say
 ) -> tuple[RawFormat, epoch_splitter.SplitResult]:
-    """Split the files; again, when all of their rows speak for another unit or type than the first ones."""
+    """Split the files; split them again if all of their rows suggest another unit or type than the first rows."""
     for _ in range(3):
-        found = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
-        clock, wider = form.clock, epoch_splitter.widen_types(form, found.rejected)
+        result = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
+        clock, wider = form.clock, epoch_splitter.widen_types(form, result.rejected)
         other = clock.likely_unit() if clock and not clock.text and not clock.given else None
         if not wider and (clock is None or other in (None, clock.unit)):
             break
@@ -133,11 +145,11 @@ def _split_files(
         draft.new.mkdir()
     if form.clock is not None:
         form.clock.require_no_dates()
-    return form, found
+    return form, result
 
 
-def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
-    good, serious = sum(found.rows.values()), found.serious_rejections()
+def _require_rows(form: RawFormat, result: epoch_splitter.SplitResult) -> None:
+    good, serious = sum(result.rows.values()), result.serious_rejections()
     names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
     advice = "check --columns, --sep and --header"
     if names * 2 > len(serious):
@@ -149,7 +161,7 @@ def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
         first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
         raise AltneuError(
             f"{', '.join(source.name for source in form.layouts)}: no row could be read "
-            f"({len(found.rejected)} rejected{first}). "
+            f"({len(result.rejected)} rejected{first}). "
             "Nothing was landed.",
             advice if serious else HELP,
         )
@@ -166,30 +178,33 @@ def _require_rows(form: RawFormat, found: epoch_splitter.SplitResult) -> None:
 def _seal_and_place_batches(
     report: LandReport,
     draft: Draft,
-    found: epoch_splitter.SplitResult,
+    result: epoch_splitter.SplitResult,
     options: LandOptions,
     files: list[Path],
     say: Say,
 ) -> None:
-    """Seal the new batches and put them into the landing, with the settings they need."""
+    """Seal the new batches and move them into the landing, with the settings that they need."""
     home = report.home
     label = home.schedule.format_label
     moves = []
-    if found.rejected and not options.dry_run:
-        epoch_splitter.write_rejected(draft.folder / "rejected.jsonl", found.rejected)
+    if result.rejected and not options.dry_run:
+        epoch_splitter.write_rejected(draft.folder / "rejected.jsonl", result.rejected)
         name = f"{make_stem(files[0].name)}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
         report.rejected_file = home.landing / "_rejected" / name
         moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
     with landing_lock(home.landing, say):
         report_undone(recover_landing(home.landing), say)
         settings = _merge_settings(report)
-        there = list_batches(report.home)
+        batches = list_batches(report.home)
         if not options.far:
-            _require_near_epochs(report, there, options)
-        old = [there[epoch] for epoch in report.epochs if epoch in there]
+            _require_near_epochs(report, batches, options)
+        old = [batches[epoch] for epoch in report.epochs if epoch in batches]
         for landed in old:
             if landed.incomplete and landed.files and options.append:
-                raise UsageError(f"epoch {landed.label} cannot be added to: {landed.incomplete}", "wait, then again")
+                raise UsageError(
+                    f"nothing can be added to epoch {landed.label}: {landed.incomplete}",
+                    "wait, then type the same command again",
+                )
             if landed.label != label(landed.epoch):
                 raise UsageError(
                     f"epoch {label(landed.epoch)} is landed as epoch={landed.label}.",
@@ -199,7 +214,7 @@ def _seal_and_place_batches(
         report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
         if options.dry_run:
             return
-        total = {epoch: found.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
+        total = {epoch: result.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
         if moves:
             (home.landing / "_rejected").mkdir(exist_ok=True)
         if home.landed_remotely:
@@ -216,7 +231,8 @@ def _seal_and_place_batches(
 
 
 def _merge_settings(report: LandReport) -> str | None:
-    """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
+    """Return the new text of `altneu.toml`, made from the current file: another land may have declared the same
+    settings."""
     fresh = Home.draft_home(report.home.path)
     now, default = fresh.config.model_dump(), Config().model_dump()
     missing: dict[str, Entries] = {}
@@ -227,13 +243,15 @@ def _merge_settings(report: LandReport) -> str | None:
         report.home = fresh
         return None
     if any(now[section].get(key) != default[section].get(key) for section in missing for key in missing[section]):
-        raise AltneuError("another land has declared other settings meanwhile. Nothing was landed.", "the same again")
+        raise AltneuError(
+            "another land has declared other settings meanwhile. Nothing was landed.", "type the same command again"
+        )
     report.home, text = fresh.with_settings(**missing)
     return text
 
 
 def _add_former_files(old: Path, new: Path) -> None:
-    """Put the files of a batch next to the new ones, which take free names."""
+    """Put the files of a batch next to the new files, which take free names."""
     if not old.is_dir():
         return
     kept = [file for file in old.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
@@ -252,5 +270,5 @@ def _add_former_files(old: Path, new: Path) -> None:
     for file in kept:
         try:
             (new / file.name).hardlink_to(file)
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no links
             shutil.copy2(file, new / file.name)

@@ -1,9 +1,9 @@
-"""What is landed: `landing/epoch=<label>/*.{csv,csv.gz,parquet,jsonl}`, one folder an epoch, one batch a folder.
+"""The landed batches: `landing/epoch=<label>/*.{csv,csv.gz,parquet,jsonl}`, one folder and one batch per epoch.
 
-`list_batches` finds the folders, `digest_batches` says whether their content changed (not their times). A folder counts
-as landed when it holds a data file and is complete: a `_SUCCESS` in it is younger than all else (altneu and Spark write
-it last), or nothing in it has changed for `[ingest] settle` seconds. An empty batch is asked for by the file `_EMPTY`.
-When one in an object store counts: `objects`.
+`list_batches` finds the folders, and `digest_batches` shows whether their content has changed (not their times). A
+folder counts as landed when it holds a data file and is complete: a `_SUCCESS` in it is newer than everything else
+(altneu and Spark write it last), or nothing in it has changed for `[ingest] settle` seconds. The file `_EMPTY` makes an
+empty batch. `object_store_landing` says when a batch in an object store counts.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "BatchFiles", "LandedFile"]
 
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
-BYTES_PER_ROW = 20.0  # about, before anything was published
-TICK = 0.1  # seconds by which a folder's time may be after that of the file in it whose creation set it
+BYTES_PER_ROW = 20.0  # an estimate for as long as nothing is published
+TICK = 0.1  # seconds by which the time of a folder may be later than that of its newest file
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
 def list_batches(home: Home) -> dict[int, BatchFiles]:
-    """Epoch → what is landed for it. Raises `AltneuError` on a folder whose name is no epoch."""
+    """Return the landed batches by epoch. Raise `AltneuError` for a folder whose name is not an epoch."""
     if home.landed_remotely:
         return object_store_landing.list_batches(home)
     if not home.landing.is_dir():
         return {}
-    found = []
+    batches = []
     disturbed = list_interrupted(home.landing)
     for folder in sorted(home.landing.iterdir()):
         if not folder.is_dir() or not folder.name.startswith("epoch="):
@@ -48,26 +48,29 @@ def list_batches(home: Home) -> dict[int, BatchFiles]:
         label = folder.name.removeprefix("epoch=")
         epoch = batch_files.parse_epoch_folder(home, folder.name)
         try:
-            found.append(_describe_folder(home, folder, epoch, disturbed.pop(label, None)))
-        except FileNotFoundError:  # a land replaces it at this moment
-            found.append(BatchFiles(epoch, label, (), incomplete="it is being replaced"))
+            batches.append(_describe_folder(home, folder, epoch, disturbed.pop(label, None)))
+        except FileNotFoundError:  # a land is replacing the folder
+            batches.append(BatchFiles(epoch, label, (), incomplete="it is being replaced"))
     for label, reason in disturbed.items():
-        found.append(BatchFiles(batch_files.parse_epoch_folder(home, f"epoch={label}"), label, (), incomplete=reason))
-    return batch_files.index_by_epoch(found)
+        batches.append(BatchFiles(batch_files.parse_epoch_folder(home, f"epoch={label}"), label, (), incomplete=reason))
+    return batch_files.index_by_epoch(batches)
 
 
 def _describe_folder(home: Home, folder: Path, epoch: int, disturbed: str | None) -> BatchFiles:
     names = [file.name for file in folder.iterdir()]
-    found = [LandedFile.from_path(folder / name) for name in batch_files.iterate_data_names(home, folder.name, names)]
-    sealed = _read_sealed_count(folder, found) if found else 0
+    files = [LandedFile.from_path(folder / name) for name in batch_files.iterate_data_names(home, folder.name, names)]
+    sealed = _read_sealed_count(folder, files) if files else 0
     why = disturbed or batch_files.explain_unfinished(home, epoch, names)
-    why = why or (_explain_unsettled(home, folder, found, sealed) if found else _explain_unexpected(folder))
-    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(found), why, sealed)
+    why = why or (_explain_unsettled(home, folder, files, sealed) if files else _explain_unexpected(folder))
+    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(files), why, sealed)
 
 
-def _explain_unsettled(home: Home, folder: Path, found: list[LandedFile], sealed: int | None) -> str | None:
-    """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
-    changes = {file.name: Path(file.location).stat().st_ctime for file in found}
+def _explain_unsettled(home: Home, folder: Path, files: list[LandedFile], sealed: int | None) -> str | None:
+    """Explain why the files may not be whole yet, or return None.
+
+    It looks at ctime, because copying tools set mtime back.
+    """
+    changes = {file.name: Path(file.location).stat().st_ctime for file in files}
     changes["its list of files"] = folder.stat().st_mtime
     if (folder / COMPLETE).exists():
         complete = (folder / COMPLETE).stat().st_ctime
@@ -90,41 +93,43 @@ def _explain_unexpected(folder: Path) -> str | None:
 
 
 def seal_folder(folder: Path, rows: int) -> None:
-    """Mark a folder as complete: the last thing that is written into it."""
+    """Mark a folder as complete, after everything else is written into it."""
     if not rows:
         (folder / EMPTY).touch()
-    found = {
+    stamps = {
         file.name: _format_stamp(LandedFile.from_path(file))
         for file in folder.iterdir()
         if not file.name.startswith((".", "_"))
     }
-    (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": found}) + "\n")
+    (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": stamps}) + "\n")
 
 
 def _format_stamp(file: LandedFile) -> str:
-    """Bytes and time, which stay when a folder is copied with its times."""
+    """Return the size and the time of a file, which stay when a folder is copied with its times."""
     return ":".join(file.stamp.split(":")[:2])
 
 
-def _read_sealed_count(folder: Path, found: Iterable[LandedFile]) -> int | None:
-    """How many rows the files hold, if they are those that the folder was sealed with."""
+def _read_sealed_count(folder: Path, files: Iterable[LandedFile]) -> int | None:
+    """Return how many rows the files hold, if they are the files that the folder was sealed with."""
     try:
         seal = json.loads((folder / COMPLETE).read_text())
-        return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in found} else None
+        return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in files} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def count_batch_rows(batch: BatchFiles) -> int:
-    """How many rows a folder holds: as its seal says, else the lines of its files, counted. Of a broken file, which a
-    run will name, the rows that its size stands for."""
+    """Return how many rows a batch holds: the number of its seal, or else the counted lines of its files.
+
+    For a broken file, which a run will name, the number is estimated from its size.
+    """
     return batch.sealed if batch.sealed is not None else sum(map(_count_file_rows, batch.files))
 
 
 def _count_file_rows(file: LandedFile) -> int:
     try:
         return _count_lines(file)
-    except (OSError, EOFError, zlib.error, ValueError):  # Arrow's errors of a broken file are ValueErrors
+    except (OSError, EOFError, zlib.error, ValueError):  # Arrow's errors about a broken file are ValueErrors
         return round(file.bytes / BYTES_PER_ROW)
 
 
@@ -142,10 +147,16 @@ def _count_lines(file: LandedFile) -> int:
 
 
 def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: bool = True) -> dict[int, str]:
-    """Epoch → digest of its content (names of the files do not matter, their bytes do).
+    """Return the digest of each batch's content by epoch; the names of the files do not count.
 
-    A file whose stamp is as before is not read again. Nor is an object that is so young that it may have changed
-    within its stamp: the store is asked for its ETag.
+    A file whose stamp is unchanged is not read again. Nor is a young object, which may have changed within its stamp:
+    the store is asked for its ETag.
+
+    Args:
+        remember: Store new digests in the ledger.
+
+    Raises:
+        Unavailable: An object store does not answer.
     """
     batches = list(batches)
     known = ledger.known_digests()
@@ -158,24 +169,26 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
         remote = filesystem.local_path(file.location) is None
         tag = filesystem.get_etag(file.location) if remote else ""
         exact = f"{file.stamp}:{tag}"
-        found = before[1] if before and tag and before[0] == exact else None
-        if found is None:
+        digest = before[1] if before and tag and before[0] == exact else None
+        if digest is None:
             try:
                 with filesystem.open_stream(file.location) as stream:
-                    found = _hash_stream(stream)
+                    digest = _hash_stream(stream)
             except OSError as error:
                 if remote or isinstance(error, FileNotFoundError):
                     raise
-                return hashlib.sha256(f"unreadable {file.stamp}".encode()).hexdigest()  # a run says why, by its name
+                return hashlib.sha256(
+                    f"unreadable {file.stamp}".encode()
+                ).hexdigest()  # a run names the file and the reason
         if time.time() - file.changed > YOUNG[remote]:
-            new[file.location] = file.stamp, found
+            new[file.location] = file.stamp, digest
         elif tag:
-            new[file.location] = exact, found
-        return found
+            new[file.location] = exact, digest
+        return digest
 
     listed = [file for batch in batches for file in batch.files]
     try:
-        each = dict(zip(listed, filesystem.map_parallel(digest_file, listed), strict=True))
+        digests = dict(zip(listed, filesystem.map_parallel(digest_file, listed), strict=True))
     except OSError as error:
         if isinstance(error, FileNotFoundError) or any(filesystem.local_path(file.location) for file in listed):
             raise
@@ -183,7 +196,7 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
     if remember:
         ledger.put_digests(new)
     return {
-        batch.epoch: hashlib.sha256(" ".join(sorted(each[file] for file in batch.files)).encode()).hexdigest()
+        batch.epoch: hashlib.sha256(" ".join(sorted(digests[file] for file in batch.files)).encode()).hexdigest()
         if batch.files
         else EMPTY_DIGEST
         for batch in batches
@@ -198,7 +211,7 @@ def _hash_stream(stream: IO[bytes]) -> str:
 
 
 def is_unchanged(ledger: Ledger, batches: Iterable[BatchFiles], digests: dict[int, str]) -> bool:
-    """Are the files as they were when they had these digests?"""
+    """Tell whether the files are as they were when they had these digests."""
 
     def restat_file(file: LandedFile) -> LandedFile:
         path = filesystem.local_path(file.location)

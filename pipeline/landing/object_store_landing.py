@@ -1,17 +1,18 @@
 """A landing in an object store: when its files are a batch, and how `altneu land` puts batches there.
 
 An object store has no folder that could be renamed, so a batch appears by one small object that is written last: the
-`_SUCCESS` of its epoch. Written by `altneu land` it is a manifest: `{"rows": …, "files": {name: bytes}, "replaces":
-{name: stamp}}`, and the batch is the files that it names, whole. A new land uploads files under names of its own
-(`land-<id>-…`), which count as nothing until a manifest names them, and then replaces the manifest: a reader sees the
-old batch or the new one. What the former batch had is deleted afterwards; until then the manifest names that, too.
+`_SUCCESS` of its epoch. If `altneu land` has written it, it is a manifest: `{"rows": …, "files": {name: bytes},
+"replaces": {name: stamp}}`, and the batch consists of the files that it names, whole. A new land uploads files under
+names of its own (`land-<id>-…`), which do not count until a manifest names them, and then replaces the manifest: a
+reader sees the old batch or the new one. The files of the former batch are deleted afterwards; until then the manifest
+names them, too.
 
 Files from elsewhere are a batch when a `_SUCCESS` is there that is not older than they are. Without one it cannot be
-known whether more is coming (a large file appears when its upload ends, and nothing is seen of it before): they count
-only where `[ingest] settle` is set, so many seconds after the last change.
+known whether more is coming (a large file appears only when its upload ends): they count only if `[ingest] settle` is
+set, that number of seconds after the last change.
 
-Several epochs appear together by a journal, `_work/<id>.json`: while it is there no run reads its epochs; the next
-`altneu land` takes back what an interrupted one has left.
+Several epochs appear together by a journal, `_work/<id>.json`: while it exists no run reads its epochs; the next
+`altneu land` undoes what an interrupted one has left.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from .atomic_placement import JOURNAL, WORK, undo_moves
 from .batch_files import COMPLETE, EMPTY, NOT_ASKED_FOR, BatchFiles, LandedFile
 
 DRAFT = re.compile(r"land-[0-9a-f]{12}-")
-ALIVE = 15 * 60  # seconds for which a journal of another machine may be that of a living land: placing takes seconds
-LEFT = 24 * 3600  # after so many, files that no manifest names are what a killed land has left
+ALIVE = 15 * 60  # seconds for which the land of another machine's journal may still be alive; placing takes seconds
+LEFT = 24 * 3600  # seconds after which files that no manifest names are the remains of a killed land
 Found = dict[str, filesystem.FileEntry]  # name in an epoch's folder → the object
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a `_SUCCESS` says: the files of the batch with their bytes, their rows, and which files they replace."""
+    """The content of a `_SUCCESS`: the files of the batch with their bytes, the number of rows, and which files they
+    replace."""
 
     rows: int
     files: dict[str, int]
@@ -49,11 +51,14 @@ class Manifest:
 
     @classmethod
     def parse(cls, content: bytes) -> Manifest | None:
-        """None: it names no files, as that of another program. The seal of a folder that was copied is one, too."""
+        """Parse the content of a `_SUCCESS`; return None if it names no files, as that of another program.
+
+        The seal of a folder that was copied is a manifest, too.
+        """
         try:
-            said = json.loads(content)
-            sizes = {str(name): int(str(size).split(":")[0]) for name, size in said["files"].items()}
-            return cls(int(said["rows"]), sizes, dict(said.get("replaces", {})))
+            fields = json.loads(content)
+            sizes = {str(name): int(str(size).split(":")[0]) for name, size in fields["files"].items()}
+            return cls(int(fields["rows"]), sizes, dict(fields.get("replaces", {})))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -62,8 +67,8 @@ class Manifest:
 
 
 def strip_row_prefix(name: str) -> str:
-    """A file's name without what `altneu land` has put before it: that of its rows, so that it stays when the batch is
-    landed again.
+    """Return a file's name without the prefix of `altneu land`, as its rows carry it: it stays when the batch is landed
+    again.
 
     >>> strip_row_prefix("land-0123456789ab-000-messages.csv"), strip_row_prefix("part-0.csv")
     ('000-messages.csv', 'part-0.csv')
@@ -72,7 +77,7 @@ def strip_row_prefix(name: str) -> str:
 
 
 class ObjectStoreListing:
-    """A landing as one listing has shown it. Raises `Unavailable` when the store does not answer."""
+    """A landing as one listing has shown it. It raises `Unavailable` if the store does not answer."""
 
     def __init__(self, home: Home) -> None:
         self.home, self.base = home, home.landed_at
@@ -89,15 +94,17 @@ class ObjectStoreListing:
                 name: journal for name in journals if (journal := _read_json(f"{self.base}/{WORK}/{name}"))
             }
             marked = [folder for folder, found in self.folders.items() if COMPLETE in found and found[COMPLETE].bytes]
-            said = filesystem.map_parallel(lambda folder: _read_content(f"{self.base}/{folder}/{COMPLETE}"), marked)
+            texts = filesystem.map_parallel(lambda folder: _read_content(f"{self.base}/{folder}/{COMPLETE}"), marked)
             self.manifests = {
-                folder: each for folder, text in zip(marked, said, strict=True) if (each := Manifest.parse(text))
+                folder: manifest
+                for folder, text in zip(marked, texts, strict=True)
+                if (manifest := Manifest.parse(text))
             }
 
     def list_batches(self) -> dict[int, BatchFiles]:
         disturbed = dict.fromkeys(
             (label for journal in self.journals.values() for label in journal["before"]),
-            "altneu land is placing it now, or was interrupted; then type it again",
+            "altneu land is placing it now, or was interrupted; if so, type it again",
         )
         folders = sorted(self.folders.keys() | {f"epoch={label}" for label in disturbed})
         return batch_files.index_by_epoch(
@@ -105,51 +112,52 @@ class ObjectStoreListing:
         )
 
     def _describe_batch(self, folder: str, disturbed: str | None) -> BatchFiles:
-        there = self.folders.get(folder, {})
+        objects = self.folders.get(folder, {})
         epoch, label = batch_files.parse_epoch_folder(self.home, folder), folder.removeprefix("epoch=")
         names = self.list_batch_names(folder)
-        found = [self._describe_file(folder, name) for name in names]
+        files = [self._describe_file(folder, name) for name in names]
         manifest = self.manifests.get(folder)
         sealed = manifest.rows if manifest and set(names) <= set(manifest.files) else None
         why = (
             disturbed
-            or batch_files.explain_unfinished(self.home, epoch, there)
-            or self._explain_unsettled(folder, found, sealed)
+            or batch_files.explain_unfinished(self.home, epoch, objects)
+            or self._explain_unsettled(folder, files, sealed)
         )
-        return BatchFiles(epoch, label, tuple(sorted(found, key=lambda file: file.name)), why, sealed)
+        return BatchFiles(epoch, label, tuple(sorted(files, key=lambda file: file.name)), why, sealed)
 
     def list_batch_names(self, folder: str) -> list[str]:
-        """The files of a batch: those that its manifest names, and those that came from elsewhere after it."""
-        manifest, there = self.manifests.get(folder), self.folders.get(folder, {})
-        data = list(batch_files.iterate_data_names(self.home, folder, there))
+        """Return the names of the files of a batch: those that its manifest names, and those that came from elsewhere
+        after it."""
+        manifest, objects = self.manifests.get(folder), self.folders.get(folder, {})
+        data = list(batch_files.iterate_data_names(self.home, folder, objects))
         if manifest is None:
             return [name for name in data if not DRAFT.match(name)]
-        replaced = {name for name in data if manifest.replaces.get(name) == there[name].stamp}
+        replaced = {name for name in data if manifest.replaces.get(name) == objects[name].stamp}
         return [name for name in data if name in manifest.files or not (name in replaced or DRAFT.match(name))]
 
     def _describe_file(self, folder: str, name: str) -> LandedFile:
-        found = self.folders[folder][name]
+        entry = self.folders[folder][name]
         return LandedFile(
-            f"{self.base}/{folder}/{name}", strip_row_prefix(name), found.bytes, found.changed, found.stamp
+            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.changed, entry.stamp
         )
 
-    def _explain_unsettled(self, folder: str, found: list[LandedFile], sealed: int | None) -> str | None:
-        """Why the files may not be all of the batch."""
-        there, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
+    def _explain_unsettled(self, folder: str, files: list[LandedFile], sealed: int | None) -> str | None:
+        """Explain why the files may not be all of the batch, or return None."""
+        objects, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
         for name, size in manifest.files.items() if manifest else ():
-            if name not in there or there[name].bytes != size:
-                return f"{name}, which its {COMPLETE} names, is not there with the {size:,} bytes that it should have"
+            if name not in objects or objects[name].bytes != size:
+                return f"{name}, which its {COMPLETE} names, does not exist with the {size:,} bytes that it should have"
         if sealed is not None:
-            return None if found or not sealed else NOT_ASKED_FOR
-        if not found:
-            if any(DRAFT.match(name) for name in there):
+            return None if files or not sealed else NOT_ASKED_FOR
+        if not files:
+            if any(DRAFT.match(name) for name in objects):
                 return f"an altneu land has not finished it: no {COMPLETE} names its files"
-            return None if EMPTY in there else NOT_ASKED_FOR
+            return None if EMPTY in objects else NOT_ASKED_FOR
         last = max(
-            (file for file in found if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
+            (file for file in files if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
             key=lambda file: file.changed,
         )
-        mark = there.get(COMPLETE)
+        mark = objects.get(COMPLETE)
         if mark is not None and manifest is None and mark.changed >= last.changed:
             return None
         ingest = self.home.config.ingest
@@ -162,19 +170,19 @@ class ObjectStoreListing:
 
 
 def list_batches(home: Home) -> dict[int, BatchFiles]:
-    """Epoch → what is landed for it. Raises `AltneuError`."""
+    """Return the landed batches by epoch. Raise `AltneuError` if a folder is wrong or the store does not answer."""
     return ObjectStoreListing(home).list_batches()
 
 
 def restat_file(file: LandedFile) -> LandedFile:
-    """Look at a file once more and describe it as it is now. Raises `OSError`."""
-    found = filesystem.stat_file(file.location)
-    return LandedFile(file.location, file.name, found.bytes, found.changed, found.stamp)
+    """Return the description of a file as it is now. Raise `OSError` if it cannot be read."""
+    entry = filesystem.stat_file(file.location)
+    return LandedFile(file.location, file.name, entry.bytes, entry.changed, entry.stamp)
 
 
 @contextlib.contextmanager
 def name_setting_on_error(home: Home) -> Iterator[None]:
-    """Inside, what the store says is an error that names the setting."""
+    """Run the block, and turn an error of the store into `Unavailable` that names the setting."""
     try:
         yield
     except OSError as error:
@@ -186,7 +194,7 @@ def name_setting_on_error(home: Home) -> Iterator[None]:
 def _read_content(location: str) -> bytes:
     try:
         return filesystem.read_file(location)
-    except FileNotFoundError:  # replaced at this moment
+    except FileNotFoundError:  # a land is replacing it
         return b""
 
 
@@ -199,28 +207,37 @@ def _read_json(location: str) -> dict[str, Any] | None:
 
 
 def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str | None, *, append: bool) -> None:
-    """Put the files of `new/<label>/` into the landing as the batches of these epochs (label → their rows), and the new
-    text of the home's `altneu.toml`. After an error all is as before; so it is for the next land after a kill.
+    """Put the files of `new/<label>/` into the landing as the batches of these epochs, and write the settings.
 
-    Call it with the `landing_lock` of this machine held. Two machines at once: of each epoch one batch wins, whole.
+    After an error everything is as before, and after a kill the next land restores it. Call it with the `landing_lock`
+    of this machine held. If two machines place at once, one batch wins for each epoch, whole.
+
+    Args:
+        new: The private folder with the new files.
+        labels: The label of each epoch → the number of its rows.
+        settings: The new text of `altneu.toml`, or None to leave it.
+        append: Keep the files of the former batches.
+
+    Raises:
+        Unavailable: The store does not answer.
     """
     token = new.parent.name
     with name_setting_on_error(home):
-        there = ObjectStoreListing(home)
+        listing = ObjectStoreListing(home)
         manifests = {
-            label: _build_manifest(there, new / label, rows, token, append=append) for label, rows in labels.items()
+            label: _build_manifest(listing, new / label, rows, token, append=append) for label, rows in labels.items()
         }
         sent = [
             (file, f"{home.landed_at}/epoch={label}/land-{token}-{name}")
             for label in labels
-            for file, name in _choose_names(there, new / label, append=append)
+            for file, name in _choose_names(listing, new / label, append=append)
         ]
         filesystem.map_parallel(lambda pair: filesystem.upload_file(*pair), sent)
         file, own = home.path / "altneu.toml", new.parent / JOURNAL
-        if settings is not None:  # they may hold a password: their journal stays on this machine
+        if settings is not None:  # the settings may hold a password, so their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
             write_text(own, json.dumps({"labels": [], "moves": []} | texts))
-        former = {label: _read_former_marker(there, label) for label in labels}
+        former = {label: _read_former_marker(listing, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
         filesystem.write_file(location, json.dumps(journal).encode())
@@ -240,70 +257,77 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
                 _undo_journal(home, location, journal)
             except OSError as second:
                 raise Unavailable(
-                    f"[landing] uri = {home.landed_at}: the new batches could not be placed ({error}) nor the old ones "
-                    f"put back ({second}). No run reads these epochs.",
-                    "altneu doctor; then the same command again: it first restores the old batches",
+                    f"[landing] uri = {home.landed_at}: the new batches could not be placed ({error}), nor could "
+                    f"the old ones be put back ({second}). No run reads these epochs.",
+                    "altneu doctor; then type the same command again: it first restores the old batches",
                 ) from error
             raise
-    with contextlib.suppress(OSError):  # they count as nothing
-        filesystem.map_parallel(filesystem.delete_file, _list_superfluous(there, manifests))
+    with contextlib.suppress(OSError):  # these files do not count any more
+        filesystem.map_parallel(filesystem.delete_file, _list_superfluous(listing, manifests))
 
 
-def _choose_names(there: ObjectStoreListing, folder: Path, *, append: bool) -> list[tuple[Path, str]]:
-    """The new files of an epoch, with names that no file of its batch has."""
+def _choose_names(listing: ObjectStoreListing, folder: Path, *, append: bool) -> list[tuple[Path, str]]:
+    """Return the new files of an epoch, with names that no file of its batch has."""
     label = f"epoch={folder.name}"
-    taken = {strip_row_prefix(name) for name in there.list_batch_names(label)} if append else set()
-    found = []
-    for file in sorted(each for each in folder.iterdir() if not each.name.startswith("_")):
+    taken = {strip_row_prefix(name) for name in listing.list_batch_names(label)} if append else set()
+    chosen = []
+    for file in sorted(path for path in folder.iterdir() if not path.name.startswith("_")):
         name, rest, number = file.name, file.name.split("-", 1)[-1], 0
         while name in taken:
             number += 1
             name = f"{number:03d}-{rest}"
         taken.add(name)
-        found.append((file, name))
-    return found
+        chosen.append((file, name))
+    return chosen
 
 
-def _build_manifest(there: ObjectStoreListing, folder: Path, rows: int, token: str, *, append: bool) -> Manifest:
+def _build_manifest(listing: ObjectStoreListing, folder: Path, rows: int, token: str, *, append: bool) -> Manifest:
     label = f"epoch={folder.name}"
-    old = there.folders.get(label, {})
-    kept = there.list_batch_names(label) if append else []
-    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(there, folder, append=append)}
+    old = listing.folders.get(label, {})
+    kept = listing.list_batch_names(label) if append else []
+    named = {
+        f"land-{token}-{name}": file.stat().st_size for file, name in _choose_names(listing, folder, append=append)
+    }
     replaces = {
-        name: old[name].stamp for name in batch_files.iterate_data_names(there.home, label, old) if name not in kept
+        name: old[name].stamp for name in batch_files.iterate_data_names(listing.home, label, old) if name not in kept
     }
     return Manifest(rows, {name: old[name].bytes for name in kept} | named, replaces)
 
 
-def _read_former_marker(there: ObjectStoreListing, label: str) -> str | None:
-    """The text of an epoch's marker; None when it has none."""
+def _read_former_marker(listing: ObjectStoreListing, label: str) -> str | None:
+    """Return the text of an epoch's marker, or None if it has none."""
     folder = f"epoch={label}"
-    if COMPLETE not in there.folders.get(folder, {}):
+    if COMPLETE not in listing.folders.get(folder, {}):
         return None
-    return _read_content(f"{there.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
+    return _read_content(f"{listing.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
 
 
-def _list_superfluous(there: ObjectStoreListing, manifests: dict[str, Manifest]) -> Iterator[str]:
-    """What a land makes superfluous: the former batch, and what killed lands have left."""
+def _list_superfluous(listing: ObjectStoreListing, manifests: dict[str, Manifest]) -> Iterator[str]:
+    """Yield the locations of files that a land makes superfluous: the former batch, and the remains of killed lands."""
     for label, manifest in manifests.items():
         folder = f"epoch={label}"
-        known = there.list_batch_names(folder)
+        known = listing.list_batch_names(folder)
         for name in manifest.replaces:
-            left = batch_files.clock() - there.folders[folder][name].changed > LEFT
+            left = batch_files.clock() - listing.folders[folder][name].changed > LEFT
             if name in known or left:
-                yield f"{there.base}/{folder}/{name}"
+                yield f"{listing.base}/{folder}/{name}"
 
 
 def recover_landing(home: Home) -> list[str]:
-    """Take back what killed lands have left half placed; the labels of their epochs. Raises `AltneuError` when another
-    machine may be at it. Call it with the `landing_lock` of this machine held: who holds it is the only one here."""
+    """Undo what killed lands have left half placed, and return the labels of their epochs.
+
+    Call it with the `landing_lock` of this machine held, so that no other process of this machine is placing. Raise
+    `AltneuError` if another machine may be placing now.
+    """
     undone: list[str] = []
     with name_setting_on_error(home):
-        there = filesystem.list_files(f"{home.landed_at}/{WORK}")
+        entries = filesystem.list_files(f"{home.landed_at}/{WORK}")
         for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
-            if f"{own.parent.name}.json" not in there:  # killed before it began, or after it was done
+            if (
+                f"{own.parent.name}.json" not in entries
+            ):  # the land was killed before it placed anything, or after it was done
                 own.unlink()
-        for name, found in there.items():
+        for name, found in entries.items():
             location = f"{home.landed_at}/{WORK}/{name}"
             journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:
@@ -315,7 +339,7 @@ def recover_landing(home: Home) -> list[str]:
                     f"another altneu land, of {journal['home']} on {journal['host']}, is placing "
                     f"{len(journal['before'])} epoch(s) in {home.landed_at}, or was interrupted {age:.0f} s ago. "
                     "Nothing was landed.",
-                    f"the same command again; an interrupted one is taken back after {ALIVE // 60} minutes",
+                    f"type the same command again; an interrupted land is undone after {ALIVE // 60} minutes",
                 )
             _undo_journal(home, location, journal)
             undone += journal["before"]
@@ -323,7 +347,10 @@ def recover_landing(home: Home) -> list[str]:
 
 
 def _undo_journal(home: Home, location: str, journal: dict[str, Any]) -> None:
-    """Put back the markers of a journal, and the settings; then remove it. Its uploaded files count as nothing then."""
+    """Put back the markers of a journal, and the settings; then remove the journal.
+
+    The files that it has uploaded do not count then.
+    """
     for label, text in journal["before"].items():
         marker = f"{home.landed_at}/epoch={label}/{COMPLETE}"
         if text is None:

@@ -1,4 +1,4 @@
-"""The options of `altneu land`, as the command and the Python call give them."""
+"""The options of `altneu land`, for the command and for calls from Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELP = "altneu land --help"
 
 @dataclass(frozen=True)
 class LandOptions:
-    """The options of `altneu land`; see its help. None: found in the data."""
+    """The options of `altneu land`; its help explains them. None means that the data decides."""
 
     columns: tuple[str, ...] = ()
     separator: str | None = None
@@ -27,13 +27,13 @@ class LandOptions:
     empty: bool = False
     dry_run: bool = False
     comment: str | None = None
-    far: bool = False  # epochs 100 years or more from all others and from today are meant so
+    far: bool = False  # accept epochs that are 100 years or more from all others and from today
 
     def require_text(self) -> None:
-        """Raise `UsageError` for an option that no UTF-8 file can hold: it would be declared or compared in vain."""
-        for each in fields(self):
-            value = getattr(self, each.name)
+        """Raise `UsageError` for an option that is not UTF-8 text, since no file could contain it."""
+        for field in fields(self):
+            value = getattr(self, field.name)
             for text in value if isinstance(value, tuple) else (value,):
                 if isinstance(text, str) and not is_text(text):
-                    option = {"separator": "sep", "time_column": "time"}.get(each.name, each.name.replace("_", "-"))
-                    raise UsageError(f"--{option} {format_name(text)} is no UTF-8 text.", HELP)
+                    option = {"separator": "sep", "time_column": "time"}.get(field.name, field.name.replace("_", "-"))
+                    raise UsageError(f"--{option} {format_name(text)} is not UTF-8 text.", HELP)

@@ -1,9 +1,9 @@
-"""Rows of Parquet, held to the rules of text: a value that does not have the declared type makes its row malformed.
+"""The reader of Parquet, by the rules of text: a value that does not have the declared type makes its row malformed.
 
-Whole columns are converted by Arrow where that means the same; what is left goes value by value through `scalar`, as a
-field of JSON does. A column of a type that cannot mean the declared one breaks the file; one that is left out is not
-read. Integers of any width, floats and decimals are numbers, and integers where they have no fraction. Bytes are text
-in UTF-8. Strings take numbers, truth values, times and UUIDs as their text.
+Arrow converts whole columns where the result is the same; the remaining values go one by one through `parse_scalar`, as
+a field of JSON does. A column of a type that cannot be read as the declared one breaks the file; a skipped column is
+not read. Integers of any width, floats and decimals are numbers, and integers where they have no fraction. Bytes are
+text in UTF-8. Strings take numbers, truth values, times and UUIDs as their text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..state import filesystem
 from .field_types import JsonNumber, parse_scalar
 from .row_schema import ARROW, Block, BrokenFileError, RowSchema, require_known_columns, trim_texts
 
-ROWS = 1 << 20  # that are read at once
+ROWS = 1 << 20  # the number of rows that are read at once
 _READ_AS = {
     "long": {"integer", "floating", "decimal", "text", "timestamp"},
     "double": {"integer", "floating", "decimal", "text"},
@@ -37,11 +37,11 @@ _PLAIN = {
     "long": r"^-?[0-9]{1,18}$",
     "double": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
     "boolean": "^(true|false|1|0)$",
-}  # texts that Arrow's casts and `scalar` read alike
+}  # texts that Arrow's casts and `parse_scalar` read alike
 
 
 def read_parquet(path: Path | str, layout: RowSchema, s3: S3 | None) -> Iterator[Block]:
-    """Yield the rows of a file. Raises `BrokenFileError`, `OSError`, and Arrow's errors."""
+    """Yield the rows of a file. Raise `BrokenFileError`, `OSError`, or an error of Arrow."""
     remote = filesystem.local_path(str(path)) is None
     source = filesystem.open_random_access(str(path), s3) if remote else path
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
@@ -54,7 +54,7 @@ def read_parquet(path: Path | str, layout: RowSchema, s3: S3 | None) -> Iterator
 
 
 def _choose_columns(schema: pa.Schema, layout: RowSchema) -> dict[str, str]:
-    """Say which column of the file each of the layout's is. Raises `BrokenFileError`."""
+    """Return the column of the file for each column of the layout. Raise `BrokenFileError` if they do not fit."""
     names = list(layout.names or schema.names)
     if len(names) != len(schema.names):
         raise BrokenFileError(f"it has {len(schema.names)} columns ({', '.join(schema.names)}), not {len(names)}")
@@ -99,7 +99,7 @@ def _classify_type(type_: pa.DataType) -> str:
 
 
 def _convert_rows(table: pa.Table, columns: dict[str, pa.ChunkedArray], layout: RowSchema, line: int) -> Block:
-    """Convert the columns of a table; rows with a value of another type, or without a required one, are malformed."""
+    """Convert the columns of a table; rows with a value of another type, or without a required value, are malformed."""
     reasons: dict[int, str] = {}
     converted = []
     for name, type_ in layout.types.items():
@@ -132,7 +132,7 @@ def _show(column: pa.ChunkedArray, row: int) -> Any:
 
 
 def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column in a declared type, and the rows whose values do not have it, with the reasons."""
+    """Return a column in a declared type, and the rows whose values do not have that type, with the reasons."""
     wrong: dict[int, str] = {}
     column = to_raw_column(column)
     kind = _classify_type(column.type)
@@ -160,7 +160,7 @@ def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.A
 
 
 def to_raw_column(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column without dictionaries, and UUIDs as text; texts as bytes, since nobody has decoded them."""
+    """Return a column without dictionaries, UUIDs as text, and texts as bytes that are not decoded yet."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # more than 2 GiB of text
         array = pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in array.chunks])
@@ -177,7 +177,7 @@ def to_raw_column(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _decode(column: pa.Array, name: str) -> tuple[pa.Array, dict[int, str]]:
-    """Return bytes as trimmed text, and the rows in which they are not UTF-8, which are null then."""
+    """Return bytes as trimmed text, and the rows whose bytes are not UTF-8, which are null then."""
     wrong: dict[int, str] = {}
     try:
         column = column.cast(pa.string())
@@ -200,7 +200,7 @@ def _parse_texts(texts: pa.Array, type_: str) -> tuple[pa.Array, pa.Array]:
 
 
 def _cast_numbers(column: pa.Array, type_: str, kind: str) -> tuple[pa.Array, pa.Array]:
-    """Return which values Arrow's cast takes as `scalar` would, and these values."""
+    """Return which values Arrow's cast reads as `parse_scalar` would, and these values."""
     if type_ == "long" and kind == "floating":
         column = column.cast(pa.float64())
         is_plain = pc.and_(pc.less(pc.abs(column), float(1 << 53)), pc.equal(pc.floor(column), column))
@@ -215,7 +215,7 @@ def _cast_numbers(column: pa.Array, type_: str, kind: str) -> tuple[pa.Array, pa
 
 
 def _to_json(value: Any) -> Any:
-    """Return a value of Parquet as JSON would have it."""
+    """Return a value of Parquet in the form that a JSON reader returns."""
     if isinstance(value, Decimal):
         return JsonNumber(int(value) if value == value.to_integral_value() else value)
     return JsonNumber(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

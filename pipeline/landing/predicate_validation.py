@@ -1,10 +1,11 @@
-"""The conditions of the settings, `[edges] where` and those of motifs, before any of them decides about a row.
+"""The conditions of the settings, `[edges] where` and those of motifs, and their validation before they decide about
+rows.
 
-`require_conditions` lets Spark read them before a run reads anything: `settings` has read their grammar and columns
-without Spark, so what is left are functions by name, types, and constants. No condition is tried on a made-up value.
-An upsert on which a condition cannot be evaluated (`tag > 5` on a tag that is no number, a division by zero) is
-malformed: it does not land, and its row in quarantine names the setting. Deletions have no value that is asked. So the
-conditions hold or do not hold for every upsert that is stored, wherever they are evaluated on it.
+`require_conditions` lets Spark read them before a run reads anything: the settings have been checked for their grammar
+and columns without Spark, so what is left are functions, types and constants. No condition is tried on a made-up value.
+An upsert on which a condition cannot be evaluated (`tag > 5` on a tag that is not a number, a division by zero) is
+malformed: it does not land, and its row in quarantine names the setting. Deletions have no value, so no condition is
+evaluated on them. Thus each condition is true or false for every stored upsert, wherever it is evaluated.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _FROM_ID = {"bigint": "id", "double": "double(id)", "string": "string(id)", "boo
 
 @dataclass(frozen=True)
 class RowCondition:
-    """One condition: the setting as messages name it, the condition as Spark takes it, whether it can fail on a row.
+    """One condition: the setting as messages name it, the condition in Spark SQL, and whether it can fail on a row.
 
-    `precondition`: another condition; of rows for which that does not hold, this one is not asked.
+    `precondition` is another condition; for rows for which it does not hold, this one is not evaluated.
     """
 
     setting: str
@@ -47,17 +48,17 @@ class RowCondition:
 
     @property
     def expression(self) -> str:
-        """What is evaluated on a row."""
+        """Return the expression that is evaluated on a row."""
         return self.sql if self.precondition is None else only_where(self.precondition, self.sql)
 
     @property
     def columns(self) -> list[str]:
-        """The columns that it asks for, once each."""
+        """Return the columns that the condition reads, once each."""
         return _list_columns(self.sql)
 
 
 def read_conditions(home: Home) -> list[RowCondition]:
-    """List the conditions of the settings in the order in which they are asked."""
+    """Return the conditions of the settings in the order in which they are evaluated."""
     config = home.config
     types = {**config.values, **dict.fromkeys((*_ENDS, "epoch"), "long")}
     edges, listed = config.edge_condition, list[RowCondition]()
@@ -73,19 +74,22 @@ def read_conditions(home: Home) -> list[RowCondition]:
 
 
 def fallible_conditions(home: Home) -> list[RowCondition]:
-    """List those that can fail on a landed row.
+    """Return the conditions that can fail on a landed row.
 
-    Not among them are conditions on the numbers that altneu gives to string ids: a landed row does not have these yet.
+    Conditions on the numbers that altneu gives to string ids are not among them: a landed row does not have these yet.
     """
     numbered = set() if home.config.vertices.ids == "integer" else {*_ENDS}
-    found = [condition for condition in read_conditions(home) if condition.can_fail]
-    return [each for each in found if not numbered.intersection(map(str.casefold, _list_columns(each.expression)))]
+    return [
+        condition
+        for condition in read_conditions(home)
+        if condition.can_fail and not numbered.intersection(map(str.casefold, _list_columns(condition.expression)))
+    ]
 
 
 def require_conditions(spark: SparkSession, home: Home) -> None:
-    """Raise `UsageError` that names each setting whose condition Spark does not take for one, or whose constants fail.
+    """Raise `UsageError` that names each setting whose condition Spark cannot read, or whose constants fail.
 
-    Spark plans them over a range without a row, so that it folds their constants, and evaluates nothing else.
+    Spark plans them over a range without a row, so that it folds their constants and evaluates nothing else.
     """
     conditions = read_conditions(home)
     if not conditions:
@@ -107,8 +111,7 @@ def require_conditions(spark: SparkSession, home: Home) -> None:
 
 
 def name_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
-    """Add a, b and `_failure` to upserts: which condition, the first one, cannot be evaluated on it; null where none
-    fails."""
+    """Add a, b and `_failure` to upserts: the number of the first condition that cannot be evaluated, or null."""
     failure = F.lit(None).cast("int")
     for place, condition in reversed(list(enumerate(conditions))):
         fails = F.expr(fails_on(condition.expression, f"op <> '{DELETE}'"))
@@ -123,7 +126,7 @@ def keep_decided(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFra
 
 
 def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
-    """Make rows of quarantine of the upserts on which a condition cannot be evaluated: file, line, reason, text,
+    """Return rows of quarantine for the upserts on which a condition cannot be evaluated: file, line, reason, text,
     epoch."""
     failed = name_failures(rows, conditions).where("_failure IS NOT NULL")
     reason = F.lit(None).cast("string")
@@ -139,17 +142,18 @@ def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> 
 
 
 def count_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> DataFrame:
-    """Count them for each file that has some: epoch, file, `failed`, and line, reason, text of the first."""
+    """Count the failures of each file that has some: epoch, file, `failed`, and line, reason and text of the first
+    one."""
     first = F.min(F.struct("line", "reason", "text")).alias("first")
     counted = quarantine_failures(rows, conditions).groupBy("epoch", "file").agg(F.count("*").alias("failed"), first)
     return counted.select("epoch", "file", "failed", "first.*")
 
 
 def require_decided(home: Home, upserts: DataFrame, quarantine: DataFrame, *, same_filter: bool) -> None:
-    """Raise `RunFailed` where other rows would have landed under the conditions as they are now.
+    """Raise `RunFailed` if other rows would have landed under the current conditions.
 
-    That is so where a stored upsert is one on which a condition cannot be evaluated, and where a row is in quarantine
-    for a condition that nobody asks any more. `same_filter`: `[edges] where` is what it was when the rows landed.
+    That is so if a condition cannot be evaluated on a stored upsert, or if a row is in quarantine for a condition that
+    does not exist any more. `same_filter` says that `[edges] where` is what it was when the rows landed.
     """
     conditions = fallible_conditions(home)
     reasons = [_format_reason(condition.setting) for condition in conditions] if same_filter else []
@@ -162,7 +166,7 @@ def require_decided(home: Home, upserts: DataFrame, quarantine: DataFrame, *, sa
         first = rows.orderBy("epoch", "file", "line").first()
         if first is not None:
             raise RunFailed(
-                f"the conditions of the settings are others than when the rows landed: landing/{first.file} line "
+                f"the conditions of the settings have changed since the rows landed: landing/{first.file} line "
                 f"{first.line}: {first.reason}. Nothing was published.",
                 "altneu rebuild --from-landing   (judges the landed rows again)",
             )
@@ -170,10 +174,10 @@ def require_decided(home: Home, upserts: DataFrame, quarantine: DataFrame, *, sa
 
 @contextmanager
 def name_conditions(home: Home) -> Iterator[None]:
-    """Raise `RunFailed`, which names the settings, where Spark fails inside on a condition itself.
+    """Run the block, and raise `RunFailed` with the names of the settings if Spark fails on a condition.
 
-    That is left for patterns that Spark does not know, for conditions on the numbers of string ids, and for rows that
-    landed with an earlier version.
+    This can happen for patterns that Spark does not know, for conditions on the numbers of string ids, and for rows
+    that landed with an earlier version.
     """
     try:
         yield
@@ -183,7 +187,7 @@ def name_conditions(home: Home) -> Iterator[None]:
             raise
         raise RunFailed(
             f"{'; or '.join(settings)} cannot be evaluated: {_first_line(error)}. Nothing was published.",
-            f"write it so that it can, as with try_cast or try_divide, in {home.path / 'altneu.toml'}",
+            f"write it with try_cast or try_divide, for example, in {home.path / 'altneu.toml'}",
         ) from error
 
 
@@ -196,7 +200,7 @@ def _first_line(error: PySparkException) -> str:
 
 
 def _sum_copies(rows: DataFrame) -> DataFrame:
-    """The rows that are there once their diffs are added up."""
+    """Return the rows that remain once their diffs are added up."""
     data = [name for name in rows.columns if name not in ("revision", "diff")]
     return rows.groupBy(*data).agg(F.sum("diff").alias("_copies")).where("_copies > 0").select(*data)
 

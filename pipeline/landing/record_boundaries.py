@@ -1,4 +1,4 @@
-"""Where the records of delimited text end. A line break within quotes belongs to its field (RFC 4180).
+"""Find where the records of delimited text end. A line break within quotes belongs to its field (RFC 4180).
 
 A quote opens a field only as its first character, is written twice within it, and closes it before a separator or the
 end of the line; blanks may stand between. A record that breaks this rule is faulty, and ends where its line does.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Offsets = npt.NDArray[np.int64]
-WINDOW = 1 << 20  # bytes whose quotes are looked at together
+WINDOW = 1 << 20  # the number of bytes whose quotes are examined together
 QUOTE, NEWLINE, RETURN = b'"\n\r'
 NONE: Offsets = np.zeros(0, np.int64)
 
@@ -24,8 +24,8 @@ NONE: Offsets = np.zeros(0, np.int64)
 class Records:
     """Whole records of a file as bytes, the last line break included. `line` is the number of their first line.
 
-    `breaks` are the offsets at which a line ends within a record, `faulty` those at which the records begin whose
-    quotes break the rule.
+    `breaks` are the offsets at which a line ends within a record; `faulty` are the offsets at which records with
+    wrong quotes begin.
     """
 
     text: bytes
@@ -49,7 +49,7 @@ class Records:
         return self.line + np.flatnonzero(np.concatenate([[True], is_end[:-1]]))
 
     def halve(self) -> tuple[Records, Records] | None:
-        """Cut the records near the middle of their text. Return None where there is no place to cut."""
+        """Cut the records near the middle of their text. Return None if there is no place to cut."""
         middle = self.text.find(b"\n", len(self.text) // 2)
         for inner in self.breaks[np.searchsorted(self.breaks, middle) :]:
             if inner != middle:
@@ -82,7 +82,7 @@ def cut_lines(text: bytes, line: int) -> Records:
 
 
 def cut_records(text: bytes, line: int, separator: str) -> Records:
-    """Take the whole records at the beginning of a text, which begins with one."""
+    """Take the whole records at the beginning of a text, which begins with a record."""
     if separator == " " or b'"' not in text:
         return cut_lines(text, line)
     pattern = compile_record(separator.encode())
@@ -99,8 +99,11 @@ def cut_records(text: bytes, line: int, separator: str) -> Records:
 
 
 def _cut_orderly(text: bytes, start: int, separator: bytes, breaks: list[Offsets]) -> int:
-    """Find the end of the last record in a window in which every quote stands beside a separator, a line break or
-    another quote: it then opens and closes in turn. Return 0 where that is not so."""
+    """Return the end of the last record in a window in which every quote stands beside a separator, a line break or
+    another quote.
+
+    The quotes then open and close in turn. Return 0 if that is not so.
+    """
     if len(separator) > 1:
         return 0
     codes = np.frombuffer(text, np.uint8, min(WINDOW, len(text) - start), start)
@@ -117,7 +120,7 @@ def _cut_orderly(text: bytes, start: int, separator: bytes, breaks: list[Offsets
     quotes = marks[~is_newline][: quotes_before[last]]
     beside = np.zeros(256, bool)
     beside[[*separator, NEWLINE, QUOTE]] = True
-    opening = quotes[::2] if len(quotes) and quotes[0] else quotes[2::2]  # nothing stands before the first byte
+    opening = quotes[::2] if len(quotes) and quotes[0] else quotes[2::2]  # there is no byte before the first one
     if not beside[codes[opening - 1]].all():
         return 0
     beside[RETURN] = True
@@ -130,7 +133,7 @@ def _cut_orderly(text: bytes, start: int, separator: bytes, breaks: list[Offsets
 
 
 def _cut_any(text: bytes, start: int, pattern: re.Pattern[bytes], breaks: list[Offsets], faulty: list[int]) -> int:
-    """Find the end of the last record that begins in a window, one line with quotes after the other."""
+    """Return the end of the last record that begins in a window; examine one line with quotes after the other."""
     stop = start + WINDOW
     while start < stop:
         quote = text.find(b'"', start)
@@ -153,7 +156,7 @@ def _cut_any(text: bytes, start: int, pattern: re.Pattern[bytes], breaks: list[O
 
 @lru_cache
 def compile_record(separator: bytes) -> re.Pattern[bytes]:
-    """Return the pattern of a record with its line break. It has a group where text follows a closing quote."""
+    """Return the pattern of a record with its line break. It has a group for text that follows a closing quote."""
     mark = re.escape(separator)
     other = rb"[^\n" + mark + rb"]" if len(separator) == 1 else rb"(?:(?!" + mark + rb")[^\n])"
     quoted = rb'"[^"]*+(?:""[^"]*+)*+"(?:[ \t]*?(?=' + mark + rb"|\r?\n)|(" + other + rb"+))"
@@ -162,12 +165,13 @@ def compile_record(separator: bytes) -> re.Pattern[bytes]:
 
 
 def is_record(text: bytes, separator: str) -> bool:
-    """Ask whether a text that ends with a line break is a whole record, or its quotes go on in the next line."""
+    """Tell whether a text that ends with a line break is a whole record, rather than one whose quotes go on in the next
+    line."""
     return separator == " " or b'"' not in text or compile_record(separator.encode()).match(text) is not None
 
 
 def join_lines(lines: Iterable[str], separator: str) -> Iterator[str]:
-    """Put together the lines of each record. The lines have no line breaks; those that belong to a field come back.
+    """Yield the records, joined from their lines. The lines have no line breaks; those within a field are restored.
 
     >>> list(join_lines(['1,"a', 'b"', "2,c"], ","))
     ['1,"a\\nb"', '2,c']
@@ -178,11 +182,11 @@ def join_lines(lines: Iterable[str], separator: str) -> Iterator[str]:
         if (len(begun) == 1 or '"' in line) and is_record("\n".join([*begun, ""]).encode(), separator):
             yield "\n".join(begun)
             begun.clear()
-    yield from begun  # a quote is not closed
+    yield from begun  # the last quote is not closed
 
 
 class QuoteError(ValueError):
-    """The quotes of a record break the rule, so that where it ends is not known either."""
+    """The quotes of a record break the rule, so that its end is not known either."""
 
 
 @lru_cache
@@ -194,7 +198,7 @@ def _compile_field(separator: str) -> re.Pattern[str]:
 
 
 def split_record(record: str, separator: str) -> list[str]:
-    """Return the fields of a record, without the blanks around them. Raises `ValueError`.
+    """Return the fields of a record, without the blanks around them. Raise `ValueError` if it is malformed.
 
     >>> split_record('a ,"b, c" ', ","), split_record(" 1  2", " "), split_record("1::2", "::")
     (['a', 'b, c'], ['1', '2'], ['1', '2'])

@@ -1,4 +1,4 @@
-"""A header that stands once more among the rows, as in files that were joined: no row is lost in it."""
+"""Repeated headers among the rows, as in files that were joined: no row is lost in them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from .record_boundaries import split_record
 from .row_schema import Block, RowSchema
 
 REPEATED_HEADER = "the header again"
-HARMLESS = ("empty line", REPEATED_HEADER)  # reasons of lines in which no row is lost
+HARMLESS = ("empty line", REPEATED_HEADER)  # the reasons of lines in which no row is lost
 
 
 def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
-    """Move the rows of delimited text that are its header once more to the malformed ones, and call these what they
-    are. Where the layout does not say the file's own names of its columns (`fields`), they are those of the layout."""
+    """Move rows of delimited text that repeat its header to the malformed ones, with this reason.
+
+    If the layout does not have the file's own names of its columns (`fields`), the names of the layout are compared.
+    """
     if not layout.header or (layout.names and not layout.fields):
         return block
     bad = [(line, REPEATED_HEADER if _is_header(text, layout) else reason, text) for line, reason, text in block.bad]

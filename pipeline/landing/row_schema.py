@@ -1,4 +1,4 @@
-"""What a file of rows is to hold, and what all its readers share."""
+"""The columns that a file of rows has to hold, and what all its readers share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from ..home.columns import reserved
 
-BLOCK = 16 << 20  # bytes of text that are read at once
-COMMENTS = ("#", "%")  # what marks the comments before a header
+BLOCK = 16 << 20  # the number of bytes of text that are read at once
+COMMENTS = ("#", "%")  # the marks of comments before a header
 ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 BOM = b"\xef\xbb\xbf"
 OTHER_CONTENT = {
@@ -27,11 +27,11 @@ OTHER_CONTENT = {
     b"\x1f\x8b": "packed by gzip: let its name end with .gz",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet, not text: write it as CSV",
     b"PAR1": "Parquet, not text: let its name end with .parquet",
-}  # what a file begins with → what it is
+}  # the first bytes of a file → what it is
 
 
 class BrokenFileError(Exception):
-    """The file as a whole cannot be trusted; the text says why. `again`: it may be right the next time."""
+    """The file as a whole cannot be trusted; the text says why. `again` says that it may be right the next time."""
 
     def __init__(self, reason: str, again: bool = False) -> None:
         super().__init__(reason)
@@ -40,15 +40,15 @@ class BrokenFileError(Exception):
 
 @dataclass(frozen=True)
 class RowSchema:
-    r"""What a row holds: column → type (see `ARROW`); `optional` columns may be missing or null.
+    r"""The columns of a row with their types (see `ARROW`); `optional` columns may be missing or null.
 
-    `names` are the columns of the file in order, whatever its header calls them; "_" leaves one out. None: the file
+    `names` are the columns of the file in order, whatever its header calls them; "_" skips one. With None the file
     names its columns itself. In delimited text and in Parquet they are taken by position. An object of JSON has no
-    positions: `fields` are the file's own words for `names`, in the same order (None: the same words).
+    positions: `fields` are the file's own names for `names`, in the same order (None for the same names).
 
-    `separator` is any text; " " (and `\s+`) stands for any run of blanks and tabs, None for one that is guessed.
+    `separator` is any text; " " (and `\s+`) stands for any run of blanks and tabs, None for a guessed one.
     `comment` holds the prefixes of the lines that are comments when they stand before the header, or before the first
-    row of a file without one. Where there is no header, a row may begin so, too: pass `()` unless the user says which.
+    row of a file without one. Without a header a row may begin like a comment: pass `()` unless the user names them.
     """
 
     types: dict[str, str]
@@ -62,15 +62,15 @@ class RowSchema:
 
 @dataclass
 class Block:
-    """Some of the rows of a file, and of the malformed ones."""
+    """Some of the rows of a file, and some of its malformed rows."""
 
     good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
     bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
-    comments: int = 0  # lines before the header that are comments: those of a file are in its first block
+    comments: int = 0  # the number of comment lines before the header, in the first block of a file
 
 
 def skip_bom(stream: Any) -> None:
-    """Skip the mark of UTF-8. Raises `BrokenFileError` where the first bytes are those of what is no UTF-8 text."""
+    """Skip the byte order mark of UTF-8. Raise `BrokenFileError` if the first bytes show that it is not UTF-8 text."""
     begin = stream.peek(16)[:16]
     if begin.startswith(BOM):
         stream.read(len(BOM))
@@ -80,9 +80,9 @@ def skip_bom(stream: Any) -> None:
 
 
 def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: Callable[[], dict[str, str]]) -> None:
-    """Raise `BrokenFileError` unless a file with these columns has what a layout asks for, and nothing beyond.
+    """Raise `BrokenFileError` unless a file with these columns has what a layout requires, and nothing more.
 
-    `guess_types` gives the likely types of the columns, for the advice.
+    `guess_types` returns the likely types of the columns, for the advice.
     """
     shown = ", ".join(names)
     missing = [name for name in layout.types if name not in names and name not in layout.optional]
@@ -96,8 +96,8 @@ def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: 
         own = next((name for name in unknown if reserved(name)), None)
         if own is not None:
             raise BrokenFileError(
-                f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): call it "
-                "otherwise in the file, or leave it out"
+                f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): give "
+                "it another name in the file, or leave it out"
             )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
         raise BrokenFileError(
@@ -110,7 +110,7 @@ def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: 
 
 
 def trim_texts(table: pa.Table) -> pa.Table:
-    """Take the blanks and tabs around all texts of a table away; one that is empty then is no value."""
+    """Remove the blanks and tabs around all texts of a table; a text that is empty then becomes null."""
     for at, column in enumerate(table.columns):
         if column.type == pa.string():
             trimmed = pc.ascii_trim(column, " \t")
@@ -122,7 +122,7 @@ def trim_texts(table: pa.Table) -> pa.Table:
 
 
 def beside_newlines(block: bytes) -> bytes:
-    """The bytes that begin and end the lines of a block, each once.
+    """Return the bytes that begin and end the lines of a block, each once.
 
     >>> beside_newlines(b"{..}" + bytes([10]) + b"{.}" + bytes([10]))
     b'{}'

@@ -1,12 +1,12 @@
-"""The first rows of a raw file as text: where they begin, what separates them, and how the file names its columns.
+"""Sample the first rows of a raw file as text: where they begin, their separator, and the names of the columns.
 
-What decides, in this order: the options, the file's ending, the content. What the content leaves open in a way that
-would make wrong edges is refused, with both readings and the option that decides between them:
+The options decide first, then the file's ending, then the content. If the content can be read in two ways, and the
+wrong one would make wrong edges, the file is refused, with both readings and the option that decides between them:
 
-- Lines that begin with `#` or `%` before the first row are comments when a header follows them, when they are the known
-  lines of SNAP, KONECT or Matrix Market, or when no row can begin so, since the first column holds numbers.
+- Lines that begin with `#` or `%` before the first row are comments if a header follows them, if they are the known
+  lines of SNAP, KONECT or Matrix Market, or if no row can begin like this, since the first column holds numbers.
 - The separator is the one that cuts most of the lines into as many fields as there are columns.
-- The first line is a header when it has the names of columns, or text above numbers. Above text it may be either.
+- The first line is a header if it has the names of columns, or text above numbers. Above text it may be either.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .record_boundaries import join_lines, split_record
 from .row_schema import COMMENTS, BrokenFileError, skip_bom
 from .sources import Source
 
-ROWS = 10_000  # that are looked at in each file
+ROWS = 10_000  # the number of rows that are sampled in each file
 SEPARATORS = (",", "\t", ";", "|", " ")
 SEPARATOR_WORDS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
 
 _BY_ENDING = {".csv": (",", ";"), ".tsv": ("\t",), ".tab": ("\t",)}
-_ENDS = {"src", "dst", "source", "target", "from", "to"}  # what headers call the two ends of an edge
+_ENDS = {"src", "dst", "source", "target", "from", "to"}  # the names of the two ends of an edge in headers
 _KNOWN_COMMENTS = re.compile(
     r"#\s*((un)?directed graph|nodes:\s*\d|fromnodeid\b|edges:\s*\d)|%%matrixmarket\s|%\s*(sym|asym|bip)\b",
     re.IGNORECASE,
@@ -47,9 +47,12 @@ _TIME = re.compile(r"\d{4}-\d\d(-\d\d)?([T ]|$)")
 
 @dataclass
 class Sample:
-    """The first rows of a file as text, without its header. `names`: as the file calls its columns, if it does.
-    `separator` None: no delimited text. `header` None: the first line, which is in `rows`, may be one. `comments`: how
-    many lines stand before the header or the first row."""
+    """The first rows of a file as text, without its header.
+
+    `names` are the file's own names of its columns, if it has any. `separator` is None if the file is not delimited
+    text. `header` is None if the first line, which is in `rows`, may be one. `comments` is the number of lines before
+    the header or the first row.
+    """
 
     source: Source
     rows: list[list[str]]
@@ -61,7 +64,8 @@ class Sample:
     banner: str = ""  # the first line of a Matrix Market file
 
     def require_decided_header(self) -> bool:
-        """Say whether the file has a header. Raises `UsageError` where its first line may be one, or a row."""
+        """Return whether the file has a header. Raise `UsageError` if its first line may be either a header or a
+        row."""
         if self.header is None:
             shown = (self.separator or ",").join(self.rows[0])[:200]
             raise UsageError(
@@ -73,7 +77,10 @@ class Sample:
 
 
 def take_sample(source: Source, options: LandOptions, types: Mapping[str, str]) -> Sample:
-    """Look at the first rows of a file. `types`: of the columns that the home knows. Raises `UsageError`."""
+    """Read the first rows of a file. Raise `UsageError` if it cannot be read.
+
+    `types` are the types of the columns that the home knows.
+    """
     take = {"text": _sample_text, "json": _sample_json, "parquet": _sample_parquet}[source.format]
     try:
         return take(source, options, types)
@@ -104,7 +111,7 @@ def _sample_json(source: Source, options: LandOptions, types: Mapping[str, str])
     if not objects:
         raise UsageError(
             f"{source.name}: no row could be read: no line is a JSON object. Nothing was landed.",
-            f"jq -c . {source.name} | altneu land - …   (one object a line)",
+            f"jq -c . {source.name} | altneu land - …   (one object per line)",
         )
     names = tuple(dict.fromkeys(name for row in objects for name in row))
     rows = [["" if row.get(name) is None else _write_cell(row[name]) for name in names] for row in objects]
@@ -122,7 +129,7 @@ def _write_cell(value: object) -> str:
 
 
 def _read_lines(source: Source) -> list[str]:
-    """The first lines that are not empty."""
+    """Return the first lines that are not empty."""
     with open_stream(source.path) as stream:
         skip_bom(stream)
         text = (raw.decode("utf-8", "replace").strip("\r\n") for raw in stream)
@@ -156,7 +163,7 @@ def _sample_text(source: Source, options: LandOptions, types: Mapping[str, str])
 
 
 def _find_known_marks(lines: Iterable[str]) -> tuple[str, ...]:
-    """Find what the comments of SNAP, KONECT and the like are marked with, if the first lines are such."""
+    """Return the marks of the comments of SNAP, KONECT and similar files, if the first lines are such comments."""
     marked = itertools.takewhile(lambda line: line.startswith(COMMENTS), lines)
     return tuple(sorted({line[0] for line in marked if _KNOWN_COMMENTS.match(line)}))
 
@@ -164,8 +171,10 @@ def _find_known_marks(lines: Iterable[str]) -> tuple[str, ...]:
 def _are_comments(
     source: Source, marked: list[str], body: list[str], options: LandOptions, types: Mapping[str, str]
 ) -> bool:
-    """Whether lines that are marked as comments are: no row can begin so, or a header follows. Raises `UsageError`
-    where the last of them may be the header itself."""
+    """Tell whether lines that are marked as comments are comments: no row can begin so, or a header follows.
+
+    Raise `UsageError` if the last of them may be the header itself.
+    """
     first_type = types.get(options.columns[0], "string") if options.columns else types["src"]
     if first_type != "string":
         return True
@@ -183,7 +192,10 @@ def _are_comments(
 
 
 def _sample_matrix(source: Source, lines: list[str], banner: re.Match[str]) -> Sample:
-    """Sample a Matrix Market file. The line of its size stands where others have a header, and is no row either."""
+    """Sample a Matrix Market file.
+
+    The line of its size stands in the place of a header, and is not a row either.
+    """
     kind, form, value, _ = (word.lower() for word in banner.groups())
     if (kind, form) != ("matrix", "coordinate"):
         raise UsageError(
@@ -198,13 +210,13 @@ def _sample_matrix(source: Source, lines: list[str], banner: re.Match[str]) -> S
 
 
 def _cut_into_rows(source: Source, lines: list[str], options: LandOptions) -> tuple[str, list[list[str]]]:
-    """Find the separator, and cut lines into records, whose fields in quotes may go on in the next line."""
+    """Find the separator, and cut lines into records, whose quoted fields may go on in the next line."""
     separator = parse_separator(options.separator) or find_separator(source, lines, options.columns)
     return separator, [split_line(record, separator) for record in join_lines(lines, separator)]
 
 
 def split_line(line: str, separator: str) -> list[str]:
-    """Cut a line into its fields; at every separator where its quotes are malformed."""
+    """Split a line into its fields; if its quotes are malformed, split it at every separator."""
     try:
         return split_record(line, separator)
     except ValueError:
@@ -212,24 +224,24 @@ def split_line(line: str, separator: str) -> list[str]:
 
 
 def find_separator(source: Source, lines: Sequence[str], columns: Sequence[str]) -> str:
-    """Find what separates the fields of some lines. Raises `UsageError` where two separators fit alike."""
+    """Return the separator of the fields of some lines. Raise `UsageError` if two separators fit equally well."""
     own = _BY_ENDING.get(source.ending, ())
-    order = [*own, *(each for each in SEPARATORS if each not in own)]
+    order = [*own, *(separator for separator in SEPARATORS if separator not in own)]
     if not columns:
-        named = (each for each in order if {"src", "dst"} <= set(split_line(lines[0], each)))
-        cut = (each for each in order if len(split_line(lines[0], each)) > 1)
+        named = (separator for separator in order if {"src", "dst"} <= set(split_line(lines[0], separator)))
+        cut = (separator for separator in order if len(split_line(lines[0], separator)) > 1)
         return next(itertools.chain(named, cut), " ")
     seen = lines[:1000]
     fitting = {s: sum(len(split_line(line, s)) == len(columns) for line in seen) for s in order}
     usual = [separator for separator in order if 2 * fitting[separator] > len(seen)]
     usual = [separator for separator in usual if separator in own] or usual
-    best = [separator for separator in usual if fitting[separator] == max(fitting[each] for each in usual)]
+    best = [separator for separator in usual if fitting[separator] == max(fitting[other] for other in usual)]
     visible = [separator for separator in best if separator != " "]
     if len(visible) > 1:
-        readings = [f"{split_line(seen[0], each)} by {SEPARATOR_WORDS[each]}" for each in visible]
+        readings = [f"{split_line(seen[0], separator)} by {SEPARATOR_WORDS[separator]}" for separator in visible]
         raise UsageError(
             f"{source.name}: its first line is either {' or '.join(readings)}. Nothing was landed.",
-            " or ".join("--sep tab" if each == "\t" else f"--sep '{each}'" for each in visible),
+            " or ".join("--sep tab" if separator == "\t" else f"--sep '{separator}'" for separator in visible),
         )
     return next(iter(visible or best), guess_separator(lines[0]))
 
@@ -238,8 +250,10 @@ def find_separator(source: Source, lines: Sequence[str], columns: Sequence[str])
 
 
 def has_header(rows: list[list[str]], options: LandOptions, types: Mapping[str, str], name: str) -> bool | None:
-    """Say whether the first of some rows is a header; None where it may be either. Raises `UsageError` when --header
-    says so of a row."""
+    """Return whether the first of some rows is a header, or None if it may be either.
+
+    Raise `UsageError` if --header is given but the first line looks like a row.
+    """
     if options.header is False:
         return False
     first = rows[0]
@@ -274,7 +288,7 @@ def _has_known_names(cells: Iterable[str], options: LandOptions, types: Mapping[
 
 
 def _find_kind(cells: Sequence[str]) -> str | None:
-    """Find what more than half of some cells are, if it is more than any text."""
+    """Return the kind of more than half of some cells, if it is more specific than text."""
     kinds = ("number", "truth", "time")
     return next((kind for kind in kinds if 2 * sum(_is_of_kind(cell, kind) for cell in cells) > len(cells)), None)
 
@@ -286,7 +300,8 @@ def _is_of_kind(cell: str, kind: str) -> bool:
 
 
 def _is_like_the_rows(first: list[str], rows: list[list[str]], columns: Sequence[str]) -> bool:
-    """Whether a line of text is a row like those below: a field of it occurs again, or is formed as one of them is."""
+    """Tell whether a line of text is like the rows below: one of its fields occurs again, or has the form of one of
+    them."""
     others = [row for row in rows if row != first]  # a header may be repeated
     ends = {at for at, name in enumerate(columns) if name in ("src", "dst")}
     vertices = {row[at] for row in others for at in ends if at < len(row)}
@@ -298,7 +313,7 @@ def _is_like_the_rows(first: list[str], rows: list[list[str]], columns: Sequence
 
 
 def _form_of(cell: str) -> str | None:
-    """Reduce a cell with digits or signs in it, which few headers have, to its form.
+    """Return the form of a cell that has digits or signs, which few headers have; None for any other cell.
 
     >>> _form_of("u17"), _form_of("ann@x.org"), _form_of("New York")
     ('u9', 'a@a.a', None)

@@ -1,8 +1,8 @@
-"""The raw files of one `land`: each can be read as often as needed, under a name whose ending tells its format.
+"""The raw files of one `land`: each can be read as often as needed, under a name whose ending shows its format.
 
-A pipe, a terminal or a socket gives its bytes once: they are copied into the private folder of the land. The ending of
-the user's name decides the format; where it says none, the first bytes do (gzip, Parquet, JSON). The readers know some
-endings alone: a file with another one gets a link with theirs in the private folder.
+A pipe, a terminal or a socket delivers its bytes once: they are copied into the private folder of the land. The ending
+of the user's name decides the format; if it shows none, the first bytes do (gzip, Parquet, JSON). The readers know only
+some endings: a file with another ending gets a link with a known one in the private folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .row_schema import BOM, OTHER_CONTENT
 
 Format = Literal["text", "json", "parquet"]
 STANDARD_INPUT = Path("-")
-HEAD = 4096  # bytes that tell a format
+HEAD = 4096  # the number of bytes that show a format
 PARQUET, GZIP = b"PAR1", b"\x1f\x8b"
 
 _BY_ENDING: dict[str, Format] = {".csv": "text", ".tsv": "text", ".tab": "text", ".mtx": "text"}
@@ -37,8 +37,11 @@ _READ_AS_THEY_ARE |= {".json": "json", ".jsonl": "json", ".ndjson": "json", ".pa
 
 @dataclass(frozen=True)
 class Source:
-    """A raw file: its `name` as the user has it, the `label` that its rejected rows have, the `path` to read, the
-    `ending` of its name (without .gz, in small letters), the format."""
+    """A raw file.
+
+    `name` is its name as the user has it, `label` the name that its rejected rows have, `path` the path to read,
+    `ending` the ending of its name (without .gz, in small letters), and `format` its format.
+    """
 
     name: str
     label: str
@@ -48,7 +51,7 @@ class Source:
 
 
 def require_files(files: list[Path]) -> None:
-    """Raise `UsageError` for a file that is not there, is a folder, or is given twice."""
+    """Raise `UsageError` for a file that does not exist, is a folder, or is given twice."""
     if not files:
         raise UsageError("no file is given.", HELP)
     known: dict[object, Path] = {}
@@ -71,7 +74,8 @@ def require_files(files: list[Path]) -> None:
 
 
 def prepare_sources(files: list[Path], folder: Path) -> list[Source]:
-    """Make every file readable again and again; copies and links are made in `folder`. Raises `UsageError`."""
+    """Make every file readable again and again, with copies and links in `folder`. Raise `UsageError` if one cannot be
+    read."""
     return [_prepare_source(file, folder, number) for number, file in enumerate(files)]
 
 
@@ -100,7 +104,8 @@ def _prepare_source(file: Path, folder: Path, number: int) -> Source:
 
 
 def _can_be_read_again(file: Path) -> bool:
-    """Whether opening a file a second time gives its first byte again; /dev/fd does so on some systems alone."""
+    """Tell whether a file that is opened a second time starts at its first byte again; /dev/fd does so on some systems
+    only."""
     if file == STANDARD_INPUT or str(file.parent) in ("/dev", "/dev/fd"):
         return False
     return stat.S_ISREG(file.stat().st_mode)
@@ -132,7 +137,7 @@ def _link(path: Path, link: Path) -> None:
 
 
 def _unpack(path: Path) -> bytes:
-    """The first bytes of a packed file; none where it is broken, which its reader says better."""
+    """Return the first bytes of a packed file; none if it is broken, since its reader has the better message."""
     try:
         with gzip.open(path) as stream:
             return stream.read(HEAD)
@@ -149,9 +154,9 @@ def _format_by_content(head: bytes) -> Format:
 def _require_readable(head: bytes, form: Format, name: str) -> None:
     for mark, what in OTHER_CONTENT.items():
         if head.startswith(mark) and not (form == "parquet" and mark == PARQUET):
-            raise UsageError(f"{name} is {what}. Nothing was landed.", "altneu land - …   (- is a pipe)")
+            raise UsageError(f"{name} is {what}. Nothing was landed.", "altneu land - …   (- is standard input)")
     if form == "json" and head.removeprefix(BOM).lstrip()[:1] == b"[":
         raise UsageError(
-            f"{name} is one JSON array, and rows are read from one JSON object a line. Nothing was landed.",
+            f"{name} is one JSON array, but rows are read from one JSON object per line. Nothing was landed.",
             f"jq -c '.[]' {name} | altneu land - …",
         )

@@ -1,10 +1,10 @@
-"""Ingest: landed files → diff triples of `upserts`, and of `quarantine` for malformed rows.
+"""Read landed files in Spark, as diff triples of `upserts`, and of `quarantine` for malformed rows.
 
-A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
-Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file
-that cannot be read as a whole (damaged gzip, missing column) stops the run; malformed rows go to quarantine with file,
-line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines and the comments before a header are
-noted in quarantine and count as nothing lost.
+If an epoch is run again, its batch is replaced: the difference between the landed and the published batch is written.
+Files are read inside Spark tasks, one file per task, one block at a time: once to count them, then for their rows. A
+file that cannot be read as a whole (damaged gzip, missing column) stops the run; malformed rows go to quarantine with
+file, line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines and the comments before a
+header are recorded in quarantine, but do not count as lost rows.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from .file_reader import read_blocks
 from .repeated_headers import HARMLESS, reject_repeated_headers
 from .row_schema import BrokenFileError, RowSchema
 
-FEW_FILES = 8  # a task each, whatever the cores: of more, a core gets about four tasks, since files differ in size
+FEW_FILES = 8  # up to this number each file is a task; of more files a core gets about four tasks, since sizes differ
 
-COMMENTS_NOTED = "comments before the header"  # the reason in quarantine of what is no row
+COMMENTS_NOTED = "comments before the header"  # the reason of a quarantine row that stands for comments
 
 _ID = {"integer": "bigint", "string": "string"}
 
 
 def read_good_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
-    """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
+    """Return the usable rows of the landed files: src, dst, values, op, seq, file, line, epoch.
+
+    The files are read again at every use of the frame.
+    """
     id_type = _ID[home.config.vertices.ids]
     own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
     return _read_files(
@@ -48,7 +51,10 @@ def read_good_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]
 
 
 def read_bad_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
-    """The other rows of the landed files, and why: file, line, reason, text, epoch. Read at every use."""
+    """Return the malformed rows of the landed files: file, line, reason, text, epoch.
+
+    The files are read again at every use of the frame.
+    """
     return _read_files(
         spark, home, landed, _iterate_bad, "file string, line bigint, reason string, text string, epoch bigint"
     )
@@ -62,12 +68,22 @@ def count_rows(
     apart: bool = False,
     count_failures: Callable[[Sequence[BatchFiles]], Iterable[Row]] | None = None,
 ) -> tuple[dict[int, tuple[int, int]], dict[int, BatchRejected]]:
-    """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
-    share. `apart`: each epoch by itself; else all are one. `count_failures`: of batches without a broken file, how many
-    rows the settings make malformed (`predicate_validation.count_failures`). Raises `Unavailable` when a file cannot be
-    reached.
+    """Count the rows of landed batches, and find the batches that must not be published.
 
-    A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
+    This is a reading of its own, in which no row leaves its task: it is cheaper than keeping all rows until their
+    number is known.
+
+    Args:
+        apart: Judge each epoch by itself, instead of all of them together.
+        count_failures: Count for batches without a broken file how many rows the settings make malformed
+            (`predicate_validation.count_failures`).
+
+    Returns:
+        Epoch → (good rows, quarantined rows); and epoch → what is wrong with its batch: a broken file, or too large a
+        share of malformed rows.
+
+    Raises:
+        Unavailable: A file cannot be reached.
     """
     schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
     files = _read_files(spark, home, landed, _count_file, f"{schema}line bigint, reason string, text string").collect()
@@ -75,7 +91,8 @@ def count_rows(
     away = next((row for row in files if row.fatal and row.again), None)
     if away:
         raise Unavailable(
-            f"landing/{away.file}: {away.reason}. Nothing was published.", "altneu doctor; then the same command again"
+            f"landing/{away.file}: {away.reason}. Nothing was published.",
+            "altneu doctor; then type the same command again",
         )
     broken = {row.epoch for row in files if row.fatal}
     if count_failures is not None and (apart or not broken):
@@ -93,16 +110,16 @@ def count_rows(
 
 
 def _add_failures(counted: Row, failed: Row) -> Row:
-    """What `count_rows` has counted of a file, with the rows that the settings make malformed."""
+    """Return the counts of a file with the rows that the settings make malformed added."""
     n = failed.failed
-    found = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
+    counts = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
     if counted.line is None or failed.line < counted.line:
-        found |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
-    return Row(**found)
+        counts |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
+    return Row(**counts)
 
 
 def _describe_wrong_batch(home: Home, files: Sequence[Row]) -> BatchRejected | None:
-    """Why the batches of some files must not be published, if so: the files as `count_rows` has counted them."""
+    """Return why the batches of some files must not be published, or None; `files` are counts of `count_rows`."""
     broken = [row for row in files if row.fatal]
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
@@ -138,10 +155,10 @@ _Rows = Callable[[_File], Iterator[pa.Table]]
 
 
 def _read_files(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], rows: _Rows, schema: str) -> DataFrame:
-    """What `rows` makes of each of the files, a file a task as far as there are cores."""
+    """Return what `rows` yields for each of the files, with one file per task as far as there are cores."""
     form = _row_schema_of(home)
     files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
-    s3 = S3.from_environment()  # executors have keys of their own, and perhaps not these
+    s3 = S3.from_environment()  # the executors may have other keys in their environment
     if not files:
         return spark.createDataFrame([], schema)
 
@@ -161,7 +178,8 @@ _Bad = list[tuple[int, str, str]]  # line, reason, text
 
 
 def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
-    """The rows of a file with their operations, and the malformed ones. Raises `BrokenFileError`."""
+    """Yield the rows of a file with their operations, and the malformed rows. Raise `BrokenFileError` for a broken
+    file."""
     for block in read_blocks(file.location, file.form, file.s3):
         if ".csv" in Path(file.name).suffixes:
             block = reject_repeated_headers(block, file.form)
@@ -203,20 +221,20 @@ def _iterate_bad(file: _File) -> Iterator[pa.Table]:
 
 
 def _count_file(file: _File) -> Iterator[pa.Table]:
-    """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
-    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0}
-    found |= {"fatal": False, "again": False}
+    """Yield one row: how many of the file's rows are good, bad, and lost, and the first lost one."""
+    counts: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0}
+    counts |= {"fatal": False, "again": False}
     first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
     try:
         for rows, malformed in _iterate_blocks(file):
             serious = [row for row in malformed if row[1] not in (*HARMLESS, COMMENTS_NOTED)]
-            found["good"] += rows.num_rows
-            found["bad"] += len(malformed)
-            found["serious"] += len(serious)
+            counts["good"] += rows.num_rows
+            counts["bad"] += len(malformed)
+            counts["serious"] += len(serious)
             first = min(serious) if serious and first[0] is None else first
     except BrokenFileError as error:
-        found["fatal"], found["again"], first = True, error.again, (0, str(error), "")
-    row = found | dict(zip(("line", "reason", "text"), first, strict=True))
+        counts["fatal"], counts["again"], first = True, error.again, (0, str(error), "")
+    row = counts | dict(zip(("line", "reason", "text"), first, strict=True))
     yield pa.Table.from_pylist([row], _COUNTED)
 
 
@@ -237,7 +255,7 @@ _COUNTED = pa.schema(
 
 
 def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
-    """The diff triples that turn the published rows `old` (with `diff`) into `new` (one each)."""
+    """Return the diff triples that turn the published rows `old` (with `diff`) into the rows `new` (one of each)."""
     plus = new.withColumn("diff", F.lit(1).cast("bigint"))
     if old is None:
         return plus
@@ -247,9 +265,9 @@ def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
 
 
 def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
-    """The entries (id, name) that the dictionary `names` (id, name) lacks for the string ids src, dst of some rows.
+    """Return the entries (id, name) that the dictionary `names` lacks for the string ids src and dst of some rows.
 
-    New names are numbered in their order, after the greatest id; the ids mean nothing outside the store.
+    New names are numbered in alphabetical order after the greatest id; the ids mean nothing outside the store.
     """
     from pyspark.sql import Window
 
@@ -261,7 +279,9 @@ def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def replace_names_by_ids(rows: DataFrame, names: DataFrame) -> DataFrame:
-    """The rows with integers for their string ids src, dst, by the dictionary `names` (id, name), which has them all.
+    """Return the rows with integers for their string ids src and dst, by the dictionary `names` (id, name).
+
+    The dictionary has all of the names.
 
     Cost: two joins, at ingest alone; the graph's joins see integers.
     """
@@ -273,7 +293,7 @@ def replace_names_by_ids(rows: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _row_schema_of(home: Home) -> RowSchema:
-    """What a landed file holds."""
+    """Return the schema of a landed file."""
     id_type = "long" if home.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
     return RowSchema(types, optional=frozenset(types) - {"src", "dst"})

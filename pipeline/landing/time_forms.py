@@ -1,8 +1,8 @@
-"""Times as text of a given form, such as %d/%m/%Y %H:%M → microseconds since 1970 UTC, a whole column at once.
+"""Read times of a given form, such as %d/%m/%Y %H:%M, as microseconds since 1970 UTC, a whole column at once.
 
 A form means what it means to Python's `datetime.strptime`, with English names and as much white space as there is; %F,
 %T, %R, %D, %e and %h are short for others. A row is read whole or not at all: a day that no calendar has is malformed.
-What Python would fill in or pass over is no form: one without a year, a day without its month, %I without %p. %z is an
+A form that would need a guess is refused: one without a year, with a day but no month, with %I but no %p. %z is an
 offset such as +02:00 or Z; %Z may also be UTC, GMT or a name with a slash such as Europe/Berlin, as EST and its like
 mean several zones. A form of digits alone also reads numbers that were written with a fraction of zeros.
 """
@@ -51,8 +51,8 @@ def _one_of(names: list[str]) -> str:
     return "|".join(sorted(names, key=len, reverse=True))
 
 
-# directive → the part of a time that it says, and its text: what Python prefers is preferred here, and no two
-# alternatives begin with the same digit, which lets RE2 read a cell in one pass
+# directive → the part of a time, and the pattern of its text: it prefers what Python prefers, and no two alternatives
+# begin with the same digit, so that RE2 reads a cell in one pass
 _DIRECTIVES = {
     "Y": ("year", "[0-9]{4}"),
     "y": ("year", "[0-9]{2}"),
@@ -75,7 +75,7 @@ _DIRECTIVES = {
     "u": ("weekday", "[1-7]"),
 }
 _OF_NUMBERS = set("YymdjHMSf")
-# a part → the parts without which nobody knows what it means
+# a part of a time → the parts without which it has no meaning
 _NEEDS = {
     "month": ("year",),
     "day of the year": ("year",),
@@ -91,19 +91,22 @@ _ELSE = {
     "x": "it depends on the language of a machine",
     "X": "it depends on the language of a machine",
 }
-_EXAMPLE = "--time-format '%d/%m/%Y %H:%M'   (any of " + " ".join(f"%{each}" for each in _DIRECTIVES) + ")"
+_EXAMPLE = "--time-format '%d/%m/%Y %H:%M'   (any of " + " ".join(f"%{name}" for name in _DIRECTIVES) + ")"
 
 
 @dataclass(frozen=True)
 class TimeForm:
-    """A form that can be read. `parts`: part of a time → the directive that says it, in the form's order."""
+    """A form that can be read. `parts` maps each part of a time to its directive, in the order of the form."""
 
     text: str
     pattern: str
     parts: dict[str, str]
 
     def read_times(self, column: pa.ChunkedArray, name: str) -> tuple[Times, dict[str, Mask]]:
-        """Microseconds since 1970 UTC of each row; reason → which rows are malformed for it (their time is any)."""
+        """Return microseconds since 1970 UTC for each row, and a mask of the malformed rows for each reason.
+
+        The time of a malformed row has no meaning.
+        """
         texts = column.combine_chunks()
         cells = pc.extract_regex(texts, self.pattern)
         unread = ~np.asarray(pc.fill_null(pc.equal(pc.struct_field(cells, "whole"), texts), False))
@@ -125,16 +128,16 @@ class TimeForm:
         return local * 1_000_000 + self._read_fraction(cells) - shifts, reasons
 
     def _read_number(self, cells: pa.StructArray, part: str, default: int = 0) -> Times:
-        """A part of each row that stands there in digits."""
+        """Return the number of a part of the time in each row."""
         if part not in self.parts:
             return np.full(len(cells), default, np.int64)
         digits = pc.struct_field(cells, self.parts[part])
-        if part == "day":  # which may have a blank for its first digit
+        if part == "day":  # its first digit may be a blank
             digits = pc.utf8_ltrim_whitespace(digits)
         return np.asarray(pc.fill_null(digits.cast(pa.int32()), default)).astype(np.int64)
 
     def _read_days(self, cells: pa.StructArray) -> tuple[Times, Mask]:
-        """Days since 1970, and which rows have a day that is not in their calendar."""
+        """Return the days since 1970, and a mask of the rows whose day is not in the calendar."""
         years = self._read_number(cells, "year", 1970)
         if self.parts["year"] == "y":
             years += np.where(years <= 68, 2000, np.where(years <= 99, 1900, 0))
@@ -162,8 +165,11 @@ class TimeForm:
         return np.asarray(pc.fill_null(digits.cast(pa.int64()), 0))
 
     def _read_shifts(self, cells: pa.StructArray, local: Times) -> tuple[Times, Mask, Mask]:
-        """Microseconds by which each row's clock is ahead of UTC; rows of no known zone; and rows whose hour their
-        zone has twice or not at all."""
+        """Return the microseconds by which each row's clock is ahead of UTC, and two masks of malformed rows.
+
+        The first mask has the rows of unknown zones, the second the rows whose hour occurs twice or not at all in their
+        zone.
+        """
         shifts = np.zeros(len(cells), np.int64)
         unknown, no_hour = np.zeros(len(cells), bool), np.zeros(len(cells), bool)
         if "zone" not in self.parts:
@@ -184,7 +190,8 @@ class TimeForm:
 
 @cache
 def read_form(text: str) -> TimeForm:
-    """A form as typed. Raises `UsageError` that names the directive which is none, or what the form leaves open."""
+    """Return the form that a user has typed. Raise `UsageError` for an unknown directive, or for what the form leaves
+    open."""
     parts: dict[str, str] = {}
 
     def pattern_of(match: re.Match[str]) -> str:
@@ -199,8 +206,8 @@ def read_form(text: str) -> TimeForm:
         part, form = _DIRECTIVES[directive]
         if part in parts:
             raise UsageError(
-                f"--time-format {text}: %{parts[part]} and %{directive} both say the {part}. Nothing was landed.",
-                "name what is to be read once, and write the rest as it stands in the file",
+                f"--time-format {text}: %{parts[part]} and %{directive} both are the {part}. Nothing was landed.",
+                "use one directive for each part, and write the rest as it stands in the file",
             )
         parts[part] = directive
         return f"(?P<{directive}>{form})"
@@ -215,15 +222,15 @@ def read_form(text: str) -> TimeForm:
 
 
 def _require_whole_times(text: str, parts: dict[str, str]) -> None:
-    """Raises `UsageError` when a form leaves open which instant a time of it is."""
+    """Raise `UsageError` if a form leaves open which instant a time is."""
     known = {*parts, *(("month", "day") if "day of the year" in parts else ())}
     missing = [need for part in parts for need in _NEEDS.get(part, ()) if need not in known]
     if "year" not in parts:
         missing.insert(0, "year")
     if missing:
-        raise UsageError(f"--time-format {text} says no {missing[0]}. Nothing was landed.", _EXAMPLE)
+        raise UsageError(f"--time-format {text} has no {missing[0]}. Nothing was landed.", _EXAMPLE)
     if "day of the year" in parts and {"month", "day"} & set(parts):
-        raise UsageError(f"--time-format {text}: %j says the month and the day, too. Nothing was landed.", _EXAMPLE)
+        raise UsageError(f"--time-format {text}: %j is the month and the day already. Nothing was landed.", _EXAMPLE)
     if (parts.get("hour") == "I") != ("half of the day" in parts):
         lone = "%I needs %p" if "half of the day" not in parts else "%p needs %I"
         raise UsageError(f"--time-format {text}: {lone}. Nothing was landed.", _EXAMPLE)
@@ -231,7 +238,7 @@ def _require_whole_times(text: str, parts: dict[str, str]) -> None:
 
 @cache
 def _read_zone(text: str | None) -> int | ZoneInfo | None:
-    """An offset in microseconds, or a zone whose offset depends on the day; None: neither is known by this text."""
+    """Return an offset in microseconds, or a zone whose offset depends on the day, or None for an unknown text."""
     if text is None:
         return None
     if text.upper() in ("Z", "UTC", "GMT"):
@@ -239,27 +246,30 @@ def _read_zone(text: str | None) -> int | ZoneInfo | None:
     if "/" in text:
         try:
             return ZoneInfo(text)
-        except (ValueError, OSError, LookupError):  # which of them depends on what else the text may be a path to
+        except (ValueError, OSError, LookupError):  # the type of the error depends on what the text may be a path to
             return None
-    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)(?::?(\d\d)(?:\.(\d+))?)?", text)
-    if not found or int(found[2]) > 23:
+    match = re.fullmatch(r"([+-])(\d\d):?(\d\d)(?::?(\d\d)(?:\.(\d+))?)?", text)
+    if not match or int(match[2]) > 23:
         return None
-    seconds = int(found[2]) * 3_600 + int(found[3]) * 60 + int(found[4] or 0)
-    return (seconds * 1_000_000 + int((found[5] or "0").ljust(6, "0"))) * (1 if found[1] == "+" else -1)
+    seconds = int(match[2]) * 3_600 + int(match[3]) * 60 + int(match[4] or 0)
+    return (seconds * 1_000_000 + int((match[5] or "0").ljust(6, "0"))) * (1 if match[1] == "+" else -1)
 
 
 def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
-    """Microseconds by which a zone's clock is ahead of UTC when it shows these seconds; and which of them it shows
-    twice or not at all."""
+    """Return the microseconds by which a zone's clock is ahead of UTC when it shows these seconds, and a mask of
+    unclear ones.
+
+    The mask has the seconds that the clock shows twice or not at all.
+    """
     seconds, rows = np.unique(local, return_inverse=True)
-    found = np.zeros(len(seconds), np.int64)
+    shifts = np.zeros(len(seconds), np.int64)
     unclear = np.zeros(len(seconds), bool)
     for at, second in enumerate(seconds.tolist()):
         try:
             shown = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
-        except OverflowError:  # beyond the calendar, for which the row is malformed anyhow
+        except OverflowError:  # the row is malformed anyway, since it is beyond the calendar
             continue
         ahead, other = shown.utcoffset(), shown.replace(fold=1).utcoffset()
         assert ahead is not None
-        found[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
-    return found[rows], unclear[rows]
+        shifts[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
+    return shifts[rows], unclear[rows]

@@ -1,8 +1,9 @@
-"""Event times of raw rows → microseconds since 1970 UTC: numbers in seconds, ms, µs or ns, ISO 8601, or a given form.
+"""Convert event times to microseconds since 1970 UTC: numbers in s, ms, µs or ns, ISO 8601, or a given form.
 
 The unit of numbers is the one in which most of them lie between the years 1900 and 2200. A time outside these years is
-malformed, and one that lies there in a coarser unit than the others (seconds among milliseconds). Who names the unit or
-the form may use the years 1 to 9999. Numbers that would be times before 1990 and may as well be dates are refused.
+malformed, and so is one that lies there in a coarser unit than the others (seconds among milliseconds). If the user
+names the unit or the form, the years 1 to 9999 are allowed. Numbers that would be times before 1990, and may as well be
+dates, are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..errors import UsageError
 from .number_dates import DateReadings
 from .time_forms import Mask, Times, read_form
 
-UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks a second
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks per second
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -36,8 +37,11 @@ CALENDAR = _first_second(1), _first_second(9999)
 
 @dataclass
 class Clock:
-    """How a time column is understood. `given`: the unit or the form was said. `seen`: how many numbers looked like
-    which unit; `readings`: what else they may be."""
+    """How a time column is read.
+
+    `given` says that the user has named the unit or the form. `seen` is how many numbers looked like each unit, and
+    `readings` what else the numbers may be.
+    """
 
     column: str
     text: bool = False
@@ -53,7 +57,7 @@ class Clock:
         return f"{self.column}: {WORDS[self.unit]} since 1970 UTC"
 
     def likely_unit(self) -> str:
-        """The unit that most of the numbers looked like."""
+        """Return the unit that most of the numbers looked like."""
         units = [unit for unit in UNITS if self.seen[unit]]
         return max(units, key=lambda unit: self.seen[unit], default=self.unit)
 
@@ -64,17 +68,20 @@ class Clock:
         self.seen.clear()
 
     def to_microseconds(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
-        """Microseconds since 1970 UTC of each row; reason → which rows are malformed for it (their time is 0)."""
+        """Return microseconds since 1970 UTC for each row, and a mask of the malformed rows for each reason.
+
+        The time of a malformed row is 0.
+        """
         if self.text:
             return self._parse_text(column)
         return self._parse_numbers(column)
 
     def with_unit(self, unit: str) -> Clock:
-        """Return this clock with another unit, as it is before it has seen a number."""
+        """Return this clock with another unit, as if it had not seen a number yet."""
         return replace(self, unit=unit, seen=Counter(), readings=DateReadings())
 
     def require_no_dates(self) -> None:
-        """Raises `UsageError` where the numbers would be times before 1990, and may as well be dates."""
+        """Raise `UsageError` if the numbers would be times before 1990, and may as well be dates."""
         plausible = [] if self.given else self.readings.list_plausible()
         if not plausible:
             return
@@ -82,25 +89,25 @@ class Clock:
         after_all = f"{WORDS[self.unit]} since 1970 after all: --time-unit {self.unit}"
         if forms:
             others = "".join(f"or {form}; " for form in forms[1:])
-            then = f"--time-format {forms[0]}   ({others}{after_all})"
+            advice = f"--time-format {forms[0]}   ({others}{after_all})"
         else:
-            then = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
-            then += "2004-05-15 12:30 into the file)"
+            advice = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
+            advice += "2004-05-15 12:30 into the file)"
         what = "; ".join(map(self.readings.describe_reading, plausible[:3]))
-        raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", then)
+        raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", advice)
 
     def next_command_for(self, reason: str, text: str) -> str | None:
-        """What to type about a malformed time; None: the reason is about another column."""
+        """Return what to type about a malformed time, or None if the reason is about another column."""
         if not reason.startswith(f"{self.column} "):
             return None
         if "looks like" in reason or (not self.text and "outside the years" in reason):
             others = ", ".join(unit for unit in UNITS if not self.given or unit != self.unit)
-            return f"say the unit of the times: --time-unit {others.replace(', ns', ' or ns')}"
+            return f"give the unit of the times: --time-unit {others.replace(', ns', ' or ns')}"
         if not self.text:
             return None
         if self.form and ("no time of the form" not in reason or describe_form(text) == self.form):
             return "correct the file"
-        return f"say the form of the times: --time-format {describe_form(text)!r}"
+        return f"give the form of the times: --time-format {describe_form(text)!r}"
 
     def _parse_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         if self.form:
@@ -154,9 +161,12 @@ def _is_between(numbers: npt.NDArray[Any], low: int, high: int, ticks: int) -> M
 
 
 def _read_iso(column: pa.ChunkedArray) -> tuple[Times, Mask, Mask]:
-    """Microseconds since 1970 UTC of each row, which rows are no ISO 8601 times, and which of these are nonetheless,
-    but of a year that pandas does not know."""
-    import pandas as pd  # half a second, which most commands have no use for
+    """Return microseconds since 1970 UTC for each row, and two masks: rows that could not be read, and ISO 8601 times
+    among them.
+
+    The latter are of a year that pandas does not know.
+    """
+    import pandas as pd  # it takes half a second, and most commands do not need it
 
     broken, since = np.ones(len(column), bool), np.zeros(len(column), np.int64)
     zoned = pc.match_substring_regex(column, r"[T ].*([Zz]|[+-]\d\d(:?\d\d)?)$").to_numpy()
@@ -179,15 +189,15 @@ def _is_iso(text: str | None) -> bool:
 
 
 def describe_form(text: str) -> str:
-    """The form of a time that is nearly one of ISO 8601; of any other text an example.
+    """Return the form of a time that is nearly one of ISO 8601; an example for any other text.
 
     >>> describe_form("1777-01-01"), describe_form("1777-01-01T00:00:00.5Z"), describe_form("15.04.2004")
     ('%Y-%m-%d', '%Y-%m-%dT%H:%M:%S.%f%z', '%d.%m.%Y')
     """
-    found = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)
-    if found is None:
+    match = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)
+    if match is None:
         return "%d.%m.%Y"
-    separator, seconds, fraction, blank, zone = found.groups()
+    separator, seconds, fraction, blank, zone = match.groups()
     if separator is None:
         return "%Y-%m-%d"
     seconds = f"{':%S' if seconds else ''}{'.%f' if fraction else ''}"

@@ -1,4 +1,4 @@
-"""What altneu is on one machine: what it needs besides its Python packages, and how that is made.
+"""The set-up of one machine: what altneu needs besides its Python packages, and the commands that run services here.
 
-Door: `setup.set_up`. Everything goes to `spark.ASSETS`, inside of the Python environment.
+The entry point is `setup.set_up`. Everything goes to `storage.session.ASSETS`, inside of the Python environment.
 """

@@ -1,8 +1,8 @@
-"""`altneu airflow`: a local Airflow with the DAGs, the page and the pool, on a home. Ctrl-C stops it.
+"""The command `altneu airflow`: a local Airflow with the DAGs, the page and the pool, on one home. Ctrl-C stops it.
 
-Everything of it lives in `HOME/airflow`: settings, database, logs, password. What the environment sets
-already (another database, a port, an executor) stays. It is for one machine, not for production, and listens there
-alone. `altneu airflow exec` runs an `airflow` command in the same settings.
+All of its files are in `HOME/airflow`: settings, database, logs, password. Settings of the environment (another
+database, a port, an executor) stay. It is for one machine, not for production, and listens only on this machine.
+`altneu airflow exec` runs an `airflow` command with the same settings.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from ..tasks.base import POOL
 REPO = Path(__file__).resolve().parents[2]
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))
 KEY = "AIRFLOW__CORE__FERNET_KEY"
-OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # what it reads of the environment
+OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # the prefixes of the variables that Airflow and altneu read
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
-LASTS_SECONDS = 60  # a part that ends by itself before that is not started again
-STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
+LASTS_SECONDS = 60  # a part that ends by itself before this time is not started again
+STALE_EPOCHS = 30  # a landing whose newest epoch is older than this number of epochs is history, not a feed
 
 _PREPARE = f"""
 from airflow.utils import db
@@ -50,8 +50,8 @@ db.initdb()
 Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one run computes at a time", include_deferred=False)
 """
 
-# The scheduler's workers are forked from it, and the tasks from them: what it has imported, no task has to. Measured: a
-# second for Spark's client, three for Great Expectations, one for the stages and what they read and count with.
+# The scheduler's workers are forked from it, and the tasks from them, so that no task has to import what it has
+# imported. Measured: one second for Spark's client, three for Great Expectations, one for the stages.
 _LOCAL_SETTINGS = """\
 import sys
 
@@ -82,11 +82,20 @@ def run_standalone(
     say: Callable[[str], None] = print,
     now: datetime | None = None,
 ) -> None:
-    """Start, print address and password, wait for Ctrl-C (or SIGTERM), stop.
+    """Start Airflow, print its address and password, wait for Ctrl-C (or SIGTERM), and stop it.
 
-    A home with nothing landed gets the demo's messages. `connect`: the tasks share one Spark, a Spark Connect server,
-    instead of each starting its own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
-    does not come up.
+    A home without any landed epoch gets the messages of the demo.
+
+    Args:
+        path: The folder of the home; it is made if it does not exist.
+        port: The port of the web page.
+        connect: Let all tasks share one Spark, a Spark Connect server, instead of one for each.
+        say: A function that gets lines for the user.
+        now: The current time, for tests.
+
+    Raises:
+        UsageError: The port is taken.
+        RunFailed: Airflow does not come up.
     """
     require_extras("a local Airflow", "airflow", "quality")
     home = Home.open(path, create=True)
@@ -102,7 +111,10 @@ def run_standalone(
     (folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
     _keep_environment(home, environment)
     log = folder / "standalone.log"
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # background jobs of a shell ignore Ctrl-C, and so would their children
         signal.signal(number, _raise_interrupt)
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
@@ -120,14 +132,14 @@ def run_standalone(
         except KeyboardInterrupt:
             say("stopping Airflow")
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C would leave a part behind
+            for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C would leave a part running
                 signal.signal(number, signal.SIG_IGN)
             stop_sessions([part.process.pid for part in parts.values()])
             say("Airflow has stopped; what was published stays")
 
 
 def exec_airflow(path: Path, arguments: list[str]) -> NoReturn:
-    """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
+    """Replace this process by an `airflow` command with the settings with which the home's Airflow was last started."""
     require_extras("a local Airflow", "airflow")
     home = Home.open(path)
     kept = _kept_environment(home)
@@ -142,21 +154,25 @@ def _kept_environment(home: Home) -> Path:
 
 
 def _keep_environment(home: Home, environment: dict[str, str]) -> None:
-    """For `exec_airflow`: what Airflow reads of its environment. For its owner alone: a database's URI has a
-    password."""
+    """Store the variables that Airflow reads, for `exec_airflow`.
+
+    Only the owner may read the file, because the URI of a database has a password.
+    """
     mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
     _kept_environment(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
     new = _kept_environment(home).with_suffix(".new")
     new.unlink(missing_ok=True)
     new.touch(0o600)
     new.write_text(json.dumps(mine, indent=1))
-    new.replace(_kept_environment(home))  # at no moment without the key
+    new.replace(_kept_environment(home))  # the key exists at every moment
 
 
 def _encryption_key(home: Home, folder: Path) -> dict[str, str]:
-    """The key of what Airflow encrypts in its database, for all parts alike and for good: at a first start some find
-    the one that Airflow writes, others an empty one, and a triggerer that cannot read a trigger ends. An Airflow that
-    was started before has its own in `airflow.cfg`."""
+    """Return the key with which all parts of Airflow encrypt values in its database.
+
+    At a first start some parts would find the key that Airflow writes and others an empty one, and a triggerer that
+    cannot read a trigger ends. An Airflow that was started before has its own key in `airflow.cfg`.
+    """
     if _kept_environment(home).is_file():
         known = json.loads(_kept_environment(home).read_text()).get(KEY)
         if known:
@@ -167,7 +183,7 @@ def _encryption_key(home: Home, folder: Path) -> dict[str, str]:
 
 
 class AirflowProcess:
-    """A process of Airflow's, started again when it ends by itself, unless it does so at once."""
+    """A process of Airflow, which is started again if it ends by itself, unless it does so at once."""
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str], stream: IO[str]) -> None:
         self.name, self.command, self.environment, self.stream = name, command, environment, stream
@@ -185,19 +201,21 @@ class AirflowProcess:
         )
 
     def restart_if_ended(self, say: Callable[[str], None], log: Path) -> None:
-        """Start it again if it has ended. Raises `RunFailed` when it does not last."""
+        """Start the process again if it has ended. Raise `RunFailed` if it has ended too soon."""
         if self.process.poll() is None:
             return
         if time.monotonic() - self.since < LASTS_SECONDS:
             raise RunFailed(f"Airflow's {self.name} has ended by itself:\n{_tail_log(log)}", f"less {log}")
         say(f"{self.name} has ended by itself; starting it again. Its tasks are tried again")
-        stop_sessions([self.process.pid])  # what it has left
+        stop_sessions([self.process.pid])  # its children may still be running
         self.start_process()
 
 
 def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) -> dict[str, list[str]]:
-    """The parts of a local Airflow, as `airflow standalone` has them, but without its log servers: they listen on all
-    interfaces, at fixed ports, and here everybody reads the files."""
+    """Return the commands of the parts of a local Airflow, as `airflow standalone` has them, without its log servers.
+
+    Log servers would listen on all interfaces at fixed ports, and here all parts read the files.
+    """
     commands = {
         "api-server": [AIRFLOW, "api-server"],
         "scheduler": [AIRFLOW, "scheduler", "--skip-serve-logs"],
@@ -212,7 +230,7 @@ def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) ->
 
 
 def _free_port(port: int) -> int:
-    """The port, or when it is taken any other."""
+    """Return the port, or any free one if it is taken."""
     if not is_listening("127.0.0.1", port):
         return port
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -220,16 +238,16 @@ def _free_port(port: int) -> int:
 
 
 def airflow_environment(home: Home, port: int, now: datetime) -> dict[str, str]:
-    """The environment of every part of the Airflow of a home."""
+    """Return the environment of every part of the Airflow of a home."""
     folder = home.path.resolve() / "airflow"
-    file = Path(os.environ.get("AIRFLOW_HOME", folder)).resolve() / "airflow.db"  # as Airflow calls it by itself
+    file = Path(os.environ.get("AIRFLOW_HOME", folder)).resolve() / "airflow.db"  # Airflow's own name for it
     address = f"http://localhost:{port}"
-    # the stages take turns in the pool; what else runs beside them waits more than it works
+    # the stages take turns in the pool; the other tasks mostly wait
     parallel = max(4, min(8, os.cpu_count() or 4))
     defaults = {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        # in a busy moment it takes more than SQLite's 5 seconds until it is a writer's turn
+        # in a busy moment a writer may wait for longer than SQLite's default of 5 seconds
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": sqlite_uri(file, "timeout=60"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder()),
@@ -239,23 +257,23 @@ def airflow_environment(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": address,
         "AIRFLOW__API__WORKERS": "1",
-        # the parts speak with each other by these; without them each process makes up its own
+        # the parts of Airflow share these secrets; otherwise each process would make its own
         "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # nine tasks a run, and one after the other
-        # a task whose worker died with its scheduler is tried again after so many seconds without a heartbeat
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # a run has nine tasks, one after the other
+        # after this number of seconds without a heartbeat, a task whose worker died with its scheduler is tried again
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
-        # seconds after which a worker notices at the latest that its task has ended: 5 doubled a backfill's time
+        # the seconds within which a worker notices that its task has ended: with 5, a backfill took twice as long
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-        # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
+        # after a restart the scheduler is up before the API server: a worker waits for the server, sometimes minutes
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         **_encryption_key(home, file.parent),
         **_catchup_bounds(home, now),
     }
     database = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")
-    if database.startswith("postgresql+psycopg:"):  # one driver for both: Airflow would look for asyncpg
+    if database.startswith("postgresql+psycopg:"):  # one driver for both, since Airflow would look for asyncpg
         defaults["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] = database
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     bin_ = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -263,7 +281,7 @@ def airflow_environment(home: Home, port: int, now: datetime) -> dict[str, str]:
 
 
 def _catchup_bounds(home: Home, now: datetime) -> dict[str, str]:
-    """For a landing that is history, the schedule catches up over just it; a feed goes on from now."""
+    """Return the bounds of the schedule: a landing that is history is caught up, a feed goes on from now."""
     epochs, schedule = sorted(landing.list_batches(home)), home.schedule
     if not epochs or schedule.seconds is None:
         return {}
@@ -284,14 +302,14 @@ def _land_demo_messages(home: Home, say: Callable[[str], None]) -> Home:
 
 
 def _prepare_database(environment: dict[str, str], stream: object, log: Path) -> None:
-    """The database and the pool."""
+    """Create the database of Airflow and the pool."""
     done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, stdout=stream, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
     if done.returncode:
         raise RunFailed(f"Airflow's database could not be made:\n{_tail_log(log)}", f"less {log}")
 
 
 def _wait_until_healthy(parts: dict[str, AirflowProcess], port: int, log: Path) -> None:
-    """Until every part of it is healthy."""
+    """Wait until every part of Airflow is healthy."""
     deadline = time.monotonic() + START_SECONDS
     missing = ["api-server"]
     while time.monotonic() < deadline:
@@ -321,16 +339,18 @@ def _print_addresses(
         say(f"the tasks share one Spark: {environment['ALTNEU_MASTER']}")
     if environment.get("ALTNEU_START"):
         first, last = (environment.get(name, "")[:10] for name in ("ALTNEU_START", "ALTNEU_END"))
-        say(f"switch on altneu_epoch to catch up from {first} to {last or 'now'}, one epoch a run;")
+        say(f"switch on altneu_epoch to catch up from {first} to {last or 'now'}, one epoch per run;")
         say("or trigger altneu_backfill: all of it in one pass")
     else:
-        say("switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill")
+        say("switch on altneu_epoch for future epochs; for the landed ones, trigger altneu_backfill")
     say("Ctrl-C stops it")
 
 
 def stop_sessions(sessions: list[int]) -> None:
-    """End processes, their descendants and whoever else is in their sessions: asked as Ctrl-C does, then harder, at
-    once. A task at work is killed: Airflow tries it again, and nothing half done is published."""
+    """End the processes of these sessions and their descendants: first as Ctrl-C does, then by force.
+
+    A running task is killed: Airflow tries it again, and nothing half done is published.
+    """
     for number, seconds in ((signal.SIGINT, 3), (signal.SIGTERM, 2), (signal.SIGKILL, 10)):
         for process in (family := _list_processes(sessions)):
             with suppress(psutil.Error):
@@ -339,13 +359,13 @@ def stop_sessions(sessions: list[int]) -> None:
 
 
 def _list_processes(sessions: list[int]) -> list[psutil.Process]:
-    """The living processes of some sessions, and their descendants in sessions of their own."""
-    found: dict[int, psutil.Process] = {}
+    """Return the living processes of these sessions, and their descendants in other sessions."""
+    by_pid: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error, ProcessLookupError):
             if os.getsid(process.pid) in sessions and process.status() != psutil.STATUS_ZOMBIE:
-                found |= {each.pid: each for each in (process, *process.children(recursive=True))}
-    return list(found.values())
+                by_pid |= {member.pid: member for member in (process, *process.children(recursive=True))}
+    return list(by_pid.values())
 
 
 def _raise_interrupt(number: int, frame: object) -> None:

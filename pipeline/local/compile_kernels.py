@@ -1,4 +1,5 @@
-"""Compile the numba kernels before the first run needs them: their first use takes a minute or two, and says nothing.
+"""Compile the numba kernels before the first run needs them: their first use would take a minute or two, without a
+message.
 
 `compile_all` runs the task functions of the stages on a small graph, in a few processes at once. numba keeps
 the compiled code in files next to the kernels (or in the user's cache where that folder cannot be written), by source,
@@ -23,7 +24,7 @@ from algorithms.time_lattice import FOREVER
 
 
 def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
-    """Compile all groups, as many at once as there are cores. Raises `CalledProcessError`."""
+    """Compile all groups, as many at once as there are cores. Raise `CalledProcessError` if one fails."""
     waiting, running = list(GROUPS), dict[str, tuple[subprocess.Popen[str], float]]()
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
@@ -43,8 +44,10 @@ def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
 
 
 def _sample_edges(begin: int = 1, end: int = 2) -> pa.Table:
-    """Signed intervals of a small graph with cores of several sizes. Some edges begin at epoch `begin`, others end at
-    `end`; 0: none does."""
+    """Return signed intervals of a small graph with cores of several sizes.
+
+    Some edges begin at epoch `begin`, and others end at `end`; with 0 none does.
+    """
     random = np.random.default_rng(7)
     ends = np.sort(random.integers(0, 40, (400, 2)), axis=1)
     pairs = np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0)
@@ -98,7 +101,7 @@ def _compile_maintenance(edges: pa.Table) -> None:
 
 
 def _compile_persistent_graph() -> None:
-    """A graph that is opened from files, and grows."""
+    """Compile the kernels of a graph that is opened from files, and that grows."""
     from algorithms.kernels.persistent_graph import PersistentGraph
 
     a, b, _ = _sample_trussness()
@@ -133,7 +136,7 @@ def _compile_triangles() -> None:
 
 
 def _compile_partitions() -> None:
-    """One cell, two rounds of the part that owns every edge, and what regions have besides insertions and deletions."""
+    """Compile one cell, two rounds of the part that owns every edge, and the kernels that only regions need."""
     from algorithms import bsp, truss_bsp
     from algorithms.kernels import partial_graph_solver
     from algorithms.kernels.level_sorted_graph import UNASKED

@@ -1,9 +1,10 @@
-"""`altneu connect`: one Spark that many short processes share, as a Spark Connect server. Ctrl-C stops it.
+"""The command `altneu connect`: one Spark that many short processes share, as a Spark Connect server. Ctrl-C stops it.
 
 A client (`[spark] master = "sc://host:port"`, or `ALTNEU_MASTER`) has no JVM to start: an Airflow task begins its work
-after a second instead of ten, and what the server has compiled once stays compiled. All clients share its cores and
-memory, and whoever is let in may do what the server may. Without `--host` it listens on this machine alone; beyond it,
-to those who send its token. Spark reads the token from the environment: on a command line everybody would see it.
+after one second instead of ten, and what the server has compiled once stays compiled. All clients share its cores and
+memory, and every client may do what the server may. Without `--host` it listens only on this machine; beyond it, it
+accepts only clients that send its token. Spark reads the token from the environment, because everybody could see it on
+a command line.
 """
 
 from __future__ import annotations
@@ -23,21 +24,26 @@ from ..storage import code_shipping
 from ..storage.session import PORT, REMOTE, is_listening, start_session
 from ..storage.spark_connect_client import TOKEN, is_loopback
 
-MESSAGE_MB = 512  # of one answer or one local table
+MESSAGE_MB = 512  # the greatest size of one answer or one local table
 
 
 def serve_connect(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
-    """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`, also when
-    it would listen beyond this machine without a token."""
+    """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM.
+
+    Raises:
+        UsageError: The port is taken, the server would listen beyond this machine without a token, or the executors of
+            its master lack altneu.
+        RunFailed: The JVM of the server has ended.
+    """
     master = home.config.spark.master
     if master is not None and master.startswith(REMOTE):
-        master = None  # that is this server, as its clients name it
+        master = None  # this setting is the address of the server itself
     token = read_secret(TOKEN)
     if token:
         os.environ[TOKEN] = token
     elif not is_loopback(host):
         raise UsageError(
-            f"at {host} others reach the server, who may do what it may: it needs a token there, and none is set.",
+            f"at {host} other machines reach the server and may do what it may: it needs a token, and none is set.",
             f"export {TOKEN}=$(openssl rand -hex 32)   (or {TOKEN}_FILE=…), here and where the clients are",
         )
     if is_listening(host, port):
@@ -54,8 +60,8 @@ def serve_connect(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Ca
     if spark.conf.get(code_shipping.CODE, None) is None and code_shipping.code_archive.cache_info().currsize:
         spark.stop()
         raise UsageError(
-            f"the executors of {master} have no altneu, or another one, and the clients are not told to send theirs.",
-            "install it there; or in the altneu.toml of the server: "
+            f"the executors of {master} have no altneu, or another version, and the clients do not send theirs.",
+            "install it there; or set in the altneu.toml of the server: "
             f'[spark] conf = {{ "{code_shipping.CODE}" = "{code_shipping.SENT}" }}',
         )
     for number in (signal.SIGINT, signal.SIGTERM):  # after PySpark has set a handler of its own
@@ -63,7 +69,7 @@ def serve_connect(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Ca
     say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")
     say(f'clients: ALTNEU_MASTER=sc://{host}:{port}, or [spark] master = "sc://{host}:{port}" in altneu.toml')
     if token:
-        say(f"it asks for the token of {TOKEN}")
+        say(f"it requires the token of {TOKEN}")
     say("Ctrl-C stops it")
     java: Any = SparkContext._gateway
     while not done.wait(1):

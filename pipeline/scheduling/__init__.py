@@ -1,5 +1,5 @@
-"""What the DAG files are made of: tasks, the sensor, the submission, the timetable, and the plugin with the page.
+"""Airflow's parts of altneu: operators, the sensor, the submission to a cluster, the timetable, and the plugin.
 
-It is the one package here that imports Airflow; what its tasks do is in `tasks/`. Nothing of Airflow is imported by
-this file or by `dag_paths.py`, which says where the DAG files and the plugin are.
+This is the only package here that imports Airflow; what its tasks do is in `tasks/`. This file and `dag_paths.py`,
+which knows the folders of the DAG files and of the plugin, import nothing of Airflow.
 """

@@ -1,9 +1,9 @@
-"""Alerts inside Airflow: its notifiers as channels, what a task says that has failed, and epochs that are late.
+"""Alerts inside Airflow: its notifiers as channels, the failure of a task, and late epochs.
 
 `ALTNEU_NOTIFIERS` names notifiers of any provider, as JSON: the path of each class and its arguments, in which Jinja
-knows `alert.title`, `alert.text` and `alert.severity` besides Airflow's context. Passwords stand in the connections
-that they name. What is sent, and that it is sent once, is said in `pipeline.run.alerts`. The URLs of `ALTNEU_ALERTS`
-are told as well. With neither nothing happens here.
+knows `alert.title`, `alert.text` and `alert.severity` besides Airflow's context. Passwords belong into the connections
+that the arguments name. `pipeline.run.alerts` explains what is sent, and that it is sent once. The URLs of
+`ALTNEU_ALERTS` get the alerts, too. If neither is set, nothing happens here.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("altneu.tasks")
 VARIABLE = "ALTNEU_NOTIFIERS"
-RETRIES = 3600.0  # seconds within which Airflow may try a stage again that has failed
-LINES = 15  # of a task's error
+RETRIES = 3600.0  # seconds within which Airflow may retry a failed stage
+LINES = 15  # the number of lines of a task's error that an alert shows
 BEFORE = ("landed", "plan", "approve")  # tasks that fail without a run that has failed
-AFTER = ("assets", "epochs", "warnings", "report")  # tasks that fail when the epoch is published
+AFTER = ("assets", "epochs", "warnings", "report")  # tasks that can fail although the epoch is published
 
 
 @dataclass(frozen=True)
 class AirflowNotifier:
-    """One of Airflow's notifiers, as a channel."""
+    """One notifier of Airflow, as a channel for alerts."""
 
     path: str
     arguments: dict[str, Any]
@@ -48,39 +48,47 @@ class AirflowNotifier:
         return f"{self.path.rpartition('.')[2][:64]}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def send_message(self, message: Message) -> None:
-        said = {"title": message.title, "text": message.text, "severity": message.severity or "over"}
-        self.create_notifier()({**self.context, "alert": said})
+        alert = {"title": message.title, "text": message.text, "severity": message.severity or "over"}
+        self.create_notifier()({**self.context, "alert": alert})
 
     def create_notifier(self) -> Any:
-        """Airflow's own object. Raises `UsageError` where there is no such class, or it takes no such arguments."""
+        """Create Airflow's own notifier. Raise `UsageError` if there is no such class, or it does not take the
+        arguments."""
         from airflow.sdk import BaseNotifier
         from airflow.sdk._shared.module_loading import import_string
 
         try:
-            made = import_string(self.path)(**self.arguments)
+            notifier = import_string(self.path)(**self.arguments)
         except (ImportError, TypeError, ValueError) as error:
             raise UsageError(f"{VARIABLE}: {self.path}: {error}.") from error
-        if not isinstance(made, BaseNotifier):
-            raise UsageError(f"{VARIABLE}: {self.path} is no notifier of Airflow.")
-        return made
+        if not isinstance(notifier, BaseNotifier):
+            raise UsageError(f"{VARIABLE}: {self.path} is not a notifier of Airflow.")
+        return notifier
 
 
 def configured_notifiers(context: dict[str, Any] | None = None) -> list[AirflowNotifier]:
-    """What `ALTNEU_NOTIFIERS` names. Raises `UsageError` for what is not of its form."""
+    """Return the notifiers that `ALTNEU_NOTIFIERS` names. Raise `UsageError` if it has another form."""
     text = os.environ.get(VARIABLE, "").strip()
     try:
         named = json.loads(text or "{}")
     except ValueError as error:
         raise UsageError(f"{VARIABLE} is not JSON: {error}.") from None
-    if not isinstance(named, dict) or not all(isinstance(each, dict) for each in named.values()):
-        raise UsageError(f"{VARIABLE} is no JSON object of classes and their arguments.")
+    if not isinstance(named, dict) or not all(isinstance(arguments, dict) for arguments in named.values()):
+        raise UsageError(f"{VARIABLE} is not a JSON object of classes and their arguments.")
     return [AirflowNotifier(path, arguments, dict(context or {})) for path, arguments in named.items()]
 
 
 def send_alerts(
     path: str, context: dict[str, Any], problems: list[Problem] | None = None, patience: float = RETRIES
 ) -> None:
-    """Send what is new. Never raises."""
+    """Send the new alerts. Never raise an error.
+
+    Args:
+        path: The folder of the home.
+        context: The context of the Airflow task, for the notifiers.
+        problems: Problems besides those of the ledger.
+        patience: The seconds for which a failure that Airflow may retry is not sent yet.
+    """
     if not is_configured():
         return
     try:
@@ -97,29 +105,29 @@ def send_alerts(
 
 
 def is_configured() -> bool:
-    """Is there anybody to be told?"""
+    """Tell whether alerts have any receiver."""
     return bool(os.environ.get(VARIABLE) or has_secret("ALTNEU_ALERTS"))
 
 
 def alert_task_failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:
-    """A task has failed for good: send what is new, and the failure itself where no incident says it. Never raises.
+    """Send the new alerts after a task has failed for good, and the failure itself if no incident covers it.
 
-    `last`: the last epoch of the schedule, if it has one.
+    Never raise an error. `last` is the start of the last epoch of the schedule, if the schedule ends.
     """
     if not is_configured():
         return
     problems: list[Problem] = []
     try:
         home, ledger = base.open_home(path)
-        found = _failure_problem(home, ledger, context, last)
-        problems += [found] if found else []
+        problem = _failure_problem(home, ledger, context, last)
+        problems += [problem] if problem else []
     except Exception:
-        log.warning("the failure of a task could not be told", exc_info=True)
+        log.warning("the alert of a failed task could not be made", exc_info=True)
     send_alerts(path, context, problems, patience=0)
 
 
 def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, question: ApprovalRequest) -> None:
-    """A held run waits for a person: send it, once for each run. Never raises."""
+    """Send an alert that a held run waits for a person, once for each run. Never raise an error."""
     if not is_configured():
         return
     from ..run import alerts
@@ -139,7 +147,7 @@ def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: 
     ti = context["ti"]
     if ti.task_id not in BEFORE and _is_incident(ledger, ti.start_date):
         return None
-    error = str(context.get("exception") or "it was killed, or has reported nothing").splitlines()[:LINES]
+    error = str(context.get("exception") or "the task was killed, or it has reported nothing").splitlines()[:LINES]
     lines = [*error, f"log: {getattr(ti, 'log_url', None) or 'in Airflow'}"]
     name = f"{ti.dag_id}.{ti.task_id}"
     epoch = None if ti.task_id in AFTER else _epoch_of_task(home, context, last)
@@ -149,24 +157,24 @@ def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: 
 
 
 def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
-    """Is there an open incident that this task, begun then, has opened or joined?"""
+    """Tell whether an open incident has a failure since the task began at `since`."""
     from ..state.incidents import list_incidents
 
     if since is None:
         return False
-    standing = (failure for one in list_incidents(ledger) for failure in one.open_failures)
-    return any(datetime.fromisoformat(failure.at) >= since - timedelta(seconds=1) for failure in standing)
+    failures = (failure for incident in list_incidents(ledger) for failure in incident.open_failures)
+    return any(datetime.fromisoformat(failure.at) >= since - timedelta(seconds=1) for failure in failures)
 
 
 def _epoch_of_task(home: Home, context: dict[str, Any], last: datetime | None) -> int | None:
-    """The epoch of a task's run; None: it has no single one."""
-    asked = context.get("params") or {}
-    if "epoch" not in asked:
+    """Return the epoch of a task's run, or None if it has no single one."""
+    params = context.get("params") or {}
+    if "epoch" not in params:
         return None
     manual = context["dag_run"].run_type not in ("scheduled", "backfill")
     dates = context.get("logical_date"), context.get("data_interval_start")
     try:
-        return dag_epochs.epoch_of(str(home.path), asked["epoch"], *dates, manual, last)
+        return dag_epochs.epoch_of(str(home.path), params["epoch"], *dates, manual, last)
     except AltneuError:
         return None
 
@@ -175,11 +183,11 @@ def _epoch_of_task(home: Home, context: dict[str, Any], last: datetime | None) -
 
 
 async def alert_late(context: dict[str, Any], home: str, prefix: str = base.PREFIX) -> None:
-    """The callback of a missed deadline, in the triggerer: the epoch of a scheduled run is not published in time.
+    """Handle a missed deadline in the triggerer: the epoch of a scheduled run is not published in time.
 
-    A run that was begun after its deadline is catching up, and tells nothing.
+    A run that began after its deadline is catching up, and no alert is sent for it.
     """
-    from asgiref.sync import sync_to_async  # so that connections may be asked for from the other thread
+    from asgiref.sync import sync_to_async  # so that the other thread can read connections
 
     from .sites import Site, acting_site
 
@@ -187,11 +195,11 @@ async def alert_late(context: dict[str, Any], home: str, prefix: str = base.PREF
         await sync_to_async(send_late_alert, thread_sensitive=False)(context, home)
 
 
-late = alert_late  # the path that Airflow's database has of deadlines which an earlier version set
+late = alert_late  # Airflow's database names this path in deadlines that an earlier version has set
 
 
 def send_late_alert(context: dict[str, Any], path: str) -> None:
-    """Send the alert of a late epoch and wait for the receivers. Errors of the home or of a receiver are logged."""
+    """Send the alert of a late epoch and wait for the receivers. Log errors of the home or of a receiver."""
     if not is_configured():
         return
     run, missed = context["dag_run"], _parse_instant(context["deadline"]["deadline_time"])
@@ -203,39 +211,42 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
         return
     try:
         home, ledger = base.open_home(path)
-        found = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
+        problem = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
     except Exception:
-        log.warning("a late epoch could not be told", exc_info=True)
+        log.warning("the alert of a late epoch could not be made", exc_info=True)
         return
-    if found:
-        send_alerts(path, context, [found])
+    if problem:
+        send_alerts(path, context, [problem])
 
 
 def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
-    """Describe why an epoch is late and what to type. None: it is published, or an incident says why it is not."""
+    """Describe why an epoch is late and what to type; return None if it is published."""
     from ..landing import list_batches
     from ..run import alerts
     from .dag_builder import report_address
 
     if epoch in ledger.published_batches():
         return None
-    label, there = home.schedule.format_label(epoch), list_batches(home).get(epoch)
+    label, batch = home.schedule.format_label(epoch), list_batches(home).get(epoch)
     held = [run for run in ledger.list_held() if epoch in run.epochs]
     if held:
-        why, then = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
-    elif there is None:
-        why, then = f"{home.landed_at}/epoch={label} is not there", f"altneu land FILE … for epoch {label}"
-    elif there.incomplete:
-        why, then = there.incomplete, "finish the files, and write _SUCCESS"
+        why, remedy = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
+    elif batch is None:
+        why, remedy = f"{home.landed_at}/epoch={label} does not exist", f"altneu land FILE … for epoch {label}"
+    elif batch.incomplete:
+        why, remedy = batch.incomplete, "finish the files, and write _SUCCESS"
     else:
-        why, then = "it is landed, and its run has not ended", f"altneu status; the runs of altneu_epoch for {label}"
+        why, remedy = (
+            "it is landed, and its run has not ended",
+            f"altneu status; the runs of altneu_epoch for {label}",
+        )
     lines = (
         why,
-        f"it was due until {alerts.format_minute(missed.isoformat())}",
+        f"it was due at {alerts.format_minute(missed.isoformat())}",
         f"page: {report_address('index.html')}",
     )
-    return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {then}"))
+    return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {remedy}"))
 
 
-def _parse_instant(given: Any) -> datetime | None:
-    return datetime.fromisoformat(given) if isinstance(given, str) else given
+def _parse_instant(value: Any) -> datetime | None:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value

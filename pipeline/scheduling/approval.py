@@ -1,7 +1,8 @@
-"""A person decides in Airflow whether a held run is published: a required action of the task `approve`.
+"""The task `approve`: a person decides in Airflow whether a held run is published.
 
-With nothing to approve the task passes at once. While it waits it holds neither a worker nor the pool. The approval is
-of what was computed on one revision: overtaken meanwhile, that is computed, compared and asked for again.
+If there is nothing to approve, the task passes at once. While it waits it holds neither a worker nor the pool. The
+approval is for what was computed on one revision: if another run is published meanwhile, the epochs are computed and
+compared again, and the person is asked again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from ..errors import RevisionConflict
 from ..tasks import base, run_tasks
 from . import alerts, dag_builder
 
-ASKED = "asked"  # the XCom with the run that was asked about
+ASKED = "asked"  # the XCom with the run that the person is asked about
 
 
 class Approval(ApprovalOperator):
-    """Asks where `[publish] approve` says so; returns the plan of the run to publish."""
+    """An operator that asks for an approval where `[publish] approve` says so, and returns the plan of the run to
+    publish."""
 
     template_fields = (*ApprovalOperator.template_fields, "planned")
 
@@ -59,5 +61,5 @@ class Approval(ApprovalOperator):
         except RevisionConflict as overtaken:
             dag_builder.log_progress(overtaken.what)
             return self._request_approval(context, planned)
-        super().execute_complete(context, event)  # skips what follows a rejection
+        super().execute_complete(context, event)  # after a rejection it skips the following tasks
         return planned

@@ -1,20 +1,20 @@
-"""What the altneu DAGs share: defaults, errors as Airflow wants them, and the chain of stages.
+"""What the DAGs of altneu share: default settings, errors in Airflow's form, and the chain of stages.
 
 Settings come from the environment of the scheduler and the workers (those of another home: see `sites`):
 
 - `ALTNEU_HOME`: the home directory.
 - `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
-stops there.
+  stops there.
 - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24).
 - `ALTNEU_APPROVAL_HOURS`: how long a held run waits for a decision before its task fails (default 72); it stays held.
-- `ALTNEU_NOTIFIERS`, `ALTNEU_ALERTS`: who is told what is wrong, see `alerts`.
-- `ALTNEU_LATE_HOURS`: so long after its interval's end an epoch that is not published is late (default: it never is).
+- `ALTNEU_NOTIFIERS`, `ALTNEU_ALERTS`: the receivers of alerts, see `alerts`.
+- `ALTNEU_LATE_HOURS`: the hours after the end of its interval at which an unpublished epoch is late (default: never).
 - `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good (not for a warning): dag,
-run, task, error, log.
+  run, task, error, log.
 - `ALTNEU_MASTER`: a Spark master instead of the one in `altneu.toml`; `sc://host:port`: the tasks share the Spark of
-`altneu connect` and start none.
+  `altneu connect` and start none.
 - `ALTNEU_SUBMIT`: the id of an Airflow connection of type Spark; each stage is then a `spark-submit` to it.
-- `ALTNEU_WATCH`: 1: published epochs that land again are run without a person (`altneu_relanded`); default 0.
+- `ALTNEU_WATCH`: with 1, published epochs that land again are run without a person (`altneu_relanded`); default 0.
 - `ALTNEU_POOL`: the pool in which runs compute (default `altneu_stages`).
 """
 
@@ -45,12 +45,14 @@ from . import alerts, lineage
 from .sites import current_site
 
 log = logging.getLogger("altneu.tasks")
-START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
+START = datetime(1970, 1, 1, tzinfo=UTC)  # the start of every DAG: Airflow would make no task in a run before it
 
 
 def on_failure(context: dict[str, Any]) -> None:
-    """A task has failed for good: tell it, and call the hook `ALTNEU_ON_FAILURE` with plain values. A broken hook is
-    logged, never raised."""
+    """Send the alert of a task that has failed for good, and call the hook `ALTNEU_ON_FAILURE` with plain values.
+
+    A broken hook is logged, never raised.
+    """
     alerts.alert_task_failed(current_site().home, context, current_site().schedule_bounds[1])
     hook = os.environ.get("ALTNEU_ON_FAILURE")
     if not hook:
@@ -71,31 +73,32 @@ def on_failure(context: dict[str, Any]) -> None:
 
 
 class Transient(RetryPolicy):
-    """Fails at once on what no retry can help, by `errors.is_transient`, also of errors that are none of ours.
+    """A retry policy that fails at once on errors that no retry can help, by `errors.is_transient`.
 
-    Airflow's own errors, and those that `translate_errors` has judged, are as their types say. `ExceptionRetryPolicy`
-    would need a list of types; which of Spark's and the database's last is a rule of `errors`, in one place.
+    It covers errors of other packages, too. Airflow's own errors, and those that `translate_errors` has made, follow
+    their types. `ExceptionRetryPolicy` would need a list of types; the rule which errors of Spark and of the database
+    last is in one place, `errors`.
     """
 
     def evaluate(self, exception: BaseException, *how: Any, **more: Any) -> RetryDecision:
         of_airflow = any(kind.__module__.partition(".")[0] == "airflow" for kind in type(exception).__mro__)
         if not isinstance(exception, Exception) or of_airflow or is_transient(exception):
             return RetryDecision.default()
-        return RetryDecision.fail(f"{type(exception).__name__} would come again")
+        return RetryDecision.fail(f"{type(exception).__name__} would happen again")
 
 
 def on_success(context: dict[str, Any]) -> None:
-    """A task has ended well: tell what it has found, or what is over by it."""
+    """Send what a task that has ended well has found, or what is over because of it."""
     alerts.send_alerts(current_site().home, context)
 
 
 def deadline_alert(seconds: int | None) -> DeadlineAlert | None:
-    """Return the deadline alert of a DAG whose intervals have so many seconds. None: it has no schedule."""
+    """Return the deadline alert of a DAG whose intervals have this number of seconds, or None without a schedule."""
     site = current_site()
     if seconds is None or site.late_hours is None:
         return None
-    after, told = timedelta(seconds=seconds, hours=site.late_hours), {"home": site.home, "prefix": site.prefix}
-    return DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(alerts.alert_late, told))
+    after, arguments = timedelta(seconds=seconds, hours=site.late_hours), {"home": site.home, "prefix": site.prefix}
+    return DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(alerts.alert_late, arguments))
 
 
 DEFAULTS = {
@@ -108,18 +111,20 @@ DEFAULTS = {
     "execution_timeout": timedelta(hours=2),
     "on_failure_callback": on_failure,
     "on_success_callback": on_success,
-    "weight_rule": "upstream",  # who has come further goes first, so that runs compute one after the other
+    "weight_rule": "upstream",  # a run that is further goes first, so that runs compute one after the other
 }
 
 
 def log_progress(text: str) -> None:
-    """A line of the task's log."""
+    """Write a line to the task's log."""
     log.info(text)
 
 
 def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An `AltneuError` as a task failure that says what to type next, and where a run's report is; no retries where
-    they cannot help."""
+    """Turn an `AltneuError` of the function into a task failure that says what to type next and where the report is.
+
+    There are no retries where they cannot help.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -128,8 +133,8 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
                 return function(*args, **kwargs)
         except AltneuError as error:
             label = base.last_label(args[0]) if args and isinstance(args[0], dict) else None
-            says = [base.format_error(error), *([f"report: {page_address(label)}"] if label else [])]
-            raise task_failure("\n".join(says), retry=error.transient) from error
+            lines = [base.format_error(error), *([f"report: {page_address(label)}"] if label else [])]
+            raise task_failure("\n".join(lines), retry=error.transient) from error
         finally:
             base.release_session()
 
@@ -137,29 +142,29 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def task_failure(says: str, *, retry: bool) -> Exception:
-    """A task's failure in Airflow's terms."""
+    """Return the failure of a task as Airflow's exception."""
     return (AirflowException if retry else AirflowFailException)(says)
 
 
 def page_address(label: str) -> str:
-    """The address of an epoch's report inside Airflow."""
+    """Return the address of an epoch's report inside Airflow."""
     return report_address(f"epoch={label}.html")
 
 
 def report_address(name: str) -> str:
-    """The address of a page of the reports inside Airflow."""
+    """Return the address of a page of the reports inside Airflow."""
     prefix = current_site().prefix
     where = "" if prefix == base.PREFIX else f"homes/{prefix}/"
     return f"{pages_address()}/{where}reports/{name}"
 
 
 def pages_address() -> str:
-    """The address of altneu's pages inside Airflow."""
+    """Return the address of altneu's pages inside Airflow."""
     return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu"
 
 
 class ReportLink(BaseOperatorLink):
-    """The link **Report** of a task: the page of what its run is about."""
+    """The link **Report** of a task, which leads to the page of the run's epoch."""
 
     name = "Report"
 
@@ -168,24 +173,26 @@ class ReportLink(BaseOperatorLink):
 
 
 def skip_if_overtaken(done: dict[str, Any]) -> dict[str, Any]:
-    """What a stage has done. One that had nothing to do, because another run has overtaken its run, is skipped."""
+    """Return the result of a stage; skip the task if another run has overtaken its run."""
     if "superseded" in done:
         raise AirflowSkipException(done["superseded"])
     return done
 
 
 def skip_the_rest(operator: BaseOperator) -> NoReturn:
-    """End a task as a success after which nothing is to be done: all that follows is skipped at once. One after the
-    other, as Airflow does after a skipped task, they would take the scheduler a turn each."""
+    """End a task as a success and skip all tasks that follow at once.
+
+    Airflow would otherwise skip them one after the other, one turn of the scheduler each.
+    """
     raise DownstreamTasksSkipped(tasks=[task.task_id for task in operator.get_flat_relatives(upstream=False)])
 
 
-# a stage that is skipped because its run was overtaken lets the others go on, down to publish, which settles it
+# a stage that is skipped because its run was overtaken lets the others go on to publish, which runs the epochs again
 STAGE: dict[str, Any] = {"trigger_rule": "none_failed_min_one_success"}
 
 
 def stage(spec: Stage) -> Any:
-    """The task of a stage before publish."""
+    """Return the task of a stage before publish."""
 
     @lineage.traced_task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
@@ -199,8 +206,8 @@ def stage(spec: Stage) -> Any:
     task_id=base.PUBLISH,
     **STAGE,
     execution_timeout=timedelta(hours=12),
-    doc_md="Makes the revision visible. When another run has published since the plan, the epochs run again here, on "
-    "the newest revision. Clearing it is safe: it publishes what is missing.",
+    doc_md="Makes the revision visible. If another run has published since the plan, the epochs run again here, on "
+    "the newest revision. It is safe to clear this task: it publishes what is missing.",
 )
 @translate_errors
 def publish(planned: PlannedRun) -> PublishedRun:
@@ -208,8 +215,8 @@ def publish(planned: PlannedRun) -> PublishedRun:
 
 
 @task(
-    doc_md="Tells those who follow the assets which revision updated them, and which epochs it published. Skipped when "
-    "this run has published nothing, because others had.",
+    doc_md="Updates the assets with the revision and the epochs that it published. It is skipped if this run has "
+    "published nothing, because other runs had done so.",
 )
 def assets(published: PublishedRun, outlet_events: Any = None) -> None:
     if published["revision"] is None:
@@ -221,8 +228,8 @@ def assets(published: PublishedRun, outlet_events: Any = None) -> None:
 @task(
     on_failure_callback=None,
     execution_timeout=timedelta(minutes=30),
-    doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
-    "with a mark, and the run is a success. Who is told of it is told when it is published.",
+    doc_md="Fails when a check warns; its message has the check, the epoch and rows. **The epochs are published "
+    "nevertheless**, with a mark, and the run is a success. The alert of a warning is sent when the run publishes.",
 )
 @translate_errors
 def warnings(published: PublishedRun) -> None:
@@ -232,23 +239,23 @@ def warnings(published: PublishedRun) -> None:
 @task(
     trigger_rule="all_done",
     execution_timeout=timedelta(minutes=30),
-    doc_md="Writes the report pages from the database, also of a run that has failed. The epochs are published whether "
-    "or not this succeeds.",
+    doc_md="Writes the report pages from the database, even of a run that has failed. The epochs are published whether "
+    "or not this task succeeds.",
 )
 @translate_errors
 def report(planned: PlannedRun | None, published: PublishedRun | None) -> list[str]:
     if not planned:
-        raise AirflowSkipException("no run was begun: there is nothing to report")
+        raise AirflowSkipException("no run has begun: there is nothing to report")
     log_progress(f"report: {page_address(base.last_label(planned) or '')}")
     return run_tasks.write_report(current_site().home, planned, published, log_progress)
 
 
 def stages(planned: Any) -> Any:
-    """plan → ingest → edges → triangles → truss → audit → approve → publish → assets, warnings → report; the plan
-    travels by XCom. Returns publish.
+    """Build the tasks of a run and return publish.
 
-    A run's state is that of its last tasks: `assets` fails it when a stage has failed, although `report` still runs;
-    `warnings` is none of the last.
+    The chain is plan → ingest → edges → triangles → truss → audit → approve → publish → assets, warnings → report; the
+    plan travels by XCom. The state of a run is that of its last tasks: `assets` fails it when a stage has failed,
+    although `report` still runs; `warnings` is not among the last ones.
     """
     from .approval import Approval
     from .epoch_events import epochs
@@ -256,39 +263,41 @@ def stages(planned: Any) -> Any:
     site = current_site()
     pooled: dict[str, Any] = {"pool": site.pool}
 
-    def made(each: Any, source: Any) -> Any:
-        each = each.override(**pooled)
-        return submitted_stage(each, source) if site.submit else each(source)
+    def make_task(template: Any, source: Any) -> Any:
+        template = template.override(**pooled)
+        return submitted_stage(template, source) if site.submit else template(source)
 
-    before = [made(stage(spec), planned) for spec in STAGES if spec.before_publish]
+    before = [make_task(stage(spec), planned) for spec in STAGES if spec.before_publish]
     approve = Approval(
         task_id="approve",
         home=site.home,
         planned=planned,
         subject="Publish?",
-        params={"because": Param(None, type=["null", "string"], title="Why", description="It is on the epoch's page.")},
+        params={
+            "because": Param(None, type=["null", "string"], title="Why", description="The page of the epoch shows it.")
+        },
         response_timeout=site.approval_patience,
         execution_timeout=None,
         pages=not site.submit,
-        doc_md="Asks a person, where `[publish] approve` says so; else it passes at once. "
-        "Rejected: nothing is published.",
+        doc_md="Asks a person for an approval where `[publish] approve` says so; otherwise it passes at once. "
+        "After a rejection nothing is published.",
         **STAGE,
         **pooled,
     )
-    before += [approve, made(publish, approve.output)]
+    before += [approve, make_task(publish, approve.output)]
     done = before[-1].output if site.submit else before[-1]
     warned = warnings(done)
-    told = [assets.override(outlets=site.table_assets)(done), epochs.override(outlets=[site.epochs_asset])(done)]
-    chain(planned, *before, [*told, warned])
+    events = [assets.override(outlets=site.table_assets)(done), epochs.override(outlets=[site.epochs_asset])(done)]
+    chain(planned, *before, [*events, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))
-    for each in approve.dag.tasks:
-        each.operator_extra_links = (*each.operator_extra_links, ReportLink())
+    for operator in approve.dag.tasks:
+        operator.operator_extra_links = (*operator.operator_extra_links, ReportLink())
     return before[-1]
 
 
 def submitted_stage(each: Any, source: Any) -> Any:
-    """A stage as `spark-submit`, with the settings that its task has here."""
+    """Return a stage as a `spark-submit`, with the settings that its task has here."""
     from .spark_submit_operator import SubmittedStage
 
     name = each.kwargs["task_id"]

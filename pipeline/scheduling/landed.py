@@ -1,4 +1,4 @@
-"""The module path that Airflow's database has of triggers which version 0.1 started."""
+"""An alias of `landing_sensor`: Airflow's database names this module in triggers that version 0.1 has started."""
 
 from .landing_sensor import LandingTrigger
 

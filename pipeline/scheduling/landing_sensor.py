@@ -1,10 +1,11 @@
-"""Waiting for an epoch's landing without a worker: the first task of `altneu_epoch`. An epoch that is published as it
-is landed needs nothing more, nor does a gap: the rest is skipped, so that such a run of a backfill costs one short
-task.
+"""The first task of `altneu_epoch`: it waits for the landing of an epoch without a worker.
 
-The task looks once. When the folder is not there it hands over to a trigger, which looks again every `interval` seconds
-inside Airflow's triggerer, hundreds of them in one process; no worker is held and none is started for a look. The
-triggerer needs this package and sees the home, as the workers do.
+If the epoch is published as it is landed, or is a gap, the rest of the run is skipped, so that such a run of a backfill
+costs one short task.
+
+The task looks once. If the folder does not exist, it hands over to a trigger, which looks again every `interval`
+seconds inside Airflow's triggerer, where one process holds hundreds of them; no worker is held, and none is started for
+a look. The triggerer needs this package and must see the home, as the workers do.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ INTERVAL = 60.0  # seconds between two looks
 
 
 class LandingTrigger(BaseTrigger):
-    """Fires with a dict: `state` (landed, gap, late, error), `epoch`, `says`, `retry` (of an error). Seconds;
-    `deadline` since 1970."""
+    """A trigger that fires when an epoch is landed, is a gap, or is late.
+
+    Its event is a dict with `state` (landed, gap, late, error), `epoch`, `says`, and `retry` for an error. `patience`
+    and `interval` are in seconds; `deadline` is in seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -55,31 +59,31 @@ class LandingTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", self.waiting
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        asked = dict(self.waiting)
-        deadline, interval = asked.pop("deadline"), asked.pop("interval")
+        arguments = dict(self.waiting)
+        deadline, interval = arguments.pop("deadline"), arguments.pop("interval")
         while True:
             try:
-                found = await asyncio.to_thread(check_landing, **asked)
+                event = await asyncio.to_thread(check_landing, **arguments)
             except AltneuError as error:
-                found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
-            if found["state"] == "waiting" and time.time() >= deadline:
-                found["state"] = "late"
-            if found["state"] != "waiting":
-                yield TriggerEvent(found)
+                event = {"state": "error", "says": base.format_error(error), "retry": error.transient}
+            if event["state"] == "waiting" and time.time() >= deadline:
+                event["state"] = "late"
+            if event["state"] != "waiting":
+                yield TriggerEvent(event)
                 return
             await asyncio.sleep(interval)
 
 
 def check_landing(home: str, epoch: int, patience: float, manual: bool, prefix: str = base.PREFIX) -> dict[str, Any]:
-    """Whether an epoch is landed, as plain values."""
-    found = dag_epochs.check_landing(home, epoch, patience=timedelta(seconds=patience), manual=manual, prefix=prefix)
-    return {"state": found.state, "epoch": epoch, "says": found.says}
+    """Return the landing state of an epoch as plain values; `patience` is in seconds."""
+    landing = dag_epochs.check_landing(home, epoch, patience=timedelta(seconds=patience), manual=manual, prefix=prefix)
+    return {"state": landing.state, "epoch": epoch, "says": landing.says}
 
 
 class LandingSensor(BaseOperator):
-    """Hands on the epoch of the run once its folder is in the landing; fails after `patience`."""
+    """A sensor that returns the epoch of the run once its folder is in the landing, and fails after `patience`."""
 
-    template_fields = ("home",)  # so that the page, which sees the DAG as Airflow has stored it, knows its home
+    template_fields = ("home",)  # the page reads the home from the DAG that Airflow has stored
 
     def __init__(self, *, home: str, patience: timedelta, interval: float = INTERVAL, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -93,15 +97,15 @@ class LandingSensor(BaseOperator):
         epoch = dag_epochs.epoch_of(
             self.home, context["params"]["epoch"], *dates, manual, site.schedule_bounds[1], site.prefix
         )
-        asked: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
-        asked["prefix"] = site.prefix
-        found = check_landing(**asked)
-        if found["state"] == "waiting":
-            dag_builder.log_progress(f"{found['says']}; looking again every {self.interval:.0f} s")
+        arguments: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
+        arguments["prefix"] = site.prefix
+        event = check_landing(**arguments)
+        if event["state"] == "waiting":
+            dag_builder.log_progress(f"{event['says']}; looking again every {self.interval:.0f} s")
             until = time.time() + self.patience
-            trigger = LandingTrigger(**asked, deadline=until, interval=self.interval)
+            trigger = LandingTrigger(**arguments, deadline=until, interval=self.interval)
             self.defer(trigger=trigger, method_name="resume_landed")
-        return self.resume_landed(context, found)
+        return self.resume_landed(context, event)
 
     def resume_landed(self, context: Any, event: dict[str, Any]) -> int:
         dag_builder.log_progress(event["says"])
@@ -112,15 +116,15 @@ class LandingSensor(BaseOperator):
                 dag_builder.skip_the_rest(self)
             case "late":
                 waited = timedelta(seconds=self.patience)
-                say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
-                raise dag_builder.task_failure(say, retry=False)
+                message = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
+                raise dag_builder.task_failure(message, retry=False)
         raise dag_builder.task_failure(event["says"], retry=event["retry"])
 
-    landed = resume_landed  # the name that tasks which an earlier version deferred have stored
+    landed = resume_landed  # tasks that an earlier version has deferred name this method
 
     def require_unpublished(self, context: Any, epoch: int) -> int:
-        """The epoch, unless another run has published it."""
+        """Return the epoch; skip the rest of the run if another run has published it."""
         if run_batching.is_published(self.home, epoch, dag_builder.log_progress):
-            context["ti"].xcom_push(key="return_value", value=epoch)  # by which the run finds the page of its epoch
+            context["ti"].xcom_push(key="return_value", value=epoch)  # the run finds the page of its epoch by it
             dag_builder.skip_the_rest(self)
         return epoch

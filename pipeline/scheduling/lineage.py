@@ -1,7 +1,7 @@
-"""Lineage by Airflow's own provider of OpenLineage, where it is installed and sends: the events of the tasks then have
-the datasets of `pipeline.run.openlineage`, and of runs nothing is sent besides.
+"""Lineage by Airflow's own provider of OpenLineage, where it is installed and sends events.
 
-`ingest` has read the landing, `audit` has looked at tables, with its checks as assertions, and `publish` has written
+The events of the tasks then have the datasets of `pipeline.run.openlineage`, and no further events of runs are sent.
+`ingest` has read the landing, `audit` has checked tables, with its checks as assertions, and `publish` has written
 them; the stages in between write what no reader sees.
 """
 
@@ -18,11 +18,11 @@ from ..run.stages import STAGES
 from ..tasks import base
 from .sites import current_site
 
-INGEST, AUDIT = STAGES[0].name, next(each.name for each in STAGES if each.suites)
+INGEST, AUDIT = STAGES[0].name, next(stage.name for stage in STAGES if stage.suites)
 
 
 def is_sending() -> bool:
-    """Does the provider send events of the tasks?"""
+    """Tell whether the provider sends events of the tasks."""
     try:
         from airflow.providers.openlineage import conf
     except ImportError:
@@ -31,23 +31,30 @@ def is_sending() -> bool:
 
 
 def task_datasets(path: str, name: str, planned: Mapping[str, Any], done: Mapping[str, Any] | None) -> Any:
-    """The datasets of a task, as the provider takes them: of the run that it was given, or that has published."""
+    """Return the datasets of a task in the provider's form.
+
+    Args:
+        path: The folder of the home.
+        name: The name of the task.
+        planned: The run that the task was given.
+        done: The result of the task, which may name another run that has published.
+    """
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     home, ledger = base.open_home(path, writes=False)
     run_id = (done or {}).get("run_id", planned["run_id"])
-    found = OperatorLineage()
+    datasets = OperatorLineage()
     if name in (INGEST, base.PUBLISH):
-        found.inputs = openlineage.input_datasets(home, ledger, run_id)
+        datasets.inputs = openlineage.input_datasets(home, ledger, run_id)
     if name == AUDIT:
-        found.inputs = openlineage.checked_datasets(home, ledger, run_id)
+        datasets.inputs = openlineage.checked_datasets(home, ledger, run_id)
     if name == base.PUBLISH:
-        found.outputs = openlineage.output_datasets(home, ledger, run_id)
-    return found
+        datasets.outputs = openlineage.output_datasets(home, ledger, run_id)
+    return datasets
 
 
 class TracedOperator(_PythonDecoratedOperator):
-    """A task of a run, planned before, which the provider asks for its datasets when it has ended."""
+    """A task of a planned run, whose datasets the provider reads when it has ended."""
 
     site: Any = None
     done: Any = None
@@ -63,7 +70,7 @@ class TracedOperator(_PythonDecoratedOperator):
 
 
 def traced_task(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`@task` for the tasks of a run."""
+    """Return a decorator like `@task` for the tasks of a run."""
 
     def make_task(function: Callable[..., Any]) -> Any:
         return task_decorator_factory(python_callable=function, decorated_operator_class=TracedOperator, **options)

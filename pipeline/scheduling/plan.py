@@ -1,4 +1,4 @@
-"""The module path that Airflow's database has of triggers which version 0.1 started."""
+"""An alias of `plan_operator`: Airflow's database names this module in triggers that version 0.1 has started."""
 
 from .plan_operator import RunTrigger
 

@@ -1,8 +1,7 @@
-"""The first task of a run after its landing: `plan` of `altneu_epoch`. It holds neither a worker nor the pool while
-another run is at work.
+"""The task `plan` of `altneu_epoch`, the first one after the landing.
 
-A DAG run of a schedule or a backfill takes along the epochs of the others of its DAG that wait or run; a run by hand
-does not.
+It holds neither a worker nor the pool while it waits for another run. A DAG run of a schedule or a backfill takes along
+the epochs of the other DAG runs that wait or run; a DAG run by hand does not.
 """
 
 from __future__ import annotations
@@ -20,12 +19,16 @@ from ..tasks import base, run_batching
 from ..tasks.base import PlannedRun
 from . import dag_builder
 
-INTERVAL = 3.0  # seconds between two looks
+INTERVAL = 3.0  # seconds between two polls
 WAITING = ("queued", "running")  # states of DAG runs that want their epoch published
 
 
 class RunTrigger(BaseTrigger):
-    """Fires once a run is over, with a dict: `state` (over, late, error), `says`, `retry` (of an error). Seconds."""
+    """A trigger that fires once a run is over.
+
+    Its event is a dict with `state` (over, late, error), `says`, and `retry` for an error. `patience` and `interval`
+    are in seconds.
+    """
 
     def __init__(self, home: str, run_id: str, patience: float, interval: float = INTERVAL) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
@@ -35,22 +38,25 @@ class RunTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", self.waiting
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        asked = self.waiting["home"], self.waiting["run_id"], self.waiting["patience"]
+        arguments = self.waiting["home"], self.waiting["run_id"], self.waiting["patience"]
         while True:
             try:
-                state, says = await asyncio.to_thread(run_batching.poll_run, *asked)
-                found: dict[str, Any] = {"state": state, "says": says}
+                state, says = await asyncio.to_thread(run_batching.poll_run, *arguments)
+                event: dict[str, Any] = {"state": state, "says": says}
             except AltneuError as error:
-                found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
-            if found["state"] != "waiting":
-                yield TriggerEvent(found)
+                event = {"state": "error", "says": base.format_error(error), "retry": error.transient}
+            if event["state"] != "waiting":
+                yield TriggerEvent(event)
                 return
             await asyncio.sleep(self.waiting["interval"])
 
 
 class PlanOperator(BaseOperator):
-    """Begins a run over an epoch that is missing or has changed, and hands it on; else skips what follows, and says
-    which run has published the epoch. `patience`: how long to wait for a person who has to decide on a run."""
+    """An operator that begins a run over an epoch that is missing or has changed, and returns the planned run.
+
+    If there is nothing to run, it skips the following tasks and logs which run has published the epoch. `patience` is
+    how long it waits for a person who has to decide on a run.
+    """
 
     template_fields = ("epoch",)
 
@@ -66,7 +72,7 @@ class PlanOperator(BaseOperator):
 
     @dag_builder.translate_errors
     def resume_after_run(self, context: Any, event: dict[str, Any]) -> PlannedRun:
-        """After another run."""
+        """Go on after the other run has ended, is late, or could not be read."""
         dag_builder.log_progress(event["says"])
         match event["state"]:
             case "error":
@@ -74,25 +80,26 @@ class PlanOperator(BaseOperator):
             case "late":
                 waited = timedelta(seconds=self.patience)
                 raise dag_builder.task_failure(
-                    f"{event['says']}, after {waited}.\nnext: decide, then clear this task", retry=False
+                    f"{event['says']}, after {waited}.\nnext: publish or discard the run, then clear this task",
+                    retry=False,
                 )
         return self.plan_epoch(context)
 
-    again = resume_after_run  # the name that tasks which an earlier version deferred have stored
+    again = resume_after_run  # tasks that an earlier version has deferred name this method
 
     def plan_epoch(self, context: Any) -> PlannedRun:
         run, ti = context["dag_run"], context["ti"]
         by_hand = run.run_type not in ("scheduled", "backfill")
 
         def count_runs(dates: Sequence[datetime]) -> int:
-            found: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates), states=list(WAITING))
-            return found
+            count: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates), states=list(WAITING))
+            return count
 
         others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
         try:
             planned = run_batching.plan_epoch(self.home, int(self.epoch), dag_builder.log_progress, others, again=again)
         except RunInProgress as first:
-            dag_builder.log_progress(f"{first.what} This run plans when that one is over.")
+            dag_builder.log_progress(f"{first.what} This run plans after the other one is over.")
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
             self.defer(trigger=trigger, method_name="resume_after_run")
         if planned is None:

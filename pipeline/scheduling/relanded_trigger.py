@@ -1,9 +1,9 @@
-"""Published epochs that land again, seen without a person: an asset's watcher in Airflow's triggerer.
+"""A trigger for published epochs that land again without a person: an asset's watcher in Airflow's triggerer.
 
-What it has told is in memory alone. Restarted, and every `AGAIN` looks, it tells again what is still not published,
-because an event may be lost between the triggerer and Airflow's database. The run that follows compares landing and
-ledger itself, so that nothing is lost and no batch is published twice. A batch whose run has failed, or is at work, is
-not told.
+It keeps in memory which epochs it has reported. After a restart, and every `AGAIN` looks, it reports again what is
+still not published, because an event may be lost between the triggerer and Airflow's database. The run that follows
+compares the landing with the ledger itself, so that nothing is lost and no batch is published twice. A batch whose run
+has failed or is running is not reported.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from ..tasks import maintenance
 from .landing_sensor import INTERVAL
 
 log = logging.getLogger("altneu.tasks")
-AGAIN = 5  # looks after which what is still not published is told again
+AGAIN = 5  # the number of looks after which unpublished epochs are reported again
 
 
 class RelandedTrigger(BaseEventTrigger):
-    """Fires with `epochs`, the labels of published epochs that have landed again since it last did, or long ago."""
+    """A trigger that fires with `epochs`: the labels of published epochs that have landed again since it last fired, or
+    long ago."""
 
     def __init__(self, home: str, interval: float = INTERVAL) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
@@ -34,16 +35,20 @@ class RelandedTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {"home": self.home, "interval": self.interval}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        told: dict[str, str] = {}
-        last = 0  # the look that told something
+        reported: dict[str, str] = {}  # label → digest
+        last = 0  # the number of the last look that reported something
         for look in itertools.count(1):
             try:
-                found = await asyncio.to_thread(maintenance.list_corrected, self.home)
-            except Exception as error:  # a home that cannot be read now is looked at again
+                corrected = await asyncio.to_thread(maintenance.list_corrected, self.home)
+            except Exception as error:  # the next look tries again
                 log.warning("%s: %s", self.home, error)
             else:
-                new = [label for label, digest in found.items() if told.get(label) != digest or look - last >= AGAIN]
-                told = found
+                new = [
+                    label
+                    for label, digest in corrected.items()
+                    if reported.get(label) != digest or look - last >= AGAIN
+                ]
+                reported = corrected
                 if new:
                     last = look
                     yield TriggerEvent({"epochs": new})

@@ -1,4 +1,4 @@
-"""A site: one home as this Airflow schedules it. Each has its own DAGs, from the same files.
+"""A site is one home as this Airflow schedules it. Each site has its own DAGs, from the same files.
 
 The files of `dags/` make the DAGs of `current_site()`: the home of the environment, with ids that begin with `altneu`.
 `make_dags` runs the same files for another home, from a file of your own in Airflow's `dags_folder`:
@@ -35,55 +35,64 @@ from .dag_paths import dags_folder
 log = logging.getLogger("altneu.tasks")
 # altneu_<name>.py makes the DAG <prefix>_<name>
 FILES = ("epoch", "backfill", "full_audit", "landing", "maintenance", "relanded")
-TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")  # as assets, on which other DAGs may depend
+TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")  # assets, on which other DAGs may depend
 SWITCH = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
 HOURS = ("wait_hours", "approval_hours", "late_hours")
 
 
 @dataclass(frozen=True)
 class Site:
-    """A home, the prefix of its DAGs, and their settings; text is understood as in the environment."""
+    """A home, the prefix of its DAGs, and their settings; a text has the same form as in the environment."""
 
     home: str
     prefix: str = base.PREFIX
-    start: str | None = None  # ISO dates: the schedule catches up from the one to the other
+    start: str | None = None  # ISO dates: the schedule catches up from `start` to `end`
     end: str | None = None
     wait_hours: float = 24
     approval_hours: float = 72
-    late_hours: float | None = None  # so long after its interval an epoch that is not published is late
+    late_hours: float | None = None  # the hours after its interval at which an unpublished epoch is late
     submit: str | None = None  # the id of an Airflow connection of type Spark
     pool: str = base.POOL
     watch: bool = False  # published epochs that land again are run without a person
 
     @classmethod
     def from_settings(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
-        """Build a site from settings by name; `where` says in an error where they stand. Raises `UsageError`."""
+        """Return a site from settings by name.
+
+        Args:
+            prefix: The prefix of the ids of its DAGs.
+            settings: The values by name, as in `make_dags`.
+            where: The place of the settings, for an error.
+
+        Raises:
+            UsageError: A setting is unknown, is missing or has a wrong value.
+        """
         known = [field.name for field in fields(cls) if field.name != "prefix"]
         unknown = sorted(set(settings) - set(known))
         if unknown:
             raise UsageError(f"{where}: there is no setting {', '.join(unknown)}.", f"one of {', '.join(known)}")
-        given = {name: value for name, value in settings.items() if value not in (None, "")}
-        if "home" not in given:
-            raise UsageError(f"{where}: no home.", "home = the path of the home's folder")
-        for name, value in given.items():
+        values = {name: value for name, value in settings.items() if value not in (None, "")}
+        if "home" not in values:
+            raise UsageError(f"{where}: the home is missing.", "home = the path of the home's folder")
+        for name, value in values.items():
             if name == "watch":
                 if str(value).lower() not in SWITCH:
                     raise UsageError(f"{where}: watch = {value!r} is neither on nor off.", "watch = 1")
-                given[name] = SWITCH[str(value).lower()]
+                values[name] = SWITCH[str(value).lower()]
                 continue
             try:
-                given[name] = float(value) if name in HOURS else str(value)
+                values[name] = float(value) if name in HOURS else str(value)
             except (TypeError, ValueError):
-                raise UsageError(f"{where}: {name} = {value!r} is no number of hours.", f"{name} = 24") from None
+                raise UsageError(f"{where}: {name} = {value!r} is not a number of hours.", f"{name} = 24") from None
         try:
-            dag_epochs.schedule_bounds(given.get("start"), given.get("end"))
+            dag_epochs.schedule_bounds(values.get("start"), values.get("end"))
         except UsageError as error:
             raise UsageError(f"{where}: {error.what}", error.next) from None
-        return cls(prefix=prefix, **given)
+        return cls(prefix=prefix, **values)
 
     @property
     def is_default_site(self) -> bool:
-        """Whether it is the home of the environment."""
+        """Tell whether the site is the home of the environment."""
         return self.prefix == base.PREFIX
 
     @property
@@ -96,20 +105,20 @@ class Site:
 
     @property
     def schedule_bounds(self) -> tuple[datetime | None, datetime | None]:
-        """The schedule's first and last instant."""
+        """Return the first and the last instant of the schedule."""
         return dag_epochs.schedule_bounds(self.start, self.end)
 
     def dag_id(self, name: str) -> str:
-        """The id of a DAG."""
+        """Return the id of a DAG."""
         return f"{self.prefix}_{name}"
 
     def dag_doc(self, text: str | None) -> str:
-        """A text about the DAGs, in which they are called as they are here."""
+        """Return a text about the DAGs with the ids that they have in this site."""
         named = re.sub(rf"`{base.PREFIX}_({'|'.join(FILES)})`", rf"`{self.prefix}_\1`", text or "")
         return named if self.prefix == base.PREFIX else f"{named}\n\nThe home is `{self.home}`."
 
     def asset_of(self, name: str) -> Asset:
-        """A table, or `epochs`, as others may depend on it."""
+        """Return the asset of a table, or that of `epochs`, on which other DAGs may depend."""
         return Asset(
             name=f"{self.prefix}_{name}",
             uri=f"altneu://{'graph' if self.prefix == base.PREFIX else self.prefix}/{name}",
@@ -122,26 +131,29 @@ class Site:
 
     @property
     def epochs_asset(self) -> Asset:
-        """Its events are partitioned: one for each epoch whose published results have changed."""
+        """Return the asset of the epochs.
+
+        Its events are partitioned: there is one for each epoch whose published results have changed.
+        """
         return self.asset_of("epochs")
 
 
 _making: ContextVar[Site | None] = ContextVar("_making", default=None)
-_made: dict[str, Site] = {}  # by the id of a DAG
+_made: dict[str, Site] = {}  # the id of a DAG → its site
 
 
 def site_of_environment() -> Site:
-    """The home of `ALTNEU_HOME`. Raises `UsageError`."""
+    """Return the site of `ALTNEU_HOME`. Raise `UsageError` if its settings are wrong."""
     names = (field.name for field in fields(Site) if field.name not in ("prefix", "home"))
-    given = {name: os.environ.get(f"ALTNEU_{name.upper()}") for name in names}
-    return Site.from_settings(base.PREFIX, {"home": base.home_path(), **given}, "the environment (ALTNEU_…)")
+    values = {name: os.environ.get(f"ALTNEU_{name.upper()}") for name in names}
+    return Site.from_settings(base.PREFIX, {"home": base.home_path(), **values}, "the environment (ALTNEU_…)")
 
 
 def connection_settings(ident: str) -> dict[str, Any]:
-    """The settings in the extra of an Airflow connection. Raises `UsageError`."""
+    """Return the settings in the extra of an Airflow connection. Raise `UsageError` if it cannot be read."""
     try:
         extra = BaseHook.get_connection(ident).extra_dejson
-    except Exception as error:  # of whichever secrets backend has it
+    except Exception as error:  # each secrets backend has its own errors
         raise UsageError(
             f"the connection {ident} cannot be read: {error}", f"airflow connections get {ident}"
         ) from error
@@ -149,31 +161,33 @@ def connection_settings(ident: str) -> dict[str, Any]:
 
 
 def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) -> None:
-    """Make the DAGs of a home in the file that Airflow is reading: `<prefix>_epoch` and so on.
+    """Make the DAGs of a home in the file that Airflow is reading: `<prefix>_epoch` and the others.
 
-    Settings: `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool`, `watch`; those
-    given here come before those of the connection. Raises `UsageError`: the file then has an import error that says so.
+    The settings are `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool` and `watch`;
+    the arguments come before the settings of the connection. Raise `UsageError` if one is wrong: the file then has an
+    import error that says so.
     """
     where = f"make_dags({prefix!r})"
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", prefix):
         raise UsageError(
-            f"{where}: a prefix is letters, digits, _, . and -, and begins with a letter.", 'make_dags("calls", …)'
+            f"{where}: a prefix consists of letters, digits, _, . and -, and begins with a letter.",
+            'make_dags("calls", …)',
         )
     site = Site.from_settings(prefix, {**(connection_settings(connection) if connection else {}), **settings}, where)
     if not os.path.isabs(site.home):
-        raise UsageError(f"{where}: the home {site.home!r} is no absolute path.", f'home="/data/{prefix}"')
+        raise UsageError(f"{where}: the home {site.home!r} is not an absolute path.", f'home="/data/{prefix}"')
     _made.update({site.dag_id(name): site for name in FILES})
     with acting_site(site):
         for name in FILES:
             runpy.run_path(str(dags_folder() / f"{base.PREFIX}_{name}.py"), run_name=f"{prefix}_{name}")
 
 
-make = make_dags  # the name by which DAG files that were written for version 0.1 call it
+make = make_dags  # DAG files for version 0.1 call this name
 
 
 @contextlib.contextmanager
 def acting_site(site: Site) -> Iterator[None]:
-    """Inside, this site is the current one."""
+    """Run the block with this site as the current one."""
     token = _making.set(site)
     try:
         yield
@@ -182,11 +196,11 @@ def acting_site(site: Site) -> Iterator[None]:
 
 
 def current_site() -> Site:
-    """The site whose DAGs are being made, or whose task is at work; else that of the environment."""
+    """Return the site whose DAGs are being made or whose task is running, or that of the environment."""
     site = _making.get()
     if site is None and _made:
         try:
             site = _made.get(get_current_context()["dag"].dag_id)
-        except (RuntimeError, KeyError):  # no task is at work
+        except (RuntimeError, KeyError):  # no task is running
             site = None
     return site or site_of_environment()

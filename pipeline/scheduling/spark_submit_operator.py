@@ -1,9 +1,9 @@
-"""The stages as submissions to a Spark cluster: with `ALTNEU_SUBMIT`, the id of an Airflow connection of type Spark.
+"""The stages as submissions to a Spark cluster, with `ALTNEU_SUBMIT`, the id of an Airflow connection of type Spark.
 
-The driver is a process of its own, which outlives the task that has started it: a task that is tried again goes on
-waiting for the driver that is at work, and takes what one has answered meanwhile (Airflow's `ResumableJobMixin`). What
-such a driver says and answers is in `submitted/` of the home, which the driver and all workers see. Whether one on
-another machine still works is told by its run's lease.
+The driver is a process of its own, which outlives the task that has started it: a retry of the task goes on waiting for
+the driver that is running, and takes the answer of one that has ended meanwhile (Airflow's `ResumableJobMixin`). The
+log and the answer of a driver are in `submitted/` of the home, which the driver and all workers see. The lease of the
+run shows whether a driver on another machine still works.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..state import lease
 from ..tasks import base, run_tasks
 from . import dag_builder, lineage
 
-APPLICATION = Path(__file__).with_name("stage.py")
-BEGINS = 300.0  # seconds that a driver on another machine may take until it has its run's lease
+APPLICATION = Path(__file__).with_name("submit_entrypoint.py")
+BEGINS = 300.0  # seconds within which a driver on another machine has to take the lease of its run
 RUNNING, ANSWERED, FAILED = "running", "answered", "failed"
 
 
 class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
-    """A stage as `spark-submit`; fails with the stage's error message, and returns what it has done."""
+    """A stage as a `spark-submit`; it fails with the stage's error message, and returns the result of the stage."""
 
     external_id_key = "altneu_submission"
     done: Any = None
@@ -50,7 +50,10 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         return self.done
 
     def submit_job(self, context: Any) -> dict[str, Any]:
-        """Start the driver; how to find it again. What a former one has left is of no more use."""
+        """Start the driver and return how to find it again.
+
+        The folder of an earlier driver is removed.
+        """
         store = context.get("task_state_store")
         former = store.get(self.external_id_key) if store is not None else None
         if former:
@@ -69,7 +72,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         self.application_args = [path, stage, planned, str(folder / "answer.json")]
         self._hook = self._get_hook()
         command = self._hook._build_spark_submit_command(self.application)
-        with (folder / "log").open("w") as log:  # a pipe would end with this task, and the driver with the pipe
+        with (folder / "log").open("w") as log:  # a pipe would end with this task and would end the driver
             process = subprocess.Popen(
                 command,
                 env=os.environ | (self._hook._env or {}),
@@ -97,35 +100,40 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         return status == ANSWERED
 
     def poll_until_complete(self, external_id: Any, context: Any) -> Any:
-        """Wait, with the driver's lines in the task's log; what the driver has answered."""
+        """Wait for the driver, copy its lines to the task's log, and return its answer."""
         if lease.is_on_this_machine(external_id["process"]):
             self._process = int(external_id["process"].split("/")[1])
         if self._hook is None:
             self._hook = self._get_hook()
         log = Path(external_id["folder"]) / "log"
-        said = log.open(errors="replace") if log.exists() else None
+        lines = log.open(errors="replace") if log.exists() else None
         try:
             status = RUNNING
             while status == RUNNING:
                 time.sleep(self._status_poll_interval)
                 status = self.get_job_status(external_id, context)
-                if said is not None:
-                    self._hook._process_spark_submit_log(iter(said.readline, ""))  # it also finds the ids to kill by
+                if lines is not None:
+                    self._hook._process_spark_submit_log(
+                        iter(lines.readline, "")
+                    )  # it also finds the ids that on_kill needs
         finally:
-            if said is not None:
-                said.close()
+            if lines is not None:
+                lines.close()
         return self.get_job_result(external_id, context)
 
     def get_job_result(self, external_id: Any, context: Any) -> Any:
-        """What the driver has answered; or its error. It is taken once: a task that is cleared runs again."""
-        if not self._taken:  # the mixin asks again after `poll_until_complete`
+        """Return the answer of the driver, or raise its error.
+
+        The answer is taken once: a task that is cleared runs again.
+        """
+        if not self._taken:  # the mixin calls this again after `poll_until_complete`
             self._taken, self._result = True, self._read_answer(external_id)
             store = context.get("task_state_store")
             if store is not None:
                 store.delete(self.external_id_key)
             shutil.rmtree(external_id["folder"], ignore_errors=True)
         if self._result is None:
-            raise AirflowException("the driver has ended without an answer: it was killed, or found no cluster.")
+            raise AirflowException("the driver has ended without an answer: it was killed, or it found no cluster.")
         if "error" in self._result:
             raise dag_builder.task_failure(**self._result["error"])
         return dag_builder.skip_if_overtaken(self._result["done"])
@@ -141,13 +149,13 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
                 os.killpg(self._process, signal.SIGKILL)
 
     def _stage_arguments(self) -> tuple[str, str, str]:
-        path, stage, planned, *_ = (str(each) for each in self.application_args or [])
+        path, stage, planned, *_ = (str(argument) for argument in self.application_args or [])
         return path, stage, planned
 
     def _connection_master(self) -> tuple[str, bool]:
-        """The connection's master, and whether its driver runs on another machine."""
-        found = self._get_hook()._connection
-        return found["master"], found["deploy_mode"] == "cluster"
+        """Return the master of the connection, and whether its driver runs on another machine."""
+        connection = self._get_hook()._connection
+        return connection["master"], connection["deploy_mode"] == "cluster"
 
     @staticmethod
     def _read_answer(external_id: dict[str, Any]) -> dict[str, Any] | None:

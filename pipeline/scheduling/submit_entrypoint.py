@@ -1,7 +1,7 @@
-"""What `spark-submit` runs for a task of the DAGs: `stage.py HOME TASK PLANNED ANSWER`. PLANNED is JSON; what the task
-returns, or its error, is written to the file ANSWER.
+"""The script that `spark-submit` runs for a task of the DAGs: `submit_entrypoint.py HOME TASK PLANNED ANSWER`.
 
-The master and the resources are those of the submission.
+PLANNED is JSON; the result of the task, or its error, is written to the file ANSWER. The master and the resources are
+those of the submission.
 """
 
 import sys

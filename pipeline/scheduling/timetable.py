@@ -1,7 +1,8 @@
-"""The schedule of `altneu_epoch`: a run for each epoch, whose run id says which: `scheduled__2004-04-15`.
+"""The schedule of `altneu_epoch`: one run for each epoch, with the epoch in its id: `scheduled__2004-04-15`.
 
-A DAG's own `start_date` and `end_date` bound its runs by hand as well: in a run for a date outside them Airflow makes
-no task, and calls it a success. So the DAG has no bounds, and its timetable has them. A plugin registers it.
+The `start_date` and `end_date` of a DAG would also bound its runs by hand: in a run for a date outside of them Airflow
+makes no task, and counts the run as a success. So the DAG has no bounds, and its timetable has them. A plugin registers
+the timetable.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from ..home.schedule import Schedule
 
 
 class Epochs(DeltaDataIntervalTimetable):
-    """Intervals of so many seconds since 1970-01-01 UTC that start between two instants, both included (None: no
-    bound)."""
+    """A timetable of intervals of equal length since 1970-01-01 UTC that start between two instants, both included.
+
+    `seconds` is the length of an interval; `first` and `last` are None for no bound.
+    """
 
     def __init__(self, seconds: float, first: datetime | None = None, last: datetime | None = None) -> None:
         super().__init__(timedelta(seconds=seconds))
@@ -47,8 +50,10 @@ class Epochs(DeltaDataIntervalTimetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """The bounds are those of the schedule; a backfill brings bounds of its own (`latest`), and they hold. Raises
-        `UsageError` for one that was typed as a date and read in another zone than UTC."""
+        """Return the next run within the bounds of the schedule, or within the bounds of a backfill (`latest`).
+
+        Raise `UsageError` for a bound that was typed as a date and read in another zone than UTC.
+        """
         if restriction.latest is not None:
             for bound in filter(None, (restriction.earliest, restriction.latest)):
                 self._require_utc(bound)
@@ -63,20 +68,23 @@ class Epochs(DeltaDataIntervalTimetable):
         )
 
     def generate_run_id(self, *, run_type: DagRunType, data_interval: DataInterval | None, **how: Any) -> str:
-        """With the epoch's label, of the schedule and of backfills; a run by hand may be for any epoch."""
+        """Return an id with the epoch's label for runs of the schedule and of backfills; a run by hand may be for any
+        epoch."""
         if data_interval is None or run_type not in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB):
             return super().generate_run_id(run_type=run_type, data_interval=data_interval, **how)
         schedule = Schedule(int(self._delta.total_seconds()))
         return run_type.generate_run_id(suffix=schedule.format_label(schedule.epoch_of(data_interval.start)))
 
     def infer_manual_data_interval(self, run_after: datetime) -> DataInterval:
-        """The last whole interval before an instant."""
+        """Return the last whole interval before an instant."""
         end = coerce_datetime(self._interval_start(run_after))
         return DataInterval(start=self._get_prev(end), end=end)
 
     def _require_utc(self, bound: datetime) -> None:
-        """Raises `UsageError` for midnight of Airflow's default zone, where no epoch begins: a backfill's first epoch,
-        or its last one, would be missing."""
+        """Raise `UsageError` for midnight of Airflow's default zone, where no epoch begins.
+
+        The first or the last epoch of a backfill would be missing otherwise.
+        """
         name = conf.get("core", "default_timezone")
         local = bound.astimezone(None if name == "system" else ZoneInfo("UTC" if name == "utc" else name))
         if self._interval_start(bound) != bound and local.time() == time() and local.utcoffset():
@@ -87,6 +95,6 @@ class Epochs(DeltaDataIntervalTimetable):
             )
 
     def _interval_start(self, when: datetime, *, up: bool = False) -> datetime:
-        """The start of an interval: the last one until an instant, or the next one from it on."""
+        """Return the start of an interval: the last one up to an instant, or with `up` the next one from it on."""
         number, beyond = divmod(when.timestamp(), self._delta.total_seconds())
         return datetime.fromtimestamp((number + (up and beyond > 0)) * self._delta.total_seconds(), UTC)

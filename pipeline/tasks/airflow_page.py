@@ -1,4 +1,4 @@
-"""What the page inside Airflow shows, from SQL and the landing's listing."""
+"""The content of the page inside Airflow, from SQL and the listing of the landing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..state.totals import Measure
 from .base import PREFIX, abbreviate_labels, open_home
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
-NEWEST = 100  # epochs whose runs the page inside Airflow lists
+NEWEST = 100  # the number of epochs whose runs the page lists
 OPEN = ("missing", "changed", "failed", "interrupted", "rejected")  # states of epochs that a run would take
-GAPS = 20  # ranges of epochs that are absent
+GAPS = 20  # the number of ranges of absent epochs that the page lists
 
 
 class AirflowRun(TypedDict):
-    """A run of Airflow: its id, and whether it waits or is at work."""
+    """A run of Airflow: its id, and whether it is queued or running."""
 
     run_id: str
     waits: bool
 
 
 def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
-    """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
+    """Return every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
     from .. import report
 
@@ -48,7 +48,7 @@ def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
             says += (
-                f"; {len(again)} landed again and not published so: {prefix}_backfill from {again[0]} to {again[-1]}"
+                f"; {len(again)} landed again and not published yet: {prefix}_backfill from {again[0]} to {again[-1]}"
             )
     return {"says": says, "epochs": rows}
 
@@ -62,16 +62,22 @@ def overview_page(
     may_run: bool = False,
     sites: Sequence[str] = (),
 ) -> str:
-    """The reports' index, as the page inside Airflow: with its epochs' runs there, and what to do next as buttons.
+    """Return the index of the reports for the page inside Airflow, with the runs of its epochs and buttons for what to
+    do.
 
-    `runs`: by epoch; `prefix`: of the DAGs of this home; `root`: from the page to the address of Airflow; `may_run`:
-    whether who looks may trigger the DAGs, and so sees the buttons; `sites`: the prefixes of other homes.
+    Args:
+        path: The folder of the home.
+        runs: The runs of Airflow by epoch.
+        prefix: The prefix of the DAGs of this home.
+        root: The relative address from the page to that of Airflow.
+        may_run: The user may trigger the DAGs, and so sees the buttons.
+        sites: The prefixes of other homes.
     """
     from .. import report
 
     home, ledger = open_home(path, writes=False)
-    found = epoch_grid(path, prefix)
-    rows = found["epochs"][-NEWEST:]
+    grid = epoch_grid(path, prefix)
+    rows = grid["epochs"][-NEWEST:]
     known = [row for row in rows if row["motifs"]]
     motifs = [
         {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
@@ -79,10 +85,10 @@ def overview_page(
     ]
     epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
     label = home.schedule.format_label
-    there = {row["epoch"] for row in found["epochs"]}
-    open_ = [row["label"] for row in found["epochs"] if row["state"] in OPEN]
+    known_epochs = {row["epoch"] for row in grid["epochs"]}
+    open_ = [row["label"] for row in grid["epochs"] if row["state"] in OPEN]
     inside = {
-        "says": found["says"],
+        "says": grid["says"],
         "epochs": epochs,
         "motifs": motifs,
         "prefix": prefix,
@@ -92,10 +98,11 @@ def overview_page(
         "awaited": [
             {"label": label(epoch), "run": run}
             for epoch, run in sorted(runs.items())
-            if run["waits"] and epoch not in there
+            if run["waits"] and epoch not in known_epochs
         ],
         "absent": [
-            f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in epoch_gaps(there)
+            f"{label(low)}" if low == high else f"{label(low)} to {label(high)}"
+            for low, high in epoch_gaps(known_epochs)
         ],
         "held": [
             {"run_id": run.run_id, "labels": abbreviate_labels([label(epoch) for epoch in run.epochs])}
@@ -107,16 +114,16 @@ def overview_page(
 
 
 def epoch_gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
-    """The ranges between the first and the last epoch at which there is none, the newest `GAPS` of them."""
-    found, ordered = [], sorted(epochs)
-    for one, other in itertools.pairwise(ordered):
-        if other > one + 1:
-            found.append((one + 1, other - 1))
-    return found[-GAPS:]
+    """Return the ranges without any epoch between the first and the last epoch, the newest `GAPS` of them."""
+    gaps = []
+    for before, after in itertools.pairwise(sorted(epochs)):
+        if after > before + 1:
+            gaps.append((before + 1, after - 1))
+    return gaps[-GAPS:]
 
 
 def acknowledge_incident(path: str, ident: str, by: str, because: str) -> None:
-    """Acknowledge an incident, as `altneu incidents ack` does. Raises `UsageError`."""
+    """Acknowledge an incident, as `altneu incidents ack` does. Raise `UsageError` for an unknown one."""
     from ..state import incidents
 
     _, ledger = open_home(path)
@@ -124,7 +131,7 @@ def acknowledge_incident(path: str, ident: str, by: str, because: str) -> None:
 
 
 def mute_incident(path: str, ident: str, until: str, by: str, because: str | None) -> None:
-    """Mute an incident, as `altneu incidents mute` does. Raises `UsageError`."""
+    """Mute an incident, as `altneu incidents mute` does. Raise `UsageError` for an unknown one or a wrong day."""
     from ..state import incidents
 
     _, ledger = open_home(path)
@@ -132,15 +139,18 @@ def mute_incident(path: str, ident: str, until: str, by: str, because: str | Non
 
 
 def error_page(error: AltneuError) -> str:
-    """In place of a page of a home that cannot be read."""
+    """Return the page that replaces a page of a home that cannot be read."""
     from .. import report
 
     return report.render_error_page(error.what, error.next)
 
 
 def report_page(path: str, name: str) -> str | None:
-    """A report's page on request by the name of its file: `index.html`, that of an epoch, as a revision published it,
-    too, or of a check; or one of rows, of a vertex or of a difference that was written. None: there is none."""
+    """Return a page of the reports by the name of its file, or None if there is no such page.
+
+    It is the index, the page of an epoch (also as a revision published it) or of a check, rendered on request; or a
+    page of rows, of a vertex or of a difference that was written.
+    """
     from .. import report
 
     home, ledger = open_home(path, writes=False)

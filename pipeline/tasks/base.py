@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ..home.home import Home
     from ..state.ledger import Ledger
 
-PREFIX = "altneu"  # of the DAGs of the home that the environment names
-POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
+PREFIX = "altneu"  # the prefix of the DAGs of the home that the environment names
+POOL = "altneu_stages"  # it has one slot, so that runs compute and publish one after the other
 PUBLISH = "publish"  # the stage with a task function of its own
-MANY_CHECKS = 20  # failed checks that an error lists
-MANY_EPOCHS = 200  # whose totals an asset event holds
+MANY_CHECKS = 20  # the number of failed checks that an error lists
+MANY_EPOCHS = 200  # the number of epochs whose totals an asset event holds
 
 Say = Callable[[str], None]
 
 
 class RemainingRange(TypedDict):
-    """The parameters of the next run of a range that is too large for one."""
+    """The parameters of the next run of a range that is too large for one run."""
 
     first: str
     last: str | int | None
@@ -34,36 +34,39 @@ class RemainingRange(TypedDict):
 
 
 class PlannedRun(TypedDict):
-    """What `plan` hands to the stages: the run, whose epochs are in the ledger, as many as they may be."""
+    """The result of `plan` for the stages: the id of a run, whose epochs are in the ledger, and how to treat them."""
 
     run_id: str
-    label: str  # of the epoch whose page says most of it: the DAG run's own, or its last
+    label: str  # the label of the DAG run's own epoch, or of the last epoch
     parent: int
     rest: NotRequired[RemainingRange]
-    own: NotRequired[int]  # the epoch of the DAG run, where the run takes along those of other DAG runs
-    accept: NotRequired[bool]  # any number of rows, see `run.gate`
+    own: NotRequired[int]  # the epoch of the DAG run, if the run takes along those of other DAG runs
+    accept: NotRequired[bool]  # accept any number of rows, see `run.row_count_gate`
 
 
 def skippable_epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
-    """The epochs that a run goes on without where their own batches are wrong: those of other DAG runs."""
+    """Return the epochs that a run may leave out if their batches are wrong: those of other DAG runs."""
     epochs = ledger.get_run(planned["run_id"]).epochs
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
 
 
 def batch_policy(ledger: Ledger, planned: PlannedRun) -> tuple[list[int], bool]:
-    """How `runner.execute_stage` treats batches that are wrong: `skippable_epochs` and `accept`."""
+    """Return how `runner.execute_stage` treats wrong batches: `skippable_epochs` and `accept`."""
     return skippable_epochs(ledger, planned), planned.get("accept", False)
 
 
 def last_label(handed: Mapping[str, Any]) -> str | None:
-    """The label of the last epoch of what tasks hand over, `PlannedRun` or `PublishedRun`; a run that has waited for
-    its approval since the version before was planned with all its labels."""
+    """Return the label of the last epoch of a `PlannedRun` or `PublishedRun`.
+
+    A run that was planned by an earlier version, and has waited for its approval since, has all labels.
+    """
     label = handed.get("label") or next(reversed(handed.get("labels", ())), None)
     return None if label is None else str(label)
 
 
 class ApprovalRequest(TypedDict):
-    """What a person is asked about a held run; `page`: the file of the page with the difference, if there is one."""
+    """The question to a person about a held run. `page` is the file of the page with the difference, if there is
+    one."""
 
     subject: str
     body: str
@@ -71,7 +74,8 @@ class ApprovalRequest(TypedDict):
 
 
 class PublishedRun(TypedDict):
-    """What `publish` returns: the run that published; `revision` None: others had published the same meanwhile."""
+    """The result of `publish`: the run that published. `revision` is None if other runs had published the same
+    meanwhile."""
 
     run_id: str
     revision: int | None
@@ -81,8 +85,11 @@ class PublishedRun(TypedDict):
 
 
 class ChangedEpochs(TypedDict):
-    """What those learn who follow epochs: by label its kind, and its totals before and after (None: not published).
-    After the revision `since`, up to `revision`; that is None when there is nothing to tell."""
+    """The epochs that have changed after the revision `since`, up to `revision`, for those who follow them.
+
+    `epochs` has for each label the kind of the change, and the totals before and after (None: not published).
+    `revision` is None if nothing has changed.
+    """
 
     since: int
     revision: int | None
@@ -90,11 +97,11 @@ class ChangedEpochs(TypedDict):
 
 
 def ignore_message(text: str) -> None:
-    """Say nothing."""
+    """Ignore a message."""
 
 
 def release_session() -> None:
-    """What a task releases at its end: its session at a Spark Connect server."""
+    """Release the session of a task at a Spark Connect server, at the end of the task."""
     if "pipeline.storage.session" in sys.modules:
         from ..storage.session import release_session
 
@@ -102,17 +109,17 @@ def release_session() -> None:
 
 
 def home_path() -> str:
-    """The home that the DAGs work on."""
+    """Return the path of the home that the DAGs work on."""
     return os.environ.get("ALTNEU_HOME", ".altneu")
 
 
 def format_error(error: AltneuError) -> str:
-    """An error as an operator on call reads it: what happened, and what to type."""
+    """Format an error for an operator on call: what happened, and what to type."""
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 
 
 def open_home(path: str, *, writes: bool = True) -> tuple[Home, Ledger]:
-    """A home and its ledger; `writes`: the task may write to it."""
+    """Open a home and return it with its ledger; `writes` says that the task may write to it."""
     from ..home.home import Home
     from ..state import home_identity
 
@@ -121,14 +128,14 @@ def open_home(path: str, *, writes: bool = True) -> tuple[Home, Ledger]:
 
 
 def abbreviate_labels(labels: list[str]) -> str:
-    """So many epochs, in few words."""
+    """Describe epochs in a few words: their number, and the first and the last label."""
     if len(labels) == 1:
         return f"epoch {labels[0]}"
     return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
 
 
 def format_failures(home: Home, failed: list[Check]) -> str:
-    """Failed checks as lines: epoch, check, what was observed, and the first rows."""
+    """Format failed checks as lines: epoch, check, what was observed, and the first rows."""
     lines = []
     for result in failed[:MANY_CHECKS]:
         lines.append(f"  {home.schedule.format_label(result['epoch'])}: {result['name']}: {result['observed']}")

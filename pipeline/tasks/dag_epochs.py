@@ -1,5 +1,7 @@
-"""Which epoch a DAG run is for, when it is due, and whether it has landed. At parse time only `read_calendar` is
-called."""
+"""The epoch of a DAG run: which one it is, when it is due, and whether it has landed.
+
+At parse time only `read_calendar` is called.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from .base import PREFIX, open_home
 
 @dataclass(frozen=True)
 class Calendar:
-    """When epoch runs are due. `problem`: why the home could not be read (then: daily)."""
+    """The interval at which epoch runs are due. `problem` is why the home could not be read (then runs are daily)."""
 
     every: str | None
     seconds: int | None  # None: integer epochs, no schedule
@@ -22,8 +24,10 @@ class Calendar:
 
 
 def read_calendar(path: str) -> Calendar:
-    """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
-    fixed."""
+    """Return the home's schedule; never raise an error.
+
+    A home that does not exist or is broken counts as daily until it is fixed.
+    """
     try:
         every, problem = Home.open(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:
@@ -32,7 +36,7 @@ def read_calendar(path: str) -> Calendar:
 
 
 def schedule_bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
-    """The settings `start` and `end`, ISO dates, as UTC instants. Raises `UsageError`."""
+    """Return the settings `start` and `end`, ISO dates, as UTC instants. Raise `UsageError` if they are wrong."""
 
     def parse_instant(name: str, text: str | None) -> datetime | None:
         if not text:
@@ -40,7 +44,7 @@ def schedule_bounds(first: str | None, last: str | None) -> tuple[datetime | Non
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageError(f"{name} = {text!r} is no date.", f"{name} = 2004-04-15") from None
+            raise UsageError(f"{name} = {text!r} is not a date.", f"{name} = 2004-04-15") from None
         return when.replace(tzinfo=when.tzinfo or UTC)
 
     start, end = parse_instant("start", first), parse_instant("end", last)
@@ -58,11 +62,24 @@ def epoch_of(
     until: datetime | None = None,
     prefix: str = PREFIX,
 ) -> int:
-    """The epoch of a DAG run. Of the schedule or a backfill: that of its data interval, and no other may be asked for.
+    """Return the epoch of a DAG run.
 
-    By hand: the one asked for; else, for an instant that starts an epoch, that epoch (as a scheduled run of that
-    logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
-    has ended by then (`until`). Raises `UsageError`.
+    A run of the schedule or a backfill is for the epoch of its data interval, and the parameter may not name another
+    one. A run by hand is for the epoch of the parameter; without it, for the epoch that its logical date starts (as a
+    scheduled run of that date is), or for the last whole interval before any other instant, such as now, unless the
+    schedule has ended by then.
+
+    Args:
+        path: The folder of the home.
+        asked: The parameter of the run.
+        logical: The logical date of the run.
+        start: The start of its data interval.
+        manual: The run was started by hand.
+        until: The start of the last epoch of the schedule, if it ends.
+        prefix: The prefix of the DAGs, for messages.
+
+    Raises:
+        UsageError: The run does not have an epoch.
     """
     schedule = Home.open(path).schedule
     if asked not in (None, ""):
@@ -72,7 +89,7 @@ def epoch_of(
                 f"this run is for the epoch of its date, "
                 f"{schedule.format_label(schedule.epoch_of(start))}, but the parameter "
                 f"epoch asks for {schedule.format_label(named)}. A backfill takes its epochs from its dates.",
-                "the same backfill again, with the parameter epoch left empty",
+                "start the same backfill again, with the parameter epoch left empty",
             )
         return named
     if schedule.seconds is None:
@@ -105,8 +122,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class LandingState:
-    """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are
-    there)."""
+    """Whether a run may start. `state` is landed, waiting, or gap (nothing has landed, but later epochs have)."""
 
     epoch: int
     label: str
@@ -117,28 +133,33 @@ class LandingState:
 def check_landing(
     path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None, prefix: str = PREFIX
 ) -> LandingState:
-    """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
-    since.
+    """Return whether an epoch's batch has landed. An epoch that is published counts as landed, even without a folder.
 
-    A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing
-    happened in it, and waiting would hold up the history behind it. A run started by hand always waits.
+    A gap is an epoch that ended longer than `patience` ago and has not landed while a later one has: nothing happened
+    in it, and waiting would hold up the history behind it. A run that was started by hand always waits.
+
+    Args:
+        now: The current time, for tests.
+        prefix: The prefix of the DAGs, for messages.
     """
     from .. import landing
 
     home, ledger = open_home(path, writes=False)
     schedule = home.schedule
     label = schedule.format_label(epoch)
-    there = landing.list_batches(home)
-    unready = there[epoch].incomplete if epoch in there else None
+    batches = landing.list_batches(home)
+    unready = batches[epoch].incomplete if epoch in batches else None
     if unready:
         return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
-    if epoch in there:
-        files = len(there[epoch].files)
+    if epoch in batches:
+        files = len(batches[epoch].files)
         return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
     if epoch in ledger.published_batches():
-        return LandingState(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
+        return LandingState(
+            epoch, label, "landed", f"epoch {label} is published; its landing folder does not exist any more"
+        )
     folder = f"{home.landed_at}/epoch={label}"
-    later = [e for e in there if e > epoch]
+    later = [e for e in batches if e > epoch]
     ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
     if not manual and later and ended is not None and ended + patience < (now or _utc_now()):
         return LandingState(
@@ -146,8 +167,7 @@ def check_landing(
             label,
             "gap",
             f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: "
-            f"taken as a gap. "
-            f"If it lands late, clear this run or trigger {prefix}_backfill",
+            f"it counts as a gap. If it lands late, clear this run or trigger {prefix}_backfill",
         )
-    newest = f"; the newest landed is {schedule.format_label(max(there))}" if there else ""
-    return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")
+    newest = f"; the newest landed is {schedule.format_label(max(batches))}" if batches else ""
+    return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {folder} does not exist yet{newest}")

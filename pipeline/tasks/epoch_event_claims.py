@@ -1,7 +1,7 @@
-"""What those who follow epochs are told: each published change once, whoever has published it, by whichever task.
+"""The events of changed epochs: each published change is delivered once, whoever has published it, by any task.
 
-A task tells all that was published since it was told last, not just what its own run has published: so what a command,
-a rollback or another DAG has published meanwhile is told with it. See `pipeline.page_queries.event_cursor`.
+A task delivers everything that was published since the last delivery, not just what its own run has published: so what
+a command, a rollback or another DAG has published is delivered, too. See `pipeline.state.event_cursor`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,20 @@ def claim_changes(
     published: PublishedRun | None = None,
     say: Say = ignore_message,
 ) -> ChangedEpochs:
-    """Claim, for the task `teller`, what followers of an asset were not told yet.
+    """Claim, for the task `teller`, the changes that the followers of an asset have not received yet.
 
-    `state`: of another task that has claimed something, in Airflow (None: it has gone). `published`: what the run of
-    this task has published; the first time of all, its own revision is the first that is told, and without it nothing
-    is. Raises `RunInProgress` when another task is telling.
+    Args:
+        path: The folder of the home.
+        asset: The URI of the asset.
+        teller: The token of this task.
+        state: A function that returns the state in Airflow of another task with an open claim (None: it has gone).
+        published: What the run of this task has published. At the first delivery of all, its own revision is the first
+            one that is delivered; without it nothing is.
+        say: A function that gets lines for the log.
+
+    Raises:
+        RunInProgress: Another task is delivering events.
+        RevisionConflict: Other tasks have claimed changes several times in a row.
     """
     from ..reading.epoch_changes import changed_since
 
@@ -46,30 +55,29 @@ def claim_changes(
                 case "success":
                     since = at.claimed
                 case "running":
-                    raise RunInProgress(
-                        f"the task {at.teller} is telling what was published up to revision {at.claimed}."
-                    )
-        found = changed_since(home, ledger, since, newest)
+                    raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
+        changes = changed_since(home, ledger, since, newest)
         if not event_cursor.compare_and_set(
-            ledger, asset, at, DeliveryCursor(newest) if not found else DeliveryCursor(since, newest, teller)
+            ledger, asset, at, DeliveryCursor(newest) if not changes else DeliveryCursor(since, newest, teller)
         ):
             continue
-        if not found:
-            say(f"nothing to tell: {asset} was told all up to revision {newest}")
+        if not changes:
+            say(f"no new events: {asset} has received all up to revision {newest}")
             return {"since": since, "revision": None, "epochs": {}}
-        words = [f"{n:,} {kind}" for kind, n in Counter(str(each.kind) for each in found).items()]
+        words = [f"{n:,} {kind}" for kind, n in Counter(str(change.kind) for change in changes).items()]
         say(f"epochs changed since revision {since}, up to {newest}: {', '.join(words)}")
         return {
             "since": since,
             "revision": newest,
             "epochs": {
-                each.label: {"kind": str(each.kind), "before": each.before, "after": each.after} for each in found
+                change.label: {"kind": str(change.kind), "before": change.before, "after": change.after}
+                for change in changes
             },
         }
-    raise RevisionConflict(f"other tasks are telling what was published, {TRIES} times in a row.", "clear this task")
+    raise RevisionConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
 
 
 def confirm_changes(path: str, asset: str, teller: str) -> None:
-    """What a task has claimed was told."""
+    """Confirm that the changes which a task has claimed were delivered."""
     _, ledger = open_home(path)
     event_cursor.confirm_delivery(ledger, asset, teller)

@@ -1,4 +1,4 @@
-"""Audits and maintenance: is what is published right, is it what is landed, and its files in order."""
+"""Audits and maintenance as tasks: compare what is published with a recomputation and with the landing, and compact."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ RANGE = re.compile(r"(.+?)\s*(?:\.\.|…)\s*(.+)")  # 2004-04-15..2004-05-01
 
 
 def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterable[str | int]) -> list[int]:
-    """Epochs as a person lists them: each an epoch that a revision answers, or a range, for those `known` that are in
-    it. Raises `UsageError`."""
+    """Return the epochs that a person has listed: single epochs, or ranges of known ones.
+
+    Args:
+        revision: The revision that has to answer for the epochs.
+        known: The epochs of which a range takes those inside.
+        named: Epochs or ranges, such as 2004-04-15..2004-05-01.
+
+    Raises:
+        UsageError: An epoch is not final, is folded, or a range is empty.
+    """
     wanted: set[int] = set()
-    for text in (str(each).strip() for each in named):
+    for text in (str(name).strip() for name in named):
         match = RANGE.fullmatch(text)
         low, high = (home.schedule.parse_epoch(end) for end in (match.groups() if match else (text, text)))
         inside = [epoch for epoch in known if low <= epoch <= high] if match else [low]
@@ -40,9 +48,19 @@ def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterab
 def full_audit(
     path: str, how_many: int, seed: str, say: Say = ignore_message, named: Iterable[str | int] = ()
 ) -> dict[str, Any]:
-    """Compare published epochs with a full recomputation, and record it; and every table with the fingerprints of what
-    was published. The epochs that are named, or else so many drawn (0: all). Raises `CheckFailed` with the differing
-    rows or tables."""
+    """Compare published epochs with a full recomputation, and every table with its fingerprints, and record the
+    results.
+
+    Args:
+        path: The folder of the home.
+        how_many: The number of epochs to draw, if none are named; 0 for all.
+        seed: The seed of the draw.
+        say: A function that gets lines for the log.
+        named: Epochs or ranges.
+
+    Raises:
+        CheckFailed: Rows or tables differ; the message has them.
+    """
     from ..checking import audit, fingerprint_check
     from ..report import refresh_pages
     from ..run import openlineage
@@ -74,20 +92,22 @@ def full_audit(
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
     done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
     recorded = ledger.fingerprints_of(revision.revision)
-    if not recorded:  # of an earlier version: the next run records them
+    if not recorded:  # an earlier version has published it: the next run records fingerprints
         return done
-    found = fingerprint_check.compare_fingerprints(warehouse, revision, recorded)
-    if found.wrong:
-        for each in found.wrong:
-            say(each.describe(home.schedule.format_label(each.epoch)))
-        raise found.to_error()
-    say(f"{len(found.compared)} tables hold what was published, at every epoch")
-    return {**done, "tables": len(found.compared)}
+    comparison = fingerprint_check.compare_fingerprints(warehouse, revision, recorded)
+    if comparison.wrong:
+        for difference in comparison.wrong:
+            say(difference.describe(home.schedule.format_label(difference.epoch)))
+        raise comparison.to_error()
+    say(f"{len(comparison.compared)} tables hold what was published, at every epoch")
+    return {**done, "tables": len(comparison.compared)}
 
 
 def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -> dict[str, Any]:
-    """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
-    whose new batch nobody has published, and the landed ones that a compaction has folded."""
+    """Raise `CheckFailed` if published epochs have landed again and the new batch is not published.
+
+    The error names these epochs. It is raised for landed epochs that a compaction has folded, too.
+    """
 
     home, ledger = open_home(path)
     from ..landing import epoch_states
@@ -112,20 +132,28 @@ def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -
 
 
 def list_corrected(path: str) -> dict[str, str]:
-    """Label → digest of the published epochs that have landed again; not where a run has failed or is at work."""
+    """Return the digests by label of the published epochs that have landed again.
+
+    Epochs whose run has failed or is running are left out.
+    """
     home, ledger = open_home(path, writes=False)
     from ..landing import epoch_states
 
-    revision, found = epoch_states.compare_with_ledger(home, ledger)
-    stand = list_epoch_statuses(ledger, revision)
+    revision, states = epoch_states.compare_with_ledger(home, ledger)
+    statuses = list_epoch_statuses(ledger, revision)
     changed = (
-        entry for entry in found.values() if entry.state == "changed" and stand.newest_unresolved(entry.epoch) is None
+        entry
+        for entry in states.values()
+        if entry.state == "changed" and statuses.newest_unresolved(entry.epoch) is None
     )
     return {entry.label: str(entry.digest) for entry in changed}
 
 
 def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> dict[str, Any]:
-    """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
+    """Compact the home, as `altneu compact` does, and return the facts without the sizes.
+
+    It does nothing before anything is published.
+    """
     from rich.filesize import decimal
 
     from ..run.compact import compact

@@ -1,12 +1,11 @@
-"""What the tasks of a run decide and do, from the plan to the report.
+"""The tasks of a run, from the plan to the report.
 
-Runs may be active together, as many as there are epochs to wait for: no run is planned while another is at work
-(`passes`), and what computes has a pool of one slot, so that runs compute one after the other. Where they
-race nonetheless (somebody types `altneu run`, a retry comes between, the pool is larger), a run may build on
-a revision that is no longer the newest. Then its stages do nothing (`execute_stage` says so), and `publish_run` is the
-one place that settles it: it runs the epochs again on the newest revision until they are published as
-landed. The cost of a lost race is the stages done in vain, and one chain of stages inside the publish task;
-the order of the epochs never matters.
+Runs may be active together, as many as there are epochs to wait for: no run is planned while another is running (see
+`run_batching`), and the stages share a pool with one slot, so that runs compute one after the other. If they race
+nonetheless (somebody types `altneu run`, a retry comes between, the pool is larger), a run may build on a revision that
+is no longer the newest. Then its stages do nothing (`execute_stage` says so), and only `publish_run` settles it: it
+runs the epochs again on the newest revision until they are published as landed. The cost of a lost race is the work of
+its stages, and one chain of stages inside the publish task; the order of the epochs never matters.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from ..run.planning import Plan
     from ..state.ledger import Ledger
 
-ATTEMPTS = 5  # at a publish that others (not under our pool) win again and again
+ATTEMPTS = 5  # the number of attempts to publish while other writers win again and again
 
 
 def plan_range(
@@ -53,12 +52,25 @@ def plan_range(
     accept: bool = False,
     say: Say = ignore_message,
 ) -> PlannedRun | None:
-    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of them; `accept`:
-    with any number of rows, where `[checks] rows` would stop it).
+    """Begin one run over every landed epoch of a range that is missing or changed.
 
-    Over more landed files than `[ingest] max_revision_mb` it takes the first part; `rest` then holds the parameters of
-    the next run: first, last, again, accept. Raises `BatchRejected` when a compaction has folded all that is left to
-    do.
+    If more files have landed than `[ingest] max_revision_mb`, the run takes the first part; `rest` then holds the
+    parameters of the next run: first, last, again, accept.
+
+    Args:
+        path: The folder of the home.
+        first: The first epoch, or None for the first landed one.
+        last: The last epoch, or None for the last landed one.
+        force: Take all landed epochs of the range.
+        accept: Accept any number of rows, where `[checks] rows` would stop the run.
+        say: A function that gets lines for the log.
+
+    Returns:
+        The planned run, or None if there is nothing to do.
+
+    Raises:
+        UsageError: No epoch of the range has landed.
+        BatchRejected: A compaction has folded all epochs that are left to do.
     """
     from dataclasses import replace
 
@@ -67,19 +79,19 @@ def plan_range(
 
     home, ledger = open_home(path)
     inside = planning.epochs_within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    found = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
-    if not found.epochs:
+    plan = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
+    if not plan.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
     record_folded(home, ledger)
-    folded = found.in_state("folded")
-    if folded and not found.run:
+    folded = plan.in_state("folded")
+    if folded and not plan.run:
         raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if folded:
         say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
-    parts = planning.split_by_size(home, found)
-    planned = begin_run(home, ledger, replace(found, run=parts[0]) if parts else found, say)
+    parts = planning.split_by_size(home, plan)
+    planned = begin_run(home, ledger, replace(plan, run=parts[0]) if parts else plan, say)
     if planned is not None and accept:
         planned["accept"] = True
     if planned is not None and len(parts) > 1:
@@ -90,38 +102,43 @@ def plan_range(
 
 
 def plan_corrected(path: str, say: Say = ignore_message) -> PlannedRun | None:
-    """Begin a run over the published epochs that have landed again; None when there are none."""
+    """Begin a run over the published epochs that have landed again; return None if there are none."""
     from ..run import planning
     from .maintenance import list_corrected
 
     home, ledger = open_home(path)
     epochs = [home.schedule.parse_epoch(label) for label in list_corrected(path)]
     if not epochs:
-        say("nothing to do: what is published is what is landed, or its run has failed or is at work (altneu status)")
+        say("nothing to do: what is landed is published, or its run has failed or is running (altneu status)")
         return None
     return begin_run(home, ledger, planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say)), say)
 
 
-def begin_run(home: Home, ledger: Ledger, found: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
-    """Begin a run of a plan; None when it has nothing to do, which is said. `alone`: raises `RunInProgress` when
-    another run is at work."""
+def begin_run(home: Home, ledger: Ledger, plan: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
+    """Begin a run of a plan; log it and return None if the plan has nothing to do.
+
+    With `alone`, raise `RunInProgress` if another run is running.
+    """
     from ..run import runner
 
-    run_id = runner.begin_run(home, ledger, found, alone=alone)
+    run_id = runner.begin_run(home, ledger, plan, alone=alone)
     if run_id is None:
-        say(describe_nothing_to_do(ledger, found))
+        say(describe_nothing_to_do(ledger, plan))
         return None
-    labels = _format_labels(home, found.run)
-    say(f"run {run_id}: {abbreviate_labels(labels)} on revision {found.parent.revision}")
-    return {"run_id": run_id, "label": labels[-1], "parent": found.parent.revision}
+    labels = _format_labels(home, plan.run)
+    say(f"run {run_id}: {abbreviate_labels(labels)} on revision {plan.parent.revision}")
+    return {"run_id": run_id, "label": labels[-1], "parent": plan.parent.revision}
 
 
-def describe_nothing_to_do(ledger: Ledger, found: Plan) -> str:
-    """What to say of a plan that has nothing to do."""
-    whole = abbreviate_labels([epoch.label for epoch in found.epochs])
-    made = {epoch.revision for epoch in found.epochs if epoch.revision}
-    by = f", by run {ledger.get_revision(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
-    return f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})"
+def describe_nothing_to_do(ledger: Ledger, plan: Plan) -> str:
+    """Describe a plan that has nothing to do."""
+    whole = abbreviate_labels([epoch.label for epoch in plan.epochs])
+    revisions = {epoch.revision for epoch in plan.epochs if epoch.revision}
+    by = ""
+    if len(revisions) == 1:
+        (revision,) = revisions
+        by = f", by run {ledger.get_revision(revision).run_id} as revision {revision}"
+    return f"nothing to do: {whole} published as landed{by} (the newest revision is {plan.parent.revision})"
 
 
 def _format_labels(home: Home, epochs: Iterable[int]) -> list[str]:
@@ -129,22 +146,28 @@ def _format_labels(home: Home, epochs: Iterable[int]) -> list[str]:
 
 
 def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
-    """Published epochs whose folder has gone stay as they are; only `altneu run --remove` takes them back."""
+    """Return the epochs without published ones whose folder has gone, which are logged.
+
+    They stay published; only `altneu run --remove` removes them.
+    """
     from .. import landing
 
-    there, published, kept = landing.list_batches(home), ledger.published_batches(), []
+    landed, published, kept = landing.list_batches(home), ledger.published_batches(), []
     for epoch in epochs:
-        if epoch not in there and epoch in published:
+        if epoch not in landed and epoch in published:
             label = home.schedule.format_label(epoch)
-            say(f"epoch {label} stays published, its folder has gone; to take it back: altneu run {label} --remove")
+            say(f"epoch {label} stays published, but its folder has gone; to remove it: altneu run {label} --remove")
         else:
             kept.append(epoch)
     return kept
 
 
 def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_message) -> dict[str, Any]:
-    """One stage of a run; its facts. A run that has lost to another revision already does nothing here, and says why:
-    `superseded`. An audit's critical failure names every failed critical check, its epoch and its first rows."""
+    """Execute one stage of a run, and return its facts.
+
+    A run that another revision has overtaken already does nothing here, and returns the reason as `superseded`. The
+    error of an audit names every failed critical check, its epoch and its first rows.
+    """
     from ..run import runner
 
     home, ledger = open_home(path)
@@ -168,9 +191,19 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
 def request_approval(
     path: str, planned: PlannedRun, say: Say = ignore_message, *, pages: bool = True
 ) -> tuple[PlannedRun, ApprovalRequest | None]:
-    """Hold the planned run where somebody has to approve it first; what to ask, or None: it may be published, or
-    nothing is left to publish. The run asked about is the first's; one that was overtaken is computed again, so that
-    nothing is published which nobody has seen. `pages`: also write the page with the rows, for which Spark is needed.
+    """Hold the planned run if a person has to approve it first.
+
+    Args:
+        path: The folder of the home.
+        planned: The planned run.
+        say: A function that gets lines for the log.
+        pages: Write the page with the rows, too, which needs Spark.
+
+    Returns:
+        The run that is asked about, and the question; None instead of the question if the run may be published, or if
+        nothing is left to publish. A run that was overtaken is computed again, so that nothing is published which
+            nobody
+        has seen.
     """
     from ..run import approval, runner
 
@@ -182,17 +215,17 @@ def request_approval(
                 return planned, None
             newest = ledger.get_revision().revision
             same = [
-                each for each in ledger.list_held() if each.parent == newest and set(each.epochs) == set(run.epochs)
+                held for held in ledger.list_held() if held.parent == newest and set(held.epochs) == set(run.epochs)
             ]
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
-            found = _remaining_plan(home, ledger, planned, run.epochs, say)
-            again = runner.begin_run(home, ledger, found)
+            plan = _remaining_plan(home, ledger, planned, run.epochs, say)
+            again = runner.begin_run(home, ledger, plan)
             if again is None:
                 return planned, None
-            say(f"overtaken: run {again}: the same epochs again, on revision {found.parent.revision}")
-            planned = {**planned, "run_id": again, "parent": found.parent.revision}
+            say(f"the run was overtaken; run {again} has the same epochs, on revision {plan.parent.revision}")
+            planned = {**planned, "run_id": again, "parent": plan.parent.revision}
             try:
                 _execute_stages(home, ledger, again, planned, say)
             except (RevisionConflict, ForeignWrite) as lost:
@@ -210,21 +243,24 @@ def request_approval(
 
 
 def _remaining_plan(home: Home, ledger: Ledger, planned: PlannedRun, epochs: Iterable[int], say: Say) -> Plan:
-    """What of a run that was overtaken is still to be published, on the newest revision. Nothing, once the DAG run's
-    own epoch is: what it took along is run by the DAG runs of those, which also fail by what is wrong there."""
+    """Return what is still to be published of a run that was overtaken, on the newest revision.
+
+    It is nothing once the DAG run's own epoch is published: the epochs that it took along are run by their own DAG
+    runs, which also fail by their own errors.
+    """
     from dataclasses import replace
 
     from ..run import planning
 
-    found = planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say))
-    return replace(found, run=()) if "own" in planned and planned["own"] not in found.run else found
+    plan = planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say))
+    return replace(plan, run=()) if "own" in planned and planned["own"] not in plan.run else plan
 
 
 def _execute_stages(home: Home, ledger: Ledger, run_id: str, planned: PlannedRun, say: Say) -> None:
-    """The stages before publish, of a run in the place of the planned one."""
+    """Execute the stages before publish of a run that replaces the planned one."""
     from ..run import runner
 
-    for name in (each.name for each in STAGES if each.before_publish):
+    for name in (stage.name for stage in STAGES if stage.before_publish):
         facts = runner.execute_stage(
             home, ledger, run_id, name, lambda stage, text: say(text), *batch_policy(ledger, planned)
         )
@@ -236,13 +272,15 @@ def _approval_request(
 ) -> ApprovalRequest:
     from ..run import diff_report
 
-    found, page = diff_report.diff_held_run(home, ledger, run), None
+    difference, page = diff_report.diff_held_run(home, ledger, run), None
     if pages:
         from ..report import write_difference
         from ..storage.session import session_for
 
         try:
-            page = write_difference(home, run.run_id, diff_report.diff_document(home, found, session_for(home, ledger)))
+            page = write_difference(
+                home, run.run_id, diff_report.diff_document(home, difference, session_for(home, ledger))
+            )
             page = page.rpartition("/")[2]
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
@@ -250,35 +288,38 @@ def _approval_request(
     return {
         "subject": f"Publish {abbreviate_labels(labels)}?",
         "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff "
-        f"{run.run_id}`.\n\n{diff_report.diff_summary(found)}",
+        f"{run.run_id}`.\n\n{diff_report.diff_summary(difference)}",
         "page": page,
     }
 
 
 def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:
-    """Record what was decided of a held run. Raises `RevisionConflict` when it was overtaken: then it is asked for
-    again."""
+    """Record the decision on a held run.
+
+    Raise `RevisionConflict` if the run was overtaken: then a person is asked again.
+    """
     from ..run import approval
 
     home, ledger = open_home(path)
     run = ledger.get_run(planned["run_id"])
-    if run.state is RunState.PUBLISHED and approved:  # by a command, meanwhile
+    if run.state is RunState.PUBLISHED and approved:  # a command has published it meanwhile
         return
     run = approval.require_held_run(ledger, run.run_id)
     (approval.approve_run if approved else approval.reject_run)(home, ledger, run, person, because)
 
 
 def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> PublishedRun:
-    """See to it that the planned epochs are published as landed; which revision did it.
+    """Publish the planned epochs as landed, and return which revision did it.
 
-    The run's own publish when it still builds on the newest revision; else its epochs run again here on the newest. Its
-    epochs and labels are just those that it has published. Raises `RevisionConflict` when others win `ATTEMPTS` times.
+    The run itself is published if it still builds on the newest revision; otherwise its epochs run again here on the
+    newest one. The returned epochs and labels are just those that the run has published. Raise `RevisionConflict` if
+    other writers win `ATTEMPTS` times.
     """
     from ..run import approval, runner
 
     home, ledger = open_home(path)
     run_id = planned["run_id"]
-    epochs = ledger.get_run(run_id).epochs  # those that it has left out are not its business any more
+    epochs = ledger.get_run(run_id).epochs  # without those that it has left out
 
     def published_run(revision: int | None, reruns: int) -> PublishedRun:
         mine = [] if revision is None else list(ledger.get_run(run_id).epochs)
@@ -302,29 +343,27 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
             if published is None:
                 runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
                 published = ledger.get_facts(run_id, PublishFacts).revision
-                found = published_run(published, reruns)
-                say(f"published revision {published}: {abbreviate_labels(found['labels'])}")
-                return found
+                result = published_run(published, reruns)
+                say(f"published revision {published}: {abbreviate_labels(result['labels'])}")
+                return result
         except (RevisionConflict, ForeignWrite) as lost:
             say(lost.what)
         plan = _remaining_plan(home, ledger, planned, epochs, say)
         again = runner.begin_run(home, ledger, plan)
-        if again is None:  # ours, or a wider pass of another run
+        if again is None:  # this run has published them, or another run with more epochs
             say(f"already published as landed, at revision {plan.parent.revision}")
             return published_run(published, reruns)
         run_id = again
-        say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
+        say(f"run {run_id} has the same epochs, on revision {plan.parent.revision}")
     raise RevisionConflict(
-        f"{abbreviate_labels(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} "
-        f"times in a row. Nothing of it was "
-        "published.",
+        f"{abbreviate_labels(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in "
+        "a row. Nothing of it was published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
 
 
 def raise_warnings(path: str, published: PublishedRun, say: Say = ignore_message) -> None:
-    """The checks that warned in what `publish_run` returned. Raises `CheckFailed` when there are any: it is published,
-    with its mark."""
+    """Raise `CheckFailed` if checks have warned in what `publish_run` returned. It is published, with its mark."""
     if published["revision"] is None:
         say("this run published nothing itself")
         return
@@ -342,8 +381,10 @@ def raise_warnings(path: str, published: PublishedRun, say: Say = ignore_message
 def write_report(
     path: str, planned: PlannedRun, published: PublishedRun | None, say: Say = ignore_message
 ) -> list[str]:
-    """Write the report pages of a run's epochs, also of one that has failed (then `publish_run` returned nothing);
-    their paths. Needs no Spark."""
+    """Write the report pages of a run's epochs, even of a failed run, and return their paths.
+
+    For a failed run `published` is None. It needs no Spark.
+    """
     import time
 
     from ..report import write_run_pages
@@ -358,24 +399,33 @@ def write_report(
 
 
 def _failed_checks(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
-    """The checks of a run that failed, of a severity."""
-    found = ledger.list_checks(run_id=run_id)
-    return [check.to_check() for check in found if not check.passed and check.severity is severity]
+    """Return the failed checks of a run that have this severity."""
+    checks = ledger.list_checks(run_id=run_id)
+    return [check.to_check() for check in checks if not check.passed and check.severity is severity]
 
 
 # -- as submissions to a cluster ---------------------------------------------------------------------------------
 
 
 def submit_settings(path: str, master: str, *, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """What `spark-submit` needs for a home: conf and environment. `cluster`: the driver is on another machine."""
+    """Return the conf and the environment that `spark-submit` needs for a home.
+
+    `cluster` says that the driver runs on another machine.
+    """
     from ..storage import session
 
     return session.submit_settings(Home.open(path).config.spark.conf, master, cluster=cluster)
 
 
 def run_submitted(path: str, name: str, planned: str, answer: str) -> int:
-    """The work of one submission: a task of the run that `planned` (JSON) describes. What it returns, or its error, is
-    written to the file `answer`. Returns the exit code."""
+    """Run a task of a submission, write its result or its error to a file, and return the exit code.
+
+    Args:
+        path: The folder of the home.
+        name: The name of the stage.
+        planned: The planned run, as JSON.
+        answer: The file for the result.
+    """
 
     def report_progress(text: str) -> None:
         print(text, flush=True)
@@ -390,7 +440,7 @@ def run_submitted(path: str, name: str, planned: str, answer: str) -> int:
     except AltneuError as error:
         print(format_error(error), file=sys.stderr, flush=True)
         answered = {"error": {"says": format_error(error), "retry": error.transient}}
-    whole = Path(f"{answer}.new")  # who waits for the file finds all of it
+    whole = Path(f"{answer}.new")  # the task that waits for the file finds it whole
     whole.write_text(json.dumps(answered, default=str))
     whole.replace(answer)
     return int("error" in answered)

@@ -154,10 +154,10 @@ def test_by_a_notifier_of_airflow_with_a_connection(
 
 WRONG = {
     "no JSON": ("slack", "is not JSON"),
-    "no object": ('["SlackNotifier"]', "no JSON object"),
-    "no arguments": ('{"a.B": 1}', "no JSON object"),
+    "no object": ('["SlackNotifier"]', "not a JSON object"),
+    "no arguments": ('{"a.B": 1}', "not a JSON object"),
     "no such class": ('{"airflow.nowhere.Notifier": {}}', "airflow.nowhere"),
-    "no notifier": ('{"datetime.timedelta": {}}', "no notifier of Airflow"),
+    "no notifier": ('{"datetime.timedelta": {}}', "not a notifier of Airflow"),
     "other arguments": (json.dumps({SMTP: {"recipient": "x"}}), "argument: 'to'"),
 }
 
@@ -250,7 +250,7 @@ def failed(home: Home, ledger: Ledger) -> None:
 
 
 LATE: dict[str, tuple[Callable[[Home, Ledger], None] | None, dict[str, Any], str | None]] = {
-    "it is not landed": (None, {}, "epoch=2004-04-17 is not there"),
+    "it is not landed": (None, {}, "epoch=2004-04-17 does not exist"),
     "its folder is no batch": (incomplete, {}, "write _SUCCESS"),
     "it is landed and not run": (landed, {}, "it is landed, and its run has not ended"),
     "it is published": (published, {}, None),

@@ -364,7 +364,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     lines = []
     done = run_tasks.publish_run(path, two, lines.append)
     assert (done["revision"], done["reruns"], done["labels"]) == (2, 1, ["2004-04-16"])
-    assert any("again, on revision 1" in line for line in lines)
+    assert any("has the same epochs, on revision 1" in line for line in lines)
 
     # cleared and run again: nothing more is published
     assert run_tasks.publish_run(path, one)["revision"] == 1

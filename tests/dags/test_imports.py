@@ -114,8 +114,8 @@ def test_a_start_makes_the_schedule_catch_up(load: Load, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("bounds", "says"),
     [
-        ({"ALTNEU_START": "soon"}, "start = 'soon' is no date"),
-        ({"ALTNEU_END": "2004-02-30"}, "end = '2004-02-30' is no date"),
+        ({"ALTNEU_START": "soon"}, "start = 'soon' is not a date"),
+        ({"ALTNEU_END": "2004-02-30"}, "end = '2004-02-30' is not a date"),
         ({"ALTNEU_START": "2004-05-14", "ALTNEU_END": "2004-04-15"}, "end = '2004-04-15' is before start"),
     ],
 )

@@ -49,14 +49,14 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     ]
     assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
     home_helpers.put(home, first, [(7, 8, None, "upsert", 0)])
-    again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
+    again = "; 1 landed again and not published yet: altneu_backfill from 2004-04-15 to 2004-04-15"
     assert airflow_page.epoch_grid(str(home.path))["says"] == found["says"] + again
     run_of: dict[int, airflow_page.AirflowRun] = {
         first: {"run_id": "a run", "waits": False},
         first + 5: {"run_id": "b", "waits": True},
     }
     html = airflow_page.overview_page(str(home.path), run_of)
-    assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published so" in html
+    assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published yet" in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
     assert 'href="../dags/altneu_epoch/runs/a%20run" target="_top"' in html  # of the first epoch
     assert 'href="../dags/altneu_epoch/runs" target="_top"' in html  # of the second, which Airflow has not run

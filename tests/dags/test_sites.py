@@ -90,10 +90,10 @@ def test_the_home_of_the_environment_is_as_before(load: Load, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ('make("calls")', "no home"),
-        ('make("calls", home="calls")', "no absolute path"),
-        ('make("two words", home="/calls")', "a prefix is letters"),
-        ('make("calls", home="/calls", wait_hours="soon")', "no number of hours"),
+        ('make("calls")', "the home is missing"),
+        ('make("calls", home="calls")', "not an absolute path"),
+        ('make("two words", home="/calls")', "a prefix consists of letters"),
+        ('make("calls", home="/calls", wait_hours="soon")', "not a number of hours"),
         ('make("calls", home="/calls", every="1d")', "there is no setting every"),
         ('make("calls", connection="nowhere")', "the connection nowhere cannot be read"),
     ],
@@ -112,7 +112,7 @@ def test_a_home_that_is_not_there_yet_has_its_dags(written: Callable[[str], dict
 
 def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_WAIT_HOURS", "soon")
-    with pytest.raises(UsageError, match="wait_hours = 'soon' is no number"):
+    with pytest.raises(UsageError, match="wait_hours = 'soon' is not a number"):
         sites.site_of_environment()
 
 

@@ -71,8 +71,8 @@ def test_a_start_needs_no_end(tmp_path: Path) -> None:
     for bounds in ({"ALTNEU_START": "2004-04-15"}, {"ALTNEU_END": "2004-04-20"}, {}):
         local._print_addresses(home, bounds, tmp_path, 8080, lines.append)
     assert [line for line in lines if "switch on" in line] == [
-        "switch on altneu_epoch to catch up from 2004-04-15 to now, one epoch a run;",
-        *2 * ["switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill"],
+        "switch on altneu_epoch to catch up from 2004-04-15 to now, one epoch per run;",
+        *2 * ["switch on altneu_epoch for future epochs; for the landed ones, trigger altneu_backfill"],
     ]
 
 

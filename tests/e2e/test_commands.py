@@ -52,7 +52,7 @@ BROKEN = {
     "an unknown column": (b"src,dst,colour\n1,2,red\n", "rows.csv", "column colour is unknown"),
     "bad integers": (b"src,dst\n1,2\n1,x\n", "rows.csv", "line 3: dst is 'x', not an integer"),
     "a wrong op": (b"src,dst,op\n1,2,upsert\n1,3,erase\n", "rows.csv", "op is 'erase'"),
-    "no file at all, but a note": (b"hello", "notes.doc", "notes.doc is none of"),
+    "no file at all, but a note": (b"hello", "notes.doc", "notes.doc ends with none of"),
 }
 
 

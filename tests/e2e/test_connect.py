@@ -271,7 +271,7 @@ def test_a_token(tmp_path: Path, shared: str) -> None:
 def test_beyond_this_machine_a_server_needs_a_token(tmp_path: Path) -> None:
     home, _ = home_helpers.make(tmp_path, TOML)
     code, output = said(home.path, "connect", "--host", "0.0.0.0", token="")
-    assert code == 2 and "it needs a token there, and none is set" in output, output
+    assert code == 2 and "it needs a token, and none is set" in output, output
     assert "export SPARK_CONNECT_AUTHENTICATE_TOKEN=" in output
 
 

@@ -243,5 +243,5 @@ def test_a_backfill_of_several_revisions_holds_the_first(
     home_helpers.put(home, 0, K4)
     home_helpers.put(home, 1, MORE)
     said = typed("backfill", "--all", "--hold")
-    assert (said.code, "1 epoch(s) are left: the same command again" in said.out) == (0, True), said
+    assert (said.code, "1 epoch(s) are left: type the same command again" in said.out) == (0, True), said
     assert [run.epochs for run in ledger.list_held()] == [(0,)]

@@ -93,7 +93,7 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
     new = tmp_path / "new"
     done = altneu("move", str(new), "--to", postgres)
     assert done.code == 0, done.err
-    assert f"held runs came along: decide in one of the two homes ({waits})" in done.out
+    assert f"held runs were copied, too: publish or discard them in one of the two homes ({waits})" in done.out
     back = tmp_path / "back"
     done = altneu("move", str(back), home=new)
     assert done.code == 0, done.err

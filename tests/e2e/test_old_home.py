@@ -47,7 +47,7 @@ def test_an_old_home_at_another_place(tmp_path: Path, spark: SparkSession, altne
         assert f"{MADE}/warehouse" in refused.err and "next: altneu relocate" in refused.err, command
     done = altneu("relocate")
     assert done.code == 0, done.err
-    assert f"9 tables from {MADE}/warehouse are at home in" in done.out
+    assert f"9 tables from {MADE}/warehouse now work in" in done.out
     assert answers(Graph(home, spark), before) == before
 
     # a copy next to it goes on: another epoch, a compaction; the original stays as it is, to the byte

@@ -87,7 +87,7 @@ def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path
     filesystem.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
     landing.digest_batches(ledger, landing.list_batches(home).values())
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
-    with pytest.raises(Unavailable, match="the store does not give it"):
+    with pytest.raises(Unavailable, match="the object store does not return it"):
         home_helpers.run(home, ledger, [1])
     assert Ledger(home.database).get_revision().revision == 0
     store.faults = lambda method, path: None

@@ -34,31 +34,31 @@ class Case:
 
 
 LAND = [
-    Case("land --empty", "--empty takes --epoch"),
+    Case("land --empty", "--empty needs --epoch"),
     Case("land --epoch 1", "no file is given"),
     Case("land . --columns src,dst --epoch 1", "is a folder"),
     Case("land none.csv --columns src,dst --epoch 1", "no such file", by_hand=True),
     Case("land raw.csv raw.csv --columns src,dst,_ --epoch 1", "is given twice", by_hand=True),
-    Case("land raw.csv --columns src,dst,ts", "say either"),
+    Case("land raw.csv --columns src,dst,ts", "give either"),
     Case("land raw.csv --columns src,dst,ts --time ts", "--time needs the length"),
     Case("land raw.csv --columns src,dst,ts --time ts --every soon", "--every soon"),
     Case("land raw.csv --columns src,dst,ts --time ts --every 2d", "this home has epochs of 1d", before=(TIMED,)),
     Case("land raw.csv --columns src,dst,_ --epoch 1 --time-unit s", "--time-unit goes with --time"),
     Case("land raw.csv --columns src,dst,_ --epoch 1 --time-format %Y", "--time-format goes with --time"),
-    Case(f"{TIMED} --time-unit h", "--time-unit h: one of"),
-    Case(f"{TIMED} --time-unit s --time-format %Y", "say one of them"),
+    Case(f"{TIMED} --time-unit h", "--time-unit h: it has to be one of"),
+    Case(f"{TIMED} --time-unit s --time-format %Y", "give one of them"),
     Case(f"{TIMED} --ids names", "--ids names"),
     Case(f"{TIMED} --ids string", "--ids string", before=(TIMED,)),
     Case("land raw.csv --epoch 1", "--columns is missing"),
     Case("land raw.csv --columns src,to,ts --time ts --every 1d", "dst is missing"),
     Case("land raw.csv --columns src,dst,src --epoch 1", "is there twice"),
     Case("land raw.csv --columns src,dst,ts --time when --every 1d", "no such column"),
-    Case("land raw.csv --columns src,dst,ts --time src --every 1d", "that column is no time"),
+    Case("land raw.csv --columns src,dst,ts --time src --every 1d", "that column is not a time"),
     Case("land raw.csv --columns src,dst, --epoch 1", "a column has no name"),
     Case("land raw.csv --columns src,dst,epoch --epoch 1", "column epoch: the name is altneu's own"),
     Case("land raw.csv --columns src,dst,_a --epoch 1", "column _a: the name is altneu's own"),
     Case("land raw.csv --columns src,dst,a/b --epoch 1", "column a/b: a name is of letters"),
-    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs in its capitals", "1,2,3,4\n"),
+    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs only in capital letters", "1,2,3,4\n"),
     Case("land raw.csv --epoch 1", "column epoch: the name is altneu's own", "src,dst,epoch\n1,2,3\n"),
     Case("land raw.csv --columns src,dst,_ --epoch 1 --header", "looks like a row"),
     Case(TIMED, "neither a number nor an ISO 8601 time", "1,2,15.04.2004\n"),
@@ -74,10 +74,10 @@ LAND = [
     Case(f"{TIMED} --time-format %Y-%m-%d", "ts is a day that there is not", "1,2,2004-02-30\n", by_hand=True),
     Case(f"{TIMED} --time-format %d.%m.%Y", "ts is no time of the form", "1,2,2004-02-20\n"),
     Case(f"{TIMED} --time-format %d.%m.%Y", "ts is no time of the form", "1,2,20. Feb 2004\n", by_hand=True),
-    Case(f"{TIMED} --time-format %H:%M", "says no year", "1,2,12:30\n"),
+    Case(f"{TIMED} --time-format %H:%M", "has no year", "1,2,12:30\n"),
     Case(f"{TIMED} --time-format %Q", "%Q: altneu does not know it", "1,2,2004-04-15\n"),
     Case(f"{TIMED} --time-format %s", "seconds since 1970 are numbers"),
-    Case(f"{TIMED} --time-format %Y-%m-%d-%y", "both say the year", "1,2,2004-04-15\n", by_hand=True),
+    Case(f"{TIMED} --time-format %Y-%m-%d-%y", "both are the year", "1,2,2004-04-15\n", by_hand=True),
     Case(f"{TIMED} --time-format '%d/%m/%Y %I:%M'", "%I needs %p", "1,2,15/04/2004 10:30\n"),
     Case(f"{TIMED} --time-format '%d/%m/%Y %H:%M %Z'", "in no known zone", "1,2,15/04/2004 10:30 EST\n", by_hand=True),
     *(
@@ -248,4 +248,4 @@ def test_a_column_is_declared_only_where_it_can_be(shell: Shell, name: str) -> N
         (shell.place / "home" / "altneu.toml").write_text(f"[values]\n{declared[1]}\n")
         assert shell(["status"])[0] == 0
     else:
-        assert "call it otherwise in the file, or leave it out" in str(broken.value)
+        assert "give it another name in the file, or leave it out" in str(broken.value)

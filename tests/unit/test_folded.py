@@ -75,7 +75,7 @@ def test_each_command_says_it(
     text = " ".join((out + err).split())
     assert (found, NEXT in text) == (code, True), text
     assert SAYS in text or "incidents" in words, text
-    assert "every landed epoch is published as it is" not in text
+    assert "every landed epoch is published unchanged" not in text
     assert call(capsys, home, "backfill", "5", "6")[0] == 0  # nothing is folded in this range
 
 

@@ -251,7 +251,7 @@ WRONG = {
     "a day that is none": ("mute {id} --until soon", "until soon: a day, such as"),
     "a day that was": ("mute {id} --until 2004-07-01", "that day is not to come"),
     "no day": ("mute {id}", "--until"),
-    "an option that would be ignored": ("--all ack {id} --by Ada --because x", "go with the list alone"),
+    "an option that would be ignored": ("--all ack {id} --by Ada --because x", "go only with the list"),
     "no such command": ("close {id}", "close"),
 }
 

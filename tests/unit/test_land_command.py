@@ -181,7 +181,7 @@ def test_years_long_ago_are_taken_by_a_form(land: Land) -> None:
         words = ["land", land.file(f"1,2,{year}-05-15T12:30:00Z\n"), "--columns", "src,dst,t", "--time", "t"]
         code, shown = land(*words, "--every", "1d")
         assert code == 1 and "outside the years 1900 to 2200" in shown
-        assert "next: say the form of the times: --time-format '%Y-%m-%dT%H:%M:%S%z'" in shown
+        assert "next: give the form of the times: --time-format '%Y-%m-%dT%H:%M:%S%z'" in shown
         code, shown = land(*words, "--every", "1d", "--time-format", "%Y-%m-%dT%H:%M:%S%z", "--yes")
         assert code == 0 and f"{year}-05-15" in land.content()
 

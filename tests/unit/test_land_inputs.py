@@ -460,7 +460,7 @@ NAMES_OF_FILES = [
         {"a.csv": "1,2,3\n"},
         {"columns": "src,dst,w\x1b"},
         exit=REFUSED,
-        says="column w\\x1b: a name has no control characters",
+        says="column w\\x1b: a name must not have control characters",
     ),
     Input(
         "a time column with a control",

@@ -158,8 +158,8 @@ OTHERS: dict[str, tuple[list[Do], str | None]] = {  # what is done, and why epoc
         [lambda s: s.put("epoch=1/a.csv"), lambda s: s.put("epoch=1/_SUCCESS", '{"committer": "magic"}')],
         None,
     ),
-    "an unfinished name": ([lambda s: s.put("epoch=1/a.csv.part")], "still being written, by its name"),
-    "only a marker": ([lambda s: s.put("epoch=1/_SUCCESS", "")], "empty: no data file"),
+    "an unfinished name": ([lambda s: s.put("epoch=1/a.csv.part")], "still being written, as its name shows"),
+    "only a marker": ([lambda s: s.put("epoch=1/_SUCCESS", "")], "the folder has no data file"),
     "an empty batch": ([lambda s: s.put("epoch=1/_EMPTY", "")], None),
     "a file after a land": (
         [lambda s: s.land("src,dst\n1,2\n"), lambda s: s.put("epoch=1/z.csv")],
@@ -168,14 +168,14 @@ OTHERS: dict[str, tuple[list[Do], str | None]] = {  # what is done, and why epoc
     "a land over what others put": ([lambda s: s.put("epoch=1/z.csv"), lambda s: s.land("src,dst\n1,2\n")], None),
     "a sealed folder, its seal first": (
         [lambda s: s.put("epoch=1/_SUCCESS", json.dumps({"rows": 1, "files": {"a.csv": "12:1700000000000000000"}}))],
-        "a.csv, which its _SUCCESS names, is not there with the 12 bytes",
+        "a.csv, which its _SUCCESS names, does not exist with the 12 bytes",
     ),
     "a sealed folder, cut off": (
         [
             lambda s: s.put("epoch=1/_SUCCESS", json.dumps({"rows": 1, "files": {"a.csv": "12:1700000000000000000"}})),
             lambda s: s.put("epoch=1/a.csv", "src,dst\n"),
         ],
-        "a.csv, which its _SUCCESS names, is not there with the 12 bytes",
+        "a.csv, which its _SUCCESS names, does not exist with the 12 bytes",
     ),
     "a sealed folder, whole": (
         [
@@ -193,7 +193,7 @@ OTHERS: dict[str, tuple[list[Do], str | None]] = {  # what is done, and why epoc
             lambda s: s.land("src,dst\n1,2\n"),
             lambda s: [filesystem.delete_file(f"{s.base}/{n}") for n in s.names() if "land-" in n],
         ],
-        "000-raw.csv, which its _SUCCESS names, is not there",
+        "000-raw.csv, which its _SUCCESS names, does not exist",
     ),
     "a journal": (
         [

@@ -14,7 +14,7 @@ from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from tests import home_helpers
 
-SINCE = "is at work since {} on revision 0 (last heartbeat {})"
+SINCE = "is running since {} on revision 0 (last heartbeat {})"
 WINS = "the first to publish wins, the other is superseded"
 SAID = {
     "run": f"another run of 2 epoch(s) (4, 7) {SINCE}: {WINS}",

@@ -142,9 +142,9 @@ def test_a_rebuild_says_what_is_as_before(seed: Seed, capsys: pytest.CaptureFixt
         print_same(seed.home, seed.ledger, seed.ledger.get_revision(revision))
         return " ".join(capsys.readouterr().out.split())
 
-    assert said(2) == "whether the tables are as before is not known: revision 1 has no fingerprints"
-    assert said(3) == "every table holds what was published as revision 2"
+    assert said(2) == "it is not known whether the tables are as before: revision 1 has no fingerprints"
+    assert said(3) == "every table is the same as in revision 2"
     assert said(4) == (
-        "as published as revision 3: names "
-        "other than revision 3: degrees from epoch 2004-07-01 on, edges from epoch 2004-07-02 on"
+        "the same as in revision 3: names "
+        "other than in revision 3: degrees from epoch 2004-07-01 on, edges from epoch 2004-07-02 on"
     )

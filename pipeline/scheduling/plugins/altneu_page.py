@@ -1,10 +1,11 @@
-"""The timetable of the DAGs, and a page inside Airflow: the reports' index, with the epochs' runs and what to do next.
+"""The Airflow plugin: the timetable of the DAGs, and a page with the index of the reports, the runs and what to do
+next.
 
-It is made on request from the templates of the reports, and so are the pages of the epochs: they show what is so now,
-also where a run has failed, and need no disk shared with the tasks. All of it reads the home's SQL database and the
-landing's listing; it starts no Spark. Who may read the DAG `<prefix>_epoch` may read the page of its home; its buttons
-are for those who may trigger that home's DAGs, and call Airflow's own API as them. An error of the home is a page of
-its own, with what to type.
+The page and the pages of the epochs are made on request from the templates of the reports: they show the current state,
+even after a failed run, and need no disk shared with the tasks. They read the home's SQL database and the listing of
+the landing, and start no Spark. A user who may read the DAG `<prefix>_epoch` may read the page of its home; the buttons
+are for users who may trigger the DAGs of that home, and call Airflow's own API as that user. An error of the home is
+shown as a page with the command to type.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ WAITING = ("queued", "running")
 
 
 def may(user: Any, prefix: str, name: str, method: Any = "GET", entity: DagAccessEntity | None = None) -> bool:
-    """Whether a user of Airflow may read a DAG of a home, or with POST on its runs: trigger it."""
+    """Tell whether a user of Airflow may read a DAG of a home, or trigger it (with the method POST on its runs)."""
     dag = f"{prefix}_{name}"
     details = DagDetails(id=dag, team_name=DagModel.get_team_name(dag))
     return bool(get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user))
@@ -50,7 +51,7 @@ def may_run(user: Any, prefix: str) -> bool:
 
 
 def readable(request: Request, user: User) -> str:
-    """The prefix in the address, of a home that this user may see."""
+    """Return the prefix in the address, if the user may see its home."""
     return checked(user, request.path_params.get("prefix", base.PREFIX))
 
 
@@ -64,7 +65,8 @@ Prefix = Annotated[str, Depends(readable)]
 
 
 def home_of(prefix: str) -> str:
-    """The home of the DAGs with a prefix: as Airflow has stored them, of `altneu` as the environment says."""
+    """Return the home of the DAGs with a prefix, from the DAGs that Airflow has stored; of `altneu` from the
+    environment."""
     if prefix == base.PREFIX:
         return base.home_path()
     with create_session() as session:
@@ -75,17 +77,17 @@ def home_of(prefix: str) -> str:
 
 
 def sites() -> list[str]:
-    """The prefixes of all homes whose DAGs this Airflow has."""
+    """Return the prefixes of all homes whose DAGs this Airflow has."""
     with create_session() as session:
         mine = DagModel.tags.any(name="altneu") & DagModel.dag_id.endswith("_epoch") & ~DagModel.is_stale
-        found = session.scalars(select(DagModel.dag_id).where(mine).order_by(DagModel.dag_id))
-        return [dag.removesuffix("_epoch") for dag in found]
+        dag_ids = session.scalars(select(DagModel.dag_id).where(mine).order_by(DagModel.dag_id))
+        return [dag_id.removesuffix("_epoch") for dag_id in dag_ids]
 
 
 @router.get("/", response_class=HTMLResponse)
 def page(user: User, prefix: Prefix = base.PREFIX) -> HTMLResponse:
     root = "../" if prefix == base.PREFIX else "../../../"
-    others = [each for each in sites() if each != prefix and may(user, each, "epoch")]
+    others = [other for other in sites() if other != prefix and may(user, other, "epoch")]
     try:
         home = home_of(prefix)
         return HTMLResponse(
@@ -99,7 +101,7 @@ def page(user: User, prefix: Prefix = base.PREFIX) -> HTMLResponse:
 
 @router.get("/reports/{name}", response_class=HTMLResponse)
 def report(name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
-    """The index, or the page of an epoch that was landed, run or published."""
+    """Return the index, or the page of an epoch that was landed, run or published."""
     try:
         text = airflow_page.report_page(home_of(prefix), name)
     except AltneuError as error:
@@ -111,12 +113,12 @@ def report(name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
 
 @router.get("/reports/data-docs/{epoch}/{name}")
 def data_docs(epoch: str, name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
-    """Great Expectations' pages: files, where somebody has asked for them (`altneu report --data-docs`)."""
+    """Return a page of Great Expectations; the files exist after `altneu report --data-docs`."""
     return report(f"data-docs/{epoch}/{name}", prefix)
 
 
 class Said(BaseModel):
-    """What a person says of an incident; with `until`, a day, it is muted."""
+    """What a person says about an incident; with the day `until`, the incident is muted."""
 
     because: str
     until: str | None = None
@@ -124,9 +126,12 @@ class Said(BaseModel):
 
 @router.post("/incidents/{ident}")
 def say(ident: str, said: Said, request: Request, user: User, prefix: Prefix = base.PREFIX) -> dict[str, str]:
-    """Acknowledge an incident, or mute it, by the name of the user. JSON alone: no form of another site can send it."""
+    """Acknowledge or mute an incident in the name of the user.
+
+    It takes JSON only, so that no form of another site can send it.
+    """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "JSON, please")
+        raise HTTPException(415, "the request has to be application/json")
     if not may_run(user, prefix):
         raise HTTPException(403, "Forbidden")
     try:
@@ -144,10 +149,10 @@ def say(ident: str, said: Said, request: Request, user: User, prefix: Prefix = b
 
 @app.get("/runs/{dag_id}/{run_id:path}")
 def of_run(dag_id: str, run_id: str, user: User, request: Request) -> RedirectResponse:
-    """From a run, or a task of it, to the page of its epoch; of a run over many to the index."""
-    prefix = next((each for each in sites() for name in FILES if dag_id == f"{each}_{name}"), None)
+    """Redirect from a run or a task to the page of its epoch; from a run over many epochs to the index."""
+    prefix = next((site for site in sites() for name in FILES if dag_id == f"{site}_{name}"), None)
     if prefix is None:
-        raise HTTPException(404, f"{dag_id} is no DAG of altneu")
+        raise HTTPException(404, f"{dag_id} is not a DAG of altneu")
     checked(user, prefix)
     place = "" if prefix == base.PREFIX else f"homes/{prefix}/"
     label = label_of(dag_id, run_id, prefix)
@@ -156,7 +161,7 @@ def of_run(dag_id: str, run_id: str, user: User, request: Request) -> RedirectRe
 
 
 def label_of(dag_id: str, run_id: str, prefix: str) -> str | None:
-    """The label of the last epoch of a run, by what its tasks have handed over; None: it has none yet."""
+    """Return the label of the last epoch of a run, from the results of its tasks, or None if it has none yet."""
     query = select(XComModel.task_id, XComModel.value).where(
         XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == "return_value"
     )
@@ -169,18 +174,18 @@ def label_of(dag_id: str, run_id: str, prefix: str) -> str | None:
 
 
 def dag_runs(home: str, prefix: str) -> dict[int, airflow_page.AirflowRun]:
-    """Epoch → the run of `<prefix>_epoch` whose logical date starts it, from Airflow's database."""
+    """Return the runs of `<prefix>_epoch` by the epoch that their logical date starts, from Airflow's database."""
     schedule = Home.open(home).schedule
     if schedule.seconds is None:
         return {}
     with create_session() as session:
         query = select(DagRun.logical_date, DagRun.run_id, DagRun.state).where(DagRun.dag_id == f"{prefix}_epoch")
-        found = [
+        runs = [
             (schedule.epoch_of(date), date, run_id, state) for date, run_id, state in session.execute(query) if date
         ]
     return {
         epoch: {"run_id": run_id, "waits": state in WAITING}
-        for epoch, date, run_id, state in found
+        for epoch, date, run_id, state in runs
         if schedule.start_of(epoch) == date
     }
 
@@ -188,14 +193,15 @@ def dag_runs(home: str, prefix: str) -> dict[int, airflow_page.AirflowRun]:
 app.include_router(router)
 app.include_router(router, prefix="/homes/{prefix}")
 
-# the timetable under the names that it once had: DAGs that an older version has serialised still load
+# the timetable under its former names, so that DAGs that an older version has serialised still load
 _BEFORE = [
     type("Bounded", (Epochs,), {"__module__": module}) for module in ("dags.timetable", "pipeline.scheduling.timetable")
 ]
 
 
 class AltneuPage(AirflowPlugin):
-    """The page as a sub-application, its entry in the navigation, a tab of runs and of tasks, and the timetable."""
+    """The plugin: the page as a sub-application, its entry in the navigation, a tab of runs and tasks, and the
+    timetable."""
 
     name = "altneu"
     timetables = [Epochs, *_BEFORE]  # noqa: RUF012
