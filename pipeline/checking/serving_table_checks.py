@@ -1,8 +1,8 @@
-"""Plain tables (`[publish] tables`) against what they are made of, by other plans than those that make them.
+"""Checks of the serving tables (`[publish] tables`) by other plans than those that derive them.
 
-`compare_sums` looks at all rows once: added up by epoch they are the totals, at every epoch; the totals have proofs of
-their own. `compare_rows` compares every row at some epochs: vertices with the sums of the diff triples, edges with the
-landed rows and the trussness.
+`compare_sums` reads all rows once, adds them up, and compares the sums at every epoch with the totals, which have
+proofs of their own. `compare_rows` compares every row at some epochs: vertices with the sums of the diff triples, edges
+with the landed rows and the trussness.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from .audit import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # epoch, what, a, b, maintained, recomputed, count, as `expectations.suite.check_plain`
-ROWS = 20  # that are shown of each kind and epoch
+Found = list[dict[str, Any]]  # rows for `expectations.suite.check_plain`
+ROWS = 20  # differences of each kind and epoch that are shown
 
 
 @dataclass(frozen=True)
 class ServingTableInputs:
-    """read: a table, plain or not, as a reader would see it; tables: the plain ones; points: the totals wherever they
-    change; landed: the epochs with a batch; since: the epoch that a compaction has folded to."""
+    """What the checks of serving tables need.
+
+    `read` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every epoch
+    at which they change, `landed` the epochs with a batch, and `since` the epoch to which a compaction has folded.
+    """
 
     read: Callable[[str], DataFrame]
     home: Home
@@ -44,13 +47,13 @@ class ServingTableInputs:
     since: int | None
 
     def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
-        """What `expectations.suite.check_plain` is told of some epochs."""
+        """Return the context that `expectations.suite.check_plain` takes for some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
 def compare_sums(sources: ServingTableInputs) -> Found:
-    """What differs between the plain tables, added up, and the totals; EXECUTES."""
+    """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
     read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
     tables, found = sources.tables, Found()
     expected = total_rows(home, points, sources.landed, frontier)
@@ -97,7 +100,7 @@ def _unequal_cells(
 def _compare_series(
     rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None
 ) -> Found:
-    """`vertex_history` added up at every epoch at which it, or a total, changes."""
+    """Compare the sums of `vertex_history` with the totals at every epoch at which either changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.motif_patterns()
     names |= {f"motif_{name}": F.col(quote_identifier(f"motif_{name}")) for name in motifs}
@@ -132,7 +135,7 @@ def _compare_series(
 
 
 def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
-    """What differs at some epochs, row by row; EXECUTES."""
+    """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
     found = Found()
     if "vertex_history" in sources.tables and epochs:
         found += _compare_vertices(sources.read, sources.home, epochs)
@@ -193,7 +196,7 @@ def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) 
 
 
 def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
-    """The first differing rows of each epoch, and how many there are."""
+    """Return the first differing rows of each epoch, with their number."""
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))
     rows_ = wrong.withColumns({"_count": F.count("*").over(by_epoch), "_place": place}).where(F.col("_place") <= ROWS)

@@ -1,13 +1,15 @@
 """Messages about what is wrong: once when an incident opens, once when it is over, to every channel.
 
-`send_alerts` looks at the incidents as they are now, and sends what a channel has not received: so it may be called as
-often as anything has happened, by any process. A channel is whatever takes a message: the URLs of `ALTNEU_ALERTS` here,
-the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new; what was sent is in the
-database (`pipeline.page_queries.alert_log`). An incident that somebody has acknowledged or muted before it was sent is
-not sent. A channel that fails is logged, and tried again at the next call; nothing here ever makes a run fail.
+`send_alerts` looks at the incidents as they are now, and sends what a channel has not received. Any process may
+therefore call it, as often as something has happened. A channel is whatever takes a message: the URLs of
+`ALTNEU_ALERTS` here, the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new. The
+database records what was sent (`pipeline.state.alert_log`). An incident that somebody has acknowledged or muted before
+it was sent is not sent. A channel that fails is logged, and the next call tries it again. Nothing here makes a run
+fail.
 
-Besides incidents there are problems that no check finds: an epoch that is not published (`epoch_problem`), over when it
-is, and a task of a scheduler that has failed for another reason (`task_problem`), of whose end nothing is said.
+Besides incidents there are two problems that no check finds: an epoch that is not published (`epoch_problem`), which is
+over when the epoch is published, and a task of a scheduler that has failed for another reason (`task_problem`), whose
+end is not reported.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Pages = Callable[[str], str]  # the name of a page's file → its address
 
 @dataclass(frozen=True)
 class Message:
-    """What a channel gets: a line, and the text below it. `severity` None: all of it is over."""
+    """The title and the text that a channel receives. `severity` is None when every problem in it is over."""
 
     title: str
     text: str
@@ -47,25 +49,25 @@ class Message:
 
 
 class Channel(Protocol):
-    """Whoever takes messages; `name`: by which the database knows it, without passwords."""
+    """A receiver of messages. The database knows it by its `name`, which contains no password."""
 
     @property
     def name(self) -> str: ...
 
     def send_message(self, message: Message) -> None:
-        """Raises when the message was not received."""
+        """Send a message. Raise an error when it was not received."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to say: that a problem is there, or over."""
+    """A problem that has begun or is over, as one part of a message."""
 
     key: AlertKey
     said: AlertKind
     title: str
     lines: tuple[str, ...]
     severity: Severity = Severity.CRITICAL
-    epoch: int | None = None  # whose publication ends it
+    epoch: int | None = None  # the epoch whose publication ends the problem
 
     def render_text(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.lines if line)])
@@ -76,7 +78,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class AppriseChannel:
-    """A receiver as apprise knows it: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
+    """A receiver with a URL that apprise understands: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
 
     url: str
 
@@ -94,18 +96,21 @@ class AppriseChannel:
         if receiver is None or not receiver.notify(
             body=message.text, title=message.title, notify_type=kind, body_format=NotifyFormat.TEXT
         ):
-            raise AltneuError(f"{self.name} did not take it.")
+            raise AltneuError(f"{self.name} did not accept the message.")
 
     def apprise_receiver(self) -> Any:
-        """Apprise's own object; None: it knows no such URL."""
+        """Return apprise's object for the URL, or None when apprise does not understand the URL."""
         from apprise import Apprise, AppriseAsset
 
         return Apprise.instantiate(self.url, asset=AppriseAsset(async_mode=False, secure_logging=True))
 
 
 def alert_channels() -> list[Channel]:
-    """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
-    one of the URLs."""
+    """Return the receivers that `ALTNEU_ALERTS` names.
+
+    Raises:
+        UsageError: Apprise is not installed, or does not understand one of the URLs.
+    """
     text = read_secret(VARIABLE) or ""
     if not text.strip():
         return []
@@ -133,9 +138,19 @@ def send_alerts(
     problems: Iterable[Problem] = (),
     patience: float = 0,
 ) -> bool:
-    """Send what is new to each channel; True when all of it was received. Never raises.
+    """Send what is new to each channel. This function raises no error; failures are logged.
 
-    `patience`: a stage that has failed since fewer seconds is left out, for its scheduler may try it again.
+    Args:
+        home: The home whose incidents are sent.
+        ledger: The ledger of the home.
+        to: A function that returns the channels.
+        pages: A function from the file name of a report page to its address; by default that of the local reports.
+        problems: Problems that are sent besides the incidents.
+        patience: A stage that failed less than this number of seconds ago is left out, because its scheduler may try
+            it again.
+
+    Returns:
+        Whether every channel has received all of it.
     """
     every = True
     try:
@@ -149,7 +164,7 @@ def send_alerts(
     for channel in receivers:
         try:
             _send_to_channel(home, ledger, channel, found, problems, pages or _report_pages(home), patience)
-        except Exception as error:  # the run is what matters, whatever happens to its alerts
+        except Exception as error:  # a run must not fail because its alerts do
             every = False
             log.warning("alerts could not be sent to %s: %s", channel.name, error)
     return every
@@ -197,7 +212,7 @@ def _compose_message(home: Home, news: list[Problem]) -> Message:
 
 
 def _is_due(home: Home, one: Incident, patience: float) -> bool:
-    """Is an incident one to be sent?"""
+    """Tell whether an incident is to be sent."""
     if not one.is_open or one.acknowledgement or one.mute_at(lease.timestamp()):
         return False
     if home.config.alerts.severity == "critical" and one.severity is not Severity.CRITICAL:
@@ -228,7 +243,7 @@ def _closed_problems(
     told: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
     pages: Pages,
 ) -> list[Problem]:
-    """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
+    """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
     known = {alert_key(one): one for one in found}
     batches = ledger.published_batches()
     news = []
@@ -256,7 +271,7 @@ def _closed_problems(
 
 
 def alert_key(one: Incident) -> AlertKey:
-    """By which the database knows an incident."""
+    """Return the key under which the database stores the alerts of an incident."""
     return AlertKey(one.first.suite, one.first.name, one.opened)
 
 
@@ -264,8 +279,11 @@ def alert_key(one: Incident) -> AlertKey:
 
 
 def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
-    """Describe that an epoch is not published, which is one problem until it is. None: an open incident says
-    that a run of it has failed."""
+    """Describe that an epoch is not published; this is one problem until the epoch is published.
+
+    Returns:
+        The problem, or None when an open incident already says that a run of the epoch has failed.
+    """
     if any(
         epoch in failure.epochs
         for one in list_incidents(ledger)
@@ -284,13 +302,13 @@ def task_problem(task: str, run: str, title: str, lines: Iterable[str]) -> Probl
 
 
 def test_message(home: Home) -> Message:
-    """One to try a channel with."""
+    """Return a message to test a channel with."""
     text = f"This is how alerts of this home arrive. Nothing is wrong.\nhome: {home.path}"
     return Message("altneu: a test of the alerts", text, None)
 
 
 def abbreviate_labels(labels: Sequence[str]) -> str:
-    """The epochs of a problem, in few words.
+    """Return a short text that names the epochs of a problem.
 
     >>> abbreviate_labels(["1"]), abbreviate_labels(["1", "2", "5"]), abbreviate_labels([])
     ('epoch 1, ', '3 epochs (1 … 5), ', '')
@@ -301,7 +319,7 @@ def abbreviate_labels(labels: Sequence[str]) -> str:
 
 
 def format_minute(iso: str) -> str:
-    """A stored time as a person reads it.
+    """Format a stored time for a person.
 
     >>> format_minute("2026-05-01T09:30:12.123+00:00")
     '2026-05-01 09:30 UTC'
@@ -310,6 +328,6 @@ def format_minute(iso: str) -> str:
 
 
 def _report_pages(home: Home) -> Pages:
-    """Where the pages are, outside Airflow."""
+    """Return the addresses of the report pages outside Airflow."""
     base = (home.config.alerts.pages or home.reports_at).rstrip("/")
     return lambda name: f"{base}/{name}"

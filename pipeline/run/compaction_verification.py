@@ -1,9 +1,11 @@
-"""The proof that a compaction changes nothing: what each kept revision sees of the new tables has the fingerprints that
-its runs have recorded, at every epoch that the tables answer for; or, where none are recorded, those of the old tables.
+"""The verification that a compaction has changed no answer, by fingerprints.
 
-The new files are read back whole for it, in one job. Recorded fingerprints also show where the old tables were damaged:
-then nothing is replaced either. Of upserts before the kept epochs a compaction keeps only those that are in force.
-These have no recorded fingerprint: the upserts in force are selected from the old and from the new table, and compared.
+What each kept revision sees of the new tables must have the fingerprints that its runs have recorded, at every epoch
+that the tables answer for. Where none are recorded, it must have the fingerprints of the old tables.
+
+One job reads back all new files. The recorded fingerprints also show where the old tables were damaged already; then
+nothing is replaced. Of the upserts before the kept epochs a compaction keeps only those that are in force. These have
+no recorded fingerprint: the upserts in force are selected from the old and from the new table, and compared.
 """
 
 from __future__ import annotations
@@ -36,9 +38,22 @@ def verify_compaction(
     revisions: Sequence[int],
     live_for: int | None,
 ) -> None:
-    """Compare the tables of `pins` with those of `row`, as some consecutive revisions see them. Raises `CheckFailed`.
+    """Compare the new tables with the old ones, as consecutive revisions see them.
 
-    Serving tables are left out: they have no revisions. `live_for`: for how many epochs an upsert makes an edge.
+    Serving tables are left out, because they have no revisions.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        warehouse: Its tables.
+        row: The revision that is compacted, with the snapshots of the old tables.
+        pins: The snapshot of each new table.
+        since: The epoch before which history is folded; None keeps all epochs.
+        revisions: The consecutive revisions that will read the new tables.
+        live_for: For how many epochs an upsert makes an edge; None without a window.
+
+    Raises:
+        CheckFailed: A new table differs from the old one, or the old one from what was published.
     """
     pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
 
@@ -123,7 +138,7 @@ def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -
 def _first_difference(
     expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
 ) -> tuple[int, FingerprintDifference] | None:
-    """The newest revision that sees something else, and the first thing."""
+    """Return the newest revision at which the fingerprints differ, with the first difference there, or None."""
     for revision in sorted(found, reverse=True):
         for difference in list_differences(
             fold_fingerprints(expected[revision], since), fold_fingerprints(found[revision], since)
@@ -135,7 +150,7 @@ def _first_difference(
 def _damaged_error(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
     landing = " --from-landing" if difference.table in LANDED else ""
     return CheckFailed(
-        f"what is stored is not what was published as revision {revision}: "
+        f"the stored tables are not what was published as revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}. Nothing was replaced.",
         f"altneu audit --fingerprints (names every table that is damaged), then: altneu rebuild{landing}",
     )
@@ -145,7 +160,7 @@ def _changed_error(home: Home, ledger: Ledger, revision: int, difference: Finger
     meaning = changed_meaning(home, ledger)
     settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
     return CheckFailed(
-        f"the new tables are not the old ones at revision {revision}: "
+        f"the new tables differ from the old ones at revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
         meaning.advice or "altneu compact; if it fails again, report it",
     )

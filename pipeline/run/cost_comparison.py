@@ -1,8 +1,8 @@
-"""What incremental maintenance saves: both ways side by side, in a scratch home on the same landing.
+"""A comparison of what incremental maintenance and full recomputation cost, in a scratch home on the same landing.
 
-Everything before the first chosen epoch is published there in one pass; then each chosen epoch is maintained by a run
-of its own and recomputed from scratch, one after the other in this session, and compared. The home itself is not
-touched. The first epoch bears the warm-up of the session: look at the later ones.
+Everything before the first chosen epoch is published there in one pass. Then each chosen epoch is maintained by a run
+of its own, recomputed from scratch in the same session, and compared. The home itself is not touched. The seconds of
+the first epoch include the warm-up of the session: look at the later ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,18 @@ from .stages import STAGES
 def compare_costs(
     home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
+    """Maintain and recompute each epoch, and return a row of costs for each.
+
+    Args:
+        home: The home whose landing and settings are used; it is not changed.
+        epochs: The epochs to compare.
+        spark: A session with Iceberg.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        One row per epoch: epoch, label, landed rows, changed edges, seconds of maintenance and of recomputation, their
+        ratio, and the number of checks that found a difference.
+    """
     out = []
     maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:

@@ -1,4 +1,4 @@
-"""A difference as people look at it: with its first rows, the next command, and in words for whoever decides."""
+"""The difference between two revisions as a person looks at it: with its first rows, the next command and a summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST = 10  # rows that are shown
 
 
 def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
-    """What a held run would change."""
+    """Return the difference between a held run's parent and what the run would publish."""
     from ..reading.revision_diff import DiffSide, RevisionDiff
 
     after = DiffSide(home, ledger, approval.unpublished_revision(ledger, run), run)
@@ -27,7 +27,7 @@ def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
 
 
 def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
-    """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
+    """Return a difference as a JSON document, with the first rows of vertices and edges; EXECUTES."""
     said = found.to_document()
     for view in VIEWS:
         frame = found.select_rows(spark, view).persist()
@@ -47,7 +47,7 @@ def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[
 
 
 def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
-    """Epochs by their labels."""
+    """Replace the epochs in the rows of a view by their labels."""
     from pyspark.sql import functions as F
 
     from ..reading.revision_diff import COLUMNS
@@ -59,7 +59,7 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
 
 
 def diff_summary(found: RevisionDiff) -> str:
-    """Totals and checks in Markdown, from SQL alone."""
+    """Describe the totals and checks of a difference in Markdown, from the SQL database alone."""
     said = found.to_document()
     lines = [f"From {said['before']['name']} to {said['after']['name']}."]
     for each in said["totals"][:FIRST]:
@@ -73,7 +73,7 @@ def diff_summary(found: RevisionDiff) -> str:
     if len(said["totals"]) > FIRST:
         lines.append(f"- {len(said['totals']) - FIRST:,} more spans of epochs")
     if not said["totals"]:
-        lines.append("- no total is other")
+        lines.append("- no total differs")
     for check in said["checks"][:FIRST]:
         turned = "would pass again" if check["after"] else "would fail"
         lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
