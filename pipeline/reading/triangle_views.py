@@ -1,6 +1,7 @@
-"""The views that look for triangles when they are asked for: triangles, support, communities.
+"""The views that search for triangles on request: triangles, support and communities.
 
-In one task by a kernel, or of many edges by joins of Spark's. Their rows come in no order, as those of `views`.
+A kernel computes them in one task, or Spark by joins where there are many edges. Their rows have no order, like those
+of `views`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def list_communities(tables: Tables[R], revision: Revision, epoch: int, k: int, only: RowFilter | None = None) -> R:
-    """The k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
+    """List the k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
 
     A community is a class of edges of the k-truss that chains of triangles within it join; a vertex may be in several.
-    Source: Huang et al. 2014. One task: about 55 bytes an edge of the k-truss.
+    Source: Huang et al. 2014. They are computed in one task, with about 55 bytes for each edge of the k-truss.
     """
     require_answerable(tables.home, revision, epoch)
     inside = tables.select_rows(
@@ -39,7 +40,8 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
 
     import algorithms.kernels.communities
 
-    a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))  # of equal ones the first edge decides
+    # communities of equal size are ordered by their first edges
+    a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))
     classes = algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
     _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
@@ -50,7 +52,11 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
 def list_triangles(
     tables: Tables[R], revision: Revision, epoch: int, since: int | None = None, only: RowFilter | None = None
 ) -> R:
-    """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
+    """List the triangles of an epoch: a, b, c, diff (1).
+
+    With `since`, list the triangles that came (1) and went (-1) since that epoch. `only` selects the rows of some
+    vertices.
+    """
     require_forward(tables.home, revision, epoch if since is None else since, epoch)
     now = _edges_at(tables, revision, epoch)
     before = None if since is None else _edges_at(tables, revision, since)
@@ -97,8 +103,11 @@ def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> Data
 
 
 def count_support(tables: Tables[R], revision: Revision, epoch: int, only: RowFilter | None = None) -> R:
-    """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; of a
-    distributed engine in cells, where a task has not the memory."""
+    """Count the triangles of each edge of an epoch: src, dst, support.
+
+    This needs one task with about 200 bytes for each edge. Where a task does not have the memory, a distributed engine
+    counts them in cells.
+    """
     require_answerable(tables.home, revision, epoch)
     edges = _edges_at(tables, revision, epoch)
     size = memory_budget.max_cell_edges(tables.home.config)
@@ -110,7 +119,7 @@ def count_support(tables: Tables[R], revision: Revision, epoch: int, only: RowFi
 
 
 def _count_stored_edges(tables: Any, revision: Revision) -> int:
-    """How many rows of edges a warehouse of Spark stores."""
+    """Return the number of rows in the table `edges`, from its metadata."""
     return int(tables.size("edges", revision.snapshots["edges"]).rows)
 
 
@@ -139,7 +148,7 @@ def _edge_ends(edges: pa.Table) -> tuple[Any, Any]:
 
 
 def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
-    """The edges of an epoch: a, b, diff (1)."""
+    """Return the edges of an epoch: a, b, diff (1)."""
     query = (
         "SELECT a, b, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
         f"WHERE epoch <= {epoch} AND until > {epoch} GROUP BY a, b) alive WHERE n <> 0"
@@ -148,7 +157,7 @@ def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
 
 
 def _endless_interval() -> list[Column]:
-    """An edge set as intervals that never end."""
+    """Return the columns that turn a set of edges into intervals that never end."""
     from pyspark.sql import functions as F
 
     from algorithms.time_lattice import FOREVER
