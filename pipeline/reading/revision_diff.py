@@ -87,8 +87,8 @@ class RevisionDiff:
         one, other = self.before.home.config, self.after.home.config
         if (one.epochs.every, one.vertices.ids) != (other.epochs.every, other.vertices.ids):
             raise UsageError(
-                f"{self.before.home.path} and {self.after.home.path} cannot be compared, because their epochs or vertex "
-                "ids differ ([epochs] every, [vertices] ids)."
+                f"{self.before.home.path} and {self.after.home.path} cannot be compared, because their epochs or "
+                "vertex ids differ ([epochs] every, [vertices] ids)."
             )
 
     @property

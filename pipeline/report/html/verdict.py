@@ -1,4 +1,4 @@
-"""From the facts of an epoch to the four answers: did it load well, what changed, can I trust it, what should I do?"""
+"""The verdict about an epoch: did it load well, what changed, can I trust it, and what should I do?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 def epoch_verdict(found: Document) -> Document:
-    """`headline` in plain words, the next `command` (or None), and the `answers` to the four questions."""
+    """Return the `headline`, the next `command` (or None), and the `answers` to the four questions."""
     headline, todo, command = _headline_parts(found)
     return {
         "headline": _corrected_sentence(found) + headline,
@@ -25,7 +25,7 @@ def epoch_verdict(found: Document) -> Document:
 
 
 def _corrected_sentence(found: Document) -> str:
-    """What became of the epoch's own former batch, where another one took its place."""
+    """Say how the batch of the epoch was replaced, or return an empty text."""
     landed = found["landed"]
     former = landed["former"] if landed else None
     if former is None or found["state"] == "failed":
@@ -35,7 +35,7 @@ def _corrected_sentence(found: Document) -> str:
     kind = "Rolled back" if former["by"] == "rollback" else "Corrected"
     became = f"{pluralize(former['rows'], 'row')} became {format_number(landed['rows'])}"
     if former["rows"] == landed["rows"]:
-        became = f"{pluralize(landed['rows'], 'row')} as before, other ones"
+        became = f"{pluralize(landed['rows'], 'row')} as before, but different ones"
     return f"{kind}: {became}. "
 
 
@@ -75,7 +75,7 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
     if state == "running":
         if found["interrupted"]:
             said = "A run of this epoch was interrupted. Nothing of it is visible."
-            return said, "Run it again: the same command goes on.", f"altneu run {label}"
+            return said, "Run it again: the same command continues.", f"altneu run {label}"
         if held:
             said = "A run of this epoch is held: computed and checked, not published. Nothing of it is visible."
             todo = "Look at what readers would see change, then publish or discard it."
@@ -111,7 +111,7 @@ def _failure_parts(found: Document) -> tuple[str, str, str | None]:
     if found["revision"] is None:
         head = f"Not loaded. The run stopped: {error}. Nothing of it was published."
     else:
-        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is untouched."
+        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is unchanged."
     critical = [check for check in run["checks"] if check["severity"] == "critical"]
     todo = _remedy_sentence(critical) if critical else "Correct the cause, then run the epoch again."
     return head, todo, f"altneu run {found['label']}"
@@ -149,7 +149,7 @@ _LOADED = {
 
 
 def usual_sentence(landed: Document) -> str:
-    """The number of rows against the history."""
+    """Compare the number of rows with the history in a sentence."""
     rows, past = landed["rows"], landed["history"]
     if past["low"] is None:
         return ""
@@ -189,7 +189,7 @@ def _change_answer(found: Document) -> str:
 
 def _trust_answer(found: Document) -> str:
     audit = found["audit"]
-    # what informs neither passes nor fails
+    # checks of severity info neither pass nor fail
     judged = [check for check in found["checks"] if check["severity"] != "info"]
     warned = sum(1 for check in judged if check["counts"])
     passed = sum(1 for check in judged if check["passed"] and check["fresh"])
@@ -202,7 +202,7 @@ def _trust_answer(found: Document) -> str:
         before = compared if audit["checks"] else ""
         if warned and found["state"] == "wrong":
             return f"No: proved, but a critical check failed.{others}"
-        run = f"the run of revision {audit['proof']['revision']}, which counted all that changed a second time"
+        run = f"the run of revision {audit['proof']['revision']}, which counted everything that changed a second time"
         return f"Yes: proved by {run}.{before}{others}"
     if not audit["checks"] and not audit["proof"]["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
