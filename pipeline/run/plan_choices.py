@@ -247,13 +247,13 @@ class TrussChoice(PlanChoice):
     def describe(self, label: Label) -> str:
         if self.first is None or self.last is None:
             return "nothing to replay"
-        kept = ", from the kept graph if it is there" if self.kept else ""
-        where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
+        kept = ", from the graph cache if it exists" if self.kept else ""
+        where = f"in one task (in partitions beyond {self.limit:,} edges){kept}"
         if self.strategy is Strategy.REGION:
             some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
-            where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
+            where = f"by region in one task, with some {some} (in partitions beyond {self.limit:,})"
         if self.strategy is Strategy.STATE:
-            where = f"in one task, from the state that the last run has left in a table, of {self.edges.value:,} edges"
+            where = f"in one task, from the truss checkpoint of {self.edges.value:,} edges"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod

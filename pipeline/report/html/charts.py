@@ -278,7 +278,7 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
         width - LEFT, height - 6, steps[-1]["label"], end=True
     )
     counts = [len(step["communities"]) for step in steps]
-    text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below has the same numbers."
+    text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below says the same."
     said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
     return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{ribbons}{blocks}{ends}</svg>')
