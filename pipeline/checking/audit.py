@@ -127,9 +127,9 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
         parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
     at = F.broadcast(local_frame.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
-    there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
+    in_force = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
-    return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
+    return rows.join(at, in_force).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
 def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
@@ -237,34 +237,34 @@ def find_differences(
     with comparing as compared:
         if shown is not None:
             compared = compared.unionByName(_attach_counts(count_stored_rows(shown, read)))
-        found, counted, there = _split_results([row.asDict() for row in compared.collect()])
+        differences, counted, stored = _split_results([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
         context["reference"] = reference_name(warehouse.spark)
         for epoch in epochs:
             say(f"{labels[epoch]}: counting triangles with {context['reference']}")
-            found += _compare_third_party(warehouse, read, epoch)
-    first = next((row for row in found if row["a"] is not None), None)
+            differences += _compare_third_party(warehouse, read, epoch)
+    first = next((row for row in differences if row["a"] is not None), None)
     if first is not None and revision is not None:
         other = first["b"] if first["what"] != MOTIF else None
         first["why"] = explain.explain_difference(warehouse, revision, first["epoch"], first["a"], other)
-        ends = {row["a"] for row in found} | {row["b"] for row in found if row["what"] != MOTIF}
+        ends = {row["a"] for row in differences} | {row["b"] for row in differences if row["what"] != MOTIF}
         numbers = list(ends - {None})
         book = {None: None, **dict(zip(numbers, explain.name_vertices(warehouse, revision, numbers), strict=True))}
-        for row in found:
+        for row in differences:
             row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
     names = list(motifs)
-    found = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found]
+    differences = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in differences]
     if shown is not None:
         context["kinds"] = shown.kinds
-        known = {(row["epoch"], row["what"]) for row in found}
+        known = {(row["epoch"], row["what"]) for row in differences}
         wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        found += wrong + differing_rows(shown, there)
-    return found, context
+        differences += wrong + differing_rows(shown, stored)
+    return differences, context
 
 
 def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
@@ -299,15 +299,15 @@ def _split_results(
     rows: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]], dict[tuple[int, str], int]]:
     """Split rows into the differences, the recounted totals by epoch, and the stored rows by epoch and table."""
-    found, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
+    differences, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
     for row in rows:
         if row["what"].startswith(_STORED):
             stored[row["epoch"], row["what"].removeprefix(_STORED)] = row["maintained"]
         elif row["what"].startswith(COUNTED):
             counted.setdefault(row["epoch"], {})[row["what"].removeprefix(COUNTED), row["a"]] = row["recomputed"]
         else:
-            found.append(row)
-    return found, counted, stored
+            differences.append(row)
+    return differences, counted, stored
 
 
 def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
@@ -359,7 +359,7 @@ def audit_published(
     shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
         placed = truss_checkpoint_table.read_labels(warehouse, graph_cache.saved_checkpoint(ledger, revision))
-        found, context = find_differences(
+        differences, context = find_differences(
             warehouse,
             read_table,
             wanted,
@@ -371,8 +371,8 @@ def audit_published(
         )
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
-            found += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
-        checks = check_differences(found, context)
+            differences += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
+        checks = check_differences(differences, context)
         if wanted and any(table in revision.snapshots for table in PLAIN):
             say("comparing the serving tables")
             checks += _check_serving_tables(warehouse, read_table, revision, wanted)
@@ -397,8 +397,8 @@ def _check_serving_tables(
         int(revision.frontier or 0),
         revision.since,
     )
-    found = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
-    return check_plain(found, sources.check_context(epochs))
+    differences = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
+    return check_plain(differences, sources.check_context(epochs))
 
 
 LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}

@@ -86,9 +86,9 @@ def _last_rows(
     a, b, forth, epoch, seq, on, diff = (column[order] for column in (a, b, forth, epoch, seq, on, diff))
     fresh = _pair_starts(a, b) | _pair_starts(forth, epoch)
     alike = np.flatnonzero(fresh | _pair_starts(seq, on))
-    there = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
-    key = np.cumsum(fresh)[there]
-    chosen = there[np.append(key[1:] != key[:-1], True)] if there.size else there
+    present = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
+    key = np.cumsum(fresh)[present]
+    chosen = present[np.append(key[1:] != key[:-1], True)] if present.size else present
     return a[chosen], b[chosen], forth[chosen], epoch[chosen], on[chosen]
 
 
@@ -131,6 +131,6 @@ def _steps_of_pairs(
 
 def _pair_starts(a: Longs, b: Longs) -> NDArray[np.bool_]:
     """Tell for each row whether it is the first one of its pair."""
-    found = np.ones(a.size, np.bool_)
-    found[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    return found
+    starts = np.ones(a.size, np.bool_)
+    starts[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return starts

@@ -57,17 +57,20 @@ def compare_epoch(
     from expectations.gx_runner import ROWS
 
     epoch = key[0].as_py()
-    kept, fresh = maintained_results(stored), _recompute_results(*_pairs_of_relation(graph, motif_patterns.PLAIN))
+    maintained, recomputed = (
+        maintained_results(stored),
+        _recompute_results(*_pairs_of_relation(graph, motif_patterns.PLAIN)),
+    )
     if motifs:
-        fresh[MOTIF] = _count_motifs(motifs, graph)
+        recomputed[MOTIF] = _count_motifs(motifs, graph)
     out = [result_table(DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
     for what in (*PER_ROW, *TOTALS):
-        a, b, old, new = _differing_rows(kept.get(what), fresh.get(what))
+        a, b, old, new = _differing_rows(maintained.get(what), recomputed.get(what))
         out.append(result_table(DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
-    for (what, place), value in _count_totals(fresh, motifs).items():
+    for (what, place), value in _count_totals(recomputed, motifs).items():
         out.append(result_table(DIFFERENCES, epoch, COUNTED + what, np.array([place]), None, None, value, 0))
-    if "trussness_of_edge" in kept:
-        for what, (a, b, k) in _uncertified_edges(*kept["trussness_of_edge"]).items():
+    if "trussness_of_edge" in maintained:
+        for what, (a, b, k) in _uncertified_edges(*maintained["trussness_of_edge"]).items():
             out.append(result_table(DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
     return pa.concat_tables(out)
 
@@ -78,12 +81,12 @@ def maintained_results(rows: pa.Table) -> Results:
     An edge that is stored twice, or with two values, must become a difference. The value of an edge is therefore its
     number of copies, and rows are not deduplicated.
     """
-    found: Results = {}
+    results: Results = {}
     listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(PER_ROW)}
     for what in PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
-            found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
+            results[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
     totals = {
         "edges": pc.sum(listed["edge"]["n"]),
         "vertices": pa.scalar(len(listed["degree_at_vertex"]) or None),
@@ -92,8 +95,8 @@ def maintained_results(rows: pa.Table) -> Results:
     }
     for what, total in totals.items():
         if total.is_valid:
-            found[what] = _total_columns(total.as_py() // 3 if what == "triangles" else total.as_py())
-    return found
+            results[what] = _total_columns(total.as_py() // 3 if what == "triangles" else total.as_py())
+    return results
 
 
 def _recompute_results(a: Longs, b: Longs) -> Results:
@@ -115,17 +118,17 @@ def _recompute_results(a: Longs, b: Longs) -> Results:
 
 def _count_totals(fresh: Results, motifs: Mapping[str, Sequence[motif_patterns.Pattern]]) -> dict[Measure, int]:
     """Compute the totals that the SQL database should have, from the results of one graph."""
-    found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in TOTALS if what in fresh}
+    totals: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in TOTALS if what in fresh}
     if "degree_at_vertex" in fresh:
         degrees = np.asarray(fresh["degree_at_vertex"][2])
-        found["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
+        totals["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
         sizes = np.unique(np.asarray(fresh["trussness_of_edge"][2]), return_counts=True)
-        found |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
+        totals |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
     if MOTIF in fresh:
         _, places, counts = (np.asarray(column) for column in fresh[MOTIF])
         for place, patterns_ in enumerate(motifs.values()):
-            found["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
-    return {measure: value for measure, value in found.items() if value}
+            totals["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
+    return {measure: value for measure, value in totals.items() if value}
 
 
 def _total_columns(value: Any) -> tuple[None, None, Longs]:

@@ -35,7 +35,7 @@ class FingerprintComparison:
 def compare_fingerprints(warehouse: Warehouse, row: Revision, recorded: Prints) -> FingerprintComparison:
     """Read every table of a revision once, and compare it with the recorded fingerprints; EXECUTES."""
     with warehouse.size_plans(row):
-        found = published_fingerprints(warehouse, row)
-    wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(found, row.since))
-    compared = [table for table in found if table in recorded]
-    return FingerprintComparison(row.revision, compared, [table for table in found if table not in recorded], wrong)
+        actual = published_fingerprints(warehouse, row)
+    wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(actual, row.since))
+    compared = [table for table in actual if table in recorded]
+    return FingerprintComparison(row.revision, compared, [table for table in actual if table not in recorded], wrong)

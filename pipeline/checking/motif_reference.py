@@ -21,14 +21,14 @@ Shape = frozenset[tuple[str, frozenset[tuple[int, int]]]]
 
 def read_motifs(motifs: Mapping[str, str | Sequence[str]]) -> Motifs:
     """Read `[motifs]`, and return the patterns of each motif without repetitions, in order."""
-    found: Motifs = {}
+    patterns: Motifs = {}
     for name, texts in motifs.items():
         different: dict[object, list[PatternEdge]] = {}
         for text in [texts] if isinstance(texts, str) else texts:
             edges = [_read_edge(part) for part in _split_edges(text)]
             different.setdefault(_least_shape(edges), edges)
-        found[name] = [Pattern(tuple(edges), _symmetry_limits(edges)) for edges in different.values()]
-    return found
+        patterns[name] = [Pattern(tuple(edges), _symmetry_limits(edges)) for edges in different.values()]
+    return patterns
 
 
 def _split_edges(text: str) -> list[str]:
@@ -59,12 +59,14 @@ def _read_edge(part: str) -> PatternEdge:
 
 def _number_vertices(edges: Sequence[PatternEdge], place: Mapping[str, int]) -> Shape:
     """Return the shape of a pattern under a numbering of its vertices: the pairs of numbers of each relation."""
-    asked: dict[str, set[tuple[int, int]]] = {}
+    pairs_by_kind: dict[str, set[tuple[int, int]]] = {}
     for edge in edges:
         kind, _, condition = edge.relation.partition(" where ")
         pair = place[edge.a], place[edge.b]
-        asked.setdefault(f"{kind} {normalize(condition)}", set()).add(pair if kind == "->" else (min(pair), max(pair)))
-    return frozenset((kind, frozenset(pairs)) for kind, pairs in asked.items())
+        pairs_by_kind.setdefault(f"{kind} {normalize(condition)}", set()).add(
+            pair if kind == "->" else (min(pair), max(pair))
+        )
+    return frozenset((kind, frozenset(pairs)) for kind, pairs in pairs_by_kind.items())
 
 
 def _list_numberings(edges: Sequence[PatternEdge]) -> list[dict[str, int]]:
@@ -84,12 +86,12 @@ def _symmetry_limits(edges: Sequence[PatternEdge]) -> tuple[tuple[str, str], ...
     first = numberings[0]
     names = list(first)
     symmetries = [place for place in numberings if _number_vertices(edges, place) == _number_vertices(edges, first)]
-    left, limits = symmetries, []
+    remaining, limits = symmetries, []
     for name in reversed(names):
-        images = {names[place[name]] for place in left}
+        images = {names[place[name]] for place in remaining}
         limits += [(name, other) for other in sorted(images - {name})]
-        left = [place for place in left if place[name] == first[name]]
-    kept = sum(all(place[x] < place[y] for x, y in limits) for place in numberings)
-    if kept * len(symmetries) != factorial(len(names)):
-        raise AssertionError(f"{len(symmetries)} symmetries, but {kept} orders of {len(names)} vertices are kept")
+        remaining = [place for place in remaining if place[name] == first[name]]
+    admitted = sum(all(place[x] < place[y] for x, y in limits) for place in numberings)
+    if admitted * len(symmetries) != factorial(len(names)):
+        raise AssertionError(f"{len(symmetries)} symmetries, but {admitted} orders of {len(names)} vertices are kept")
     return tuple(limits)

@@ -75,21 +75,23 @@ def make_difference(
 
 
 def _nonzero_measures(point: Mapping[str, Any]) -> dict[Measure, int]:
-    found = {(name, 0): point[name] for name in SINGLE}
-    found |= {(name, k): n for name in MANY for k, n in point[name].items()}
-    return {measure: value for measure, value in found.items() if value}
+    measures = {(name, 0): point[name] for name in SINGLE}
+    measures |= {(name, k): n for name in MANY for k, n in point[name].items()}
+    return {measure: value for measure, value in measures.items() if value}
 
 
 def differing_totals(shown: ReportedTotals, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
     """Return the totals in `shown` that differ from the recounted ones (by epoch, without zeros)."""
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for epoch, totals in shown.totals.items():
         fresh = counted.get(epoch, {})
         wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
         for what, k in wrong:
             a, count = k if what in MANY else None, sum(name == what for name, _ in wrong)
-            found.append(make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
-    return found
+            differences.append(
+                make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count)
+            )
+    return differences
 
 
 def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -> DataFrame:
@@ -104,13 +106,13 @@ def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -
 
 def differing_rows(shown: ReportedTotals, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
     """Return the batches whose reported number of rows or quarantined rows differs from that of the stored ones."""
-    found = []
-    for epoch, said in shown.batches.items():
-        for (table, what), stated in zip(ROWS.items(), said, strict=True):
-            there = stored.get((epoch, table), 0)
-            if stated != there:
-                found.append(make_difference(epoch, what, None, stated, there))
-    return found
+    differences = []
+    for epoch, reported in shown.batches.items():
+        for (table, what), stated in zip(ROWS.items(), reported, strict=True):
+            number = stored.get((epoch, table), 0)
+            if stated != number:
+                differences.append(make_difference(epoch, what, None, stated, number))
+    return differences
 
 
 def find_unnamed_vertices(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:

@@ -55,35 +55,35 @@ class ServingTableInputs:
 def compare_sums(sources: ServingTableInputs) -> Found:
     """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
     read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
-    tables, found = sources.tables, Found()
+    tables, differences = sources.tables, Found()
     expected = total_rows(home, points, sources.landed, frontier)
     if "epoch_totals" in tables:
         names = read("epoch_totals").columns
-        kept = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
+        stored = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
         right = {row[0]: list(row) for row in expected}
         wrong = [
             (epoch, name, mine, other)
-            for epoch in sorted({*kept, *right})
-            for name, mine, other in _unequal_cells(names, kept.get(epoch), right.get(epoch))
+            for epoch in sorted({*stored, *right})
+            for name, mine, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
         ]
         label = home.schedule.format_label
-        found += [
+        differences += [
             make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
             for epoch, name, mine, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
-        found += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
+        differences += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
     if "edge_now" in tables:
         counts: dict[int, float] = defaultdict(float)
         for row in read("edge_now").groupBy("trussness", "both_ways").count().collect():
             counts[row["trussness"]] += row["count"] / (2 if row["both_ways"] else 1)
         right_counts = totals_at(points, [frontier])[frontier]["trusses"]
-        found += [
+        differences += [
             make_difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
             for k in sorted({*counts, *right_counts})
             if counts.get(k, 0) != right_counts.get(k, 0)
         ]
-    return found
+    return differences
 
 
 def _unequal_cells(
@@ -136,12 +136,12 @@ def _compare_series(
 
 def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
     """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
-    found = Found()
+    differences = Found()
     if "vertex_history" in sources.tables and epochs:
-        found += _compare_vertices(sources.read, sources.home, epochs)
+        differences += _compare_vertices(sources.read, sources.home, epochs)
     if "edge_now" in sources.tables:
-        found += _compare_edges(sources.read, sources.home, sources.frontier)
-    return found
+        differences += _compare_edges(sources.read, sources.home, sources.frontier)
+    return differences
 
 
 def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
@@ -154,20 +154,20 @@ def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequ
     def greatest_where(test: Column, column: Column) -> Column:
         return F.max(F.when(test, column).otherwise(F.lit(0)))
 
-    made = {
+    measures = {
         "degree": greatest_where(what["degree_at_vertex"], F.col("n")),
         "triangles": greatest_where(what["triangles_at_vertex"], F.col("n")),
         "trussness": greatest_where(what["trussness_of_edge"], F.col("k")),
     }
     for place, name in enumerate(motifs):
-        made[f"motif_{name}"] = greatest_where(what[MOTIF] & (F.col("k") == place), F.col("n"))
-    right = each.groupBy("epoch", "vertex").agg(*(column.alias(name) for name, column in made.items()))
+        measures[f"motif_{name}"] = greatest_where(what[MOTIF] & (F.col("k") == place), F.col("n"))
+    right = each.groupBy("epoch", "vertex").agg(*(column.alias(name) for name, column in measures.items()))
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
         right = right.drop("vertex").withColumnRenamed("name", "vertex")
     at = F.broadcast(local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     held = read("vertex_history").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
-    names = [*map(quote_identifier, made)]
+    names = [*map(quote_identifier, measures)]
     d = F.col("degree")
     whole = F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)) == F.col("clustering")
     mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
@@ -200,12 +200,12 @@ def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))
     rows_ = wrong.withColumns({"_count": F.count("*").over(by_epoch), "_place": place}).where(F.col("_place") <= ROWS)
-    said = [F.col(name).cast("string").alias(name) for name in keys]
+    key_columns = [F.col(name).cast("string").alias(name) for name in keys]
     cells = [F.to_json(name).alias(name) for name in ("_mine", "_other")]
     return [
         {
             **make_difference(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
             "b": row[keys[1]] if keys[1:] else None,
         }
-        for row in rows_.select("epoch", *said, *cells, "_count").orderBy("epoch", "_place").collect()
+        for row in rows_.select("epoch", *key_columns, *cells, "_count").orderBy("epoch", "_place").collect()
     ]

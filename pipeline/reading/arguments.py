@@ -61,10 +61,10 @@ def read_vertices(name: str, value: object) -> tuple[str, ...]:
 
 def read_edge(name: str, value: object) -> tuple[str, str]:
     ends = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
-    found = tuple(ends)
-    if len(found) != 2:
+    pair = tuple(ends)
+    if len(pair) != 2:
         _refuse_kind(name, value, "an edge: its two ends")
-    return read_vertex(name, found[0]), read_vertex(name, found[1])
+    return read_vertex(name, pair[0]), read_vertex(name, pair[1])
 
 
 READERS: dict[str, Callable[[str, object], Any]] = {

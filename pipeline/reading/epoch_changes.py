@@ -53,15 +53,15 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
     old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
     both = sorted({*old, *new})
     moved = _epochs_with_changed_graph(ledger, parent, row, both, run.epochs)
-    found = {
+    kinds = {
         epoch: kind for epoch in both if (kind := _classify_change(epoch, old, new, moved, run.epochs)) is not None
     }
     if run.kind is RunKind.ROLLBACK:
-        found = dict.fromkeys(found, EpochChangeKind.ROLLED_BACK)
-    before, after = _epoch_totals(ledger, parent, found, old), _epoch_totals(ledger, row, found, new)
+        kinds = dict.fromkeys(kinds, EpochChangeKind.ROLLED_BACK)
+    before, after = _epoch_totals(ledger, parent, kinds, old), _epoch_totals(ledger, row, kinds, new)
     return [
         EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
-        for epoch, kind in found.items()
+        for epoch, kind in kinds.items()
     ]
 
 
@@ -73,14 +73,14 @@ def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list
     Raises:
         AltneuError: There is no such revision.
     """
-    found: dict[int, EpochChange] = {}
+    changes_by_epoch: dict[int, EpochChange] = {}
     for each in range(since + 1, revision + 1):
         for change in changed_epochs(home, ledger, each):
-            before = found[change.epoch].before if change.epoch in found else change.before
+            before = changes_by_epoch[change.epoch].before if change.epoch in changes_by_epoch else change.before
             changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
             kind = EpochChangeKind.NEW if changes and before is None else change.kind
-            found[change.epoch] = replace(change, kind=kind, before=before)
-    return [found[epoch] for epoch in sorted(found)]
+            changes_by_epoch[change.epoch] = replace(change, kind=kind, before=before)
+    return [changes_by_epoch[epoch] for epoch in sorted(changes_by_epoch)]
 
 
 def _classify_change(

@@ -57,8 +57,8 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
 
     def stored_diffs(table: str) -> list[tuple[Any, Document]]:
         label = tables.home.schedule.format_label
-        found = _select_stored_diffs(tables, revision, table, epoch, f"vertex = {number}")
-        return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
+        edges = _select_stored_diffs(tables, revision, table, epoch, f"vertex = {number}")
+        return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in edges]
 
     degree, counts = ([diff for _, diff in stored_diffs(table)] for table in ("degrees", "triangle_counts"))
     motifs: dict[str, list[Document]] = {}
@@ -66,10 +66,10 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         motifs = {name: [] for name in tables.home.config.motifs}
         for row, diff in stored_diffs("motif_counts"):
             motifs.setdefault(row["motif"], []).append(diff)
-    found = _edges_at(tables, revision, epoch, number)
+    edges = _edges_at(tables, revision, epoch, number)
     rows, called = (
-        _landed_rows_with_fate(tables, revision, found[:SHOWN], epoch),
-        _vertex_names(tables, revision, found[:SHOWN], number),
+        _landed_rows_with_fate(tables, revision, edges[:SHOWN], epoch),
+        _vertex_names(tables, revision, edges[:SHOWN], number),
     )
     return {
         "vertex": called[number],
@@ -83,9 +83,9 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         "motif_diffs": motifs,
         "edges": [
             _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, trussness=False)
-            for a, b in found[:SHOWN]
+            for a, b in edges[:SHOWN]
         ],
-        "edges_not_listed": max(0, len(found) - SHOWN),
+        "edges_not_listed": max(0, len(edges) - SHOWN),
     }
 
 
@@ -155,7 +155,7 @@ def _edge_document(
     triangles: bool = False,
 ) -> Document:
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
-    found: Document = {
+    document: Document = {
         "edge": [called[a], called[b]],
         "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
@@ -167,18 +167,18 @@ def _edge_document(
             f"SELECT k FROM {{stored}} WHERE a = {a} AND b = {b} AND epoch <= {epoch} GROUP BY k HAVING sum(diff) <> 0"
         )
         stored = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", revision)))
-        found["trussness"] = stored[0]["k"] if stored else None
+        document["trussness"] = stored[0]["k"] if stored else None
     if triangles:
         ends: dict[int, set[int]] = {a: set(), b: set()}
         for pair in _edges_at(tables, revision, epoch, a, b):
             for one, other in (pair, pair[::-1]):
                 if one in ends:
                     ends[one].add(other)
-        third = sorted(ends[a] & ends[b]) if found["there"] else []  # an absent edge is in no triangle
-        found["support"] = len(third)
-        found["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
-        found["triangles_not_listed"] = max(0, len(third) - SHOWN)
-    return found
+        third = sorted(ends[a] & ends[b]) if document["there"] else []  # an absent edge is in no triangle
+        document["support"] = len(third)
+        document["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
+        document["triangles_not_listed"] = max(0, len(third) - SHOWN)
+    return document
 
 
 def _landed_rows_with_fate(

@@ -142,8 +142,8 @@ class Views(Generic[F]):
 
         With epochs `first` and `last`, list the triangles that came (1) and went (-1) between them.
         """
-        asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
-        return self._ask_view("triangles", span=(first, last), **asked, **narrow)
+        arguments: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        return self._ask_view("triangles", span=(first, last), **arguments, **narrow)
 
     def communities(
         self,
@@ -178,9 +178,9 @@ class Views(Generic[F]):
         With `k`, return the edges that entered or left the k-truss: src, dst, diff. With `since_revision` instead of
         epochs, return what `changes_since` returns.
         """
-        asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
-        asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask_view("changes", span=(first, last), **asked, **narrow)
+        arguments: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        arguments |= {"since_revision": since_revision, "all_epochs": all_epochs}
+        return self._ask_view("changes", span=(first, last), **arguments, **narrow)
 
     def changes_since(
         self,
@@ -196,9 +196,9 @@ class Views(Generic[F]):
 
         Revision 0 is the empty state. `views.select_changes_since` describes the columns.
         """
-        asked: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
-        asked["revision"] = None if new is None else read_number("new", new)
-        return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
+        arguments: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
+        arguments["revision"] = None if new is None else read_number("new", new)
+        return self.changes(vertex=vertex, edge=edge, **arguments, **narrow)
 
     def quarantine(
         self,
@@ -230,9 +230,11 @@ class Views(Generic[F]):
         **rest: Any,
     ) -> F:
         ends = (read_argument(name, epoch) for name, epoch in zip(("first", "last"), span, strict=False))
-        given = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
+        arguments = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
         vertices = read_argument("vertex", vertex) or ()
-        return self._answer_question(Question(view, span=tuple(end for end in ends if end), vertices=vertices, **given))
+        return self._answer_question(
+            Question(view, span=tuple(end for end in ends if end), vertices=vertices, **arguments)
+        )
 
 
 class _InMemoryViews(Views[F]):

@@ -101,11 +101,11 @@ def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) 
     row = ledger.get_revision(question.revision)
     if not (row.revision and question.since_revision is not None):  # changes to an empty revision are an answer
         ledger.require_published(question.revision)
-    asker = _QueryRunner(home, ledger, question, row)
-    columns = asker.list_columns()
+    runner = _QueryRunner(home, ledger, question, row)
+    columns = runner.list_columns()
     question.sort_column(columns)
-    asker.check_epochs()
-    return asker.answer_from_tables(engines, columns) if form.reads else asker.answer_from_database(columns, engines)
+    runner.check_epochs()
+    return runner.answer_from_tables(engines, columns) if form.reads else runner.answer_from_database(columns, engines)
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,8 @@ class _QueryRunner:
     def greatest_k(self) -> int:
         from . import views
 
-        found = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
-        return max(int(found[0]["max_trussness"]), 2)
+        totals = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
+        return max(int(totals[0]["max_trussness"]), 2)
 
     def _select_view(self, house: Tables[R]) -> R:
         from . import triangle_views, views

@@ -254,10 +254,10 @@ class Question:
 
     def sort_order(self, columns: Sequence[str]) -> list[tuple[str, bool]]:
         """Return the columns by which the rows are sorted, in order, each with whether the order is descending."""
-        asked = self.sort_column(columns)
+        column = self.sort_column(columns)
         own = [*(name for name in self.view_form.order if name in columns), *columns]
-        rest = [(name, False) for name in dict.fromkeys(own) if asked is None or name != asked[0]]
-        return [*([asked] if asked else []), *rest]
+        rest = [(name, False) for name in dict.fromkeys(own) if column is None or name != column[0]]
+        return [*([column] if column else []), *rest]
 
     def sort_column(self, columns: Sequence[str]) -> tuple[str, bool] | None:
         """Return the column to sort by and whether the order is descending, or None for the view's own order.

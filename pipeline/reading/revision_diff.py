@@ -71,9 +71,9 @@ class DiffSide:
     def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
         """Return the newest result for each epoch, suite and name."""
         known = self.row.revision if self.run is None else self.run.parent
-        found = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
-        found += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
-        return {(each.epoch, each.suite, each.name): each for each in found}
+        records = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
+        records += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
+        return {(each.epoch, each.suite, each.name): each for each in records}
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,9 @@ class RevisionDiff:
         for name in values:
             shown += [F.col(f"old_{name}").alias(f"{name}_before"), (F.expr(f"old_{name} + net_{name}")).alias(name)]
         size = reduce(add, (F.abs(F.col(f"net_{name}")) for name in values))
-        found = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
-        found = self._with_names(spark, found, list(names))
-        return found.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
+        ordered = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
+        ordered = self._with_names(spark, ordered, list(names))
+        return ordered.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
 
     def truss_movements(self, edges: DataFrame) -> list[Document]:
         """Count how many edges enter and leave each k-truss at the last epoch."""
@@ -243,13 +243,13 @@ class RevisionDiff:
             .collect()
         )
         ks = sorted({k for row in end for k in range(2, max(row[0], row[1]) + 1)})
-        found = []
+        movements = []
         for k in ks:
             came = sum(row["count"] for row in end if row[0] < k <= row[1])
             went = sum(row["count"] for row in end if row[1] < k <= row[0])
             if came or went:
-                found.append({"k": k, "entered": came, "left": went})
-        return found
+                movements.append({"k": k, "entered": came, "left": went})
+        return movements
 
     def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
         """Return a table's rows before, and the difference to its rows after, as diff triples."""
@@ -326,9 +326,9 @@ def _union_frames(frames: list[DataFrame]) -> DataFrame:
 
 
 def _shown_totals(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
-    found: dict[str, int] = {name: point[name] for name in MEASURES}
-    found |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
-    return found | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
+    totals: dict[str, int] = {name: point[name] for name in MEASURES}
+    totals |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
+    return totals | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
 
 
 def _describe_side(side: DiffSide) -> Document:

@@ -30,8 +30,8 @@ def list_communities(tables: Tables[R], revision: Revision, epoch: int, k: int, 
         f"SELECT * FROM {{stored}} WHERE k >= {k}", stored=tables.read_table("trussness", revision)
     )
     edges = tables.select_rows("SELECT a, b FROM {stored}", stored=sum_at_epoch(tables, inside, epoch, "a", "b"))
-    found = tables.apply_in_one_task(edges, _compute_communities, "src bigint, dst bigint, community bigint")
-    return replace_with_names(tables, revision, found, ["src", "dst"], only)
+    communities = tables.apply_in_one_task(edges, _compute_communities, "src bigint, dst bigint, community bigint")
+    return replace_with_names(tables, revision, communities, ["src", "dst"], only)
 
 
 def _compute_communities(edges: pa.Table) -> pa.Table:
@@ -62,18 +62,18 @@ def list_triangles(
     before = None if since is None else _edges_at(tables, revision, since)
     if tables.distributed:
         frames = cast("tuple[DataFrame, DataFrame | None]", (now, before))
-        found = cast(R, _triangles_by_joins(*frames))
+        triangles = cast(R, _triangles_by_joins(*frames))
     else:
         sides = [_triangles_in_one_task(tables, edges) for edges in (now, before) if edges is not None]
         query = "SELECT a, b, c, 1 AS diff FROM {now}" + " UNION ALL SELECT a, b, c, -1 FROM {before}" * (
             len(sides) - 1
         )
-        found = tables.select_rows(query, **dict(zip(("now", "before"), sides, strict=False)))
+        triangles = tables.select_rows(query, **dict(zip(("now", "before"), sides, strict=False)))
     net = (
         "SELECT a, b, c, n AS diff FROM (SELECT a, b, c, CAST(sum(diff) AS BIGINT) AS n FROM {found} GROUP BY a, b, c) "
         "net WHERE n <> 0"
     )
-    return replace_with_names(tables, revision, tables.select_rows(net, found=found), ["a", "b", "c"], only)
+    return replace_with_names(tables, revision, tables.select_rows(net, found=triangles), ["a", "b", "c"], only)
 
 
 def _triangles_in_one_task(tables: Tables[R], edges: R) -> R:
@@ -112,10 +112,10 @@ def count_support(tables: Tables[R], revision: Revision, epoch: int, only: RowFi
     edges = _edges_at(tables, revision, epoch)
     size = memory_budget.max_cell_edges(tables.home.config)
     if tables.distributed and (count := _count_stored_edges(tables, revision)) > size:
-        found = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
+        support = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
     else:
-        found = tables.apply_in_one_task(edges, _compute_support, "src bigint, dst bigint, support bigint")
-    return replace_with_names(tables, revision, found, ["src", "dst"], only)
+        support = tables.apply_in_one_task(edges, _compute_support, "src bigint, dst bigint, support bigint")
+    return replace_with_names(tables, revision, support, ["src", "dst"], only)
 
 
 def _count_stored_edges(tables: Any, revision: Revision) -> int:

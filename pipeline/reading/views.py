@@ -54,11 +54,11 @@ def select_totals(
     if all_epochs and until - first > MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)
     names = ledger.list_motifs(row)
-    out, newest = [], 0
+    rows, newest = [], 0
     for epoch, point in totals_at(points, epochs).items():
         if epoch in batches:
             newest = max(newest, batches[epoch].revision)
-        out.append(
+        rows.append(
             {
                 "epoch": epoch,
                 "label": home.schedule.format_label(epoch),
@@ -67,7 +67,7 @@ def select_totals(
                 "revision": max(point["revision"], newest),
             }
         )
-    return out
+    return rows
 
 
 def select_as_of(
@@ -254,12 +254,12 @@ def list_trusses(
     Returns:
         Rows of epoch, label, k, edges (of trussness >= k), exactly (of trussness k).
     """
-    out = []
+    rows = []
     for point in select_totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
         head = {"epoch": point["epoch"], "label": point["label"]}
         for k, edges in reversed(truss_sizes(point["trusses"]).items()):
-            out.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
-    return out
+            rows.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
+    return rows
 
 
 def select_truss_changes(

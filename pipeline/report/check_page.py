@@ -215,8 +215,8 @@ def _measure_of(key: Key) -> str:
 
 def count_wrong(record: CheckRecord) -> int:
     """Return how many rows or differences a result has found (`3 of 10 rows`), or 1 where it does not say so."""
-    told = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
-    return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
+    matched = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
+    return 0 if record.passed else int(matched[1].replace(",", "")) if matched else 1
 
 
 def _chart_points(

@@ -46,7 +46,7 @@ def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
     shown = tried if tried is not None and (tried.state is RunState.FAILED or published is None) else None
     run_id = shown.run_id if shown is not None else published.run_id if published else None
     group = state.checks.get(epoch, [])
-    found: Document = {
+    document: Document = {
         "epoch": epoch,
         "label": state.label(epoch),
         "state": state.judge_epoch(epoch),
@@ -73,8 +73,8 @@ def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
         "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend_rows(state, epoch),
     }
-    found["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
-    return {**found, "verdict": epoch_verdict(found)}
+    document["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
+    return {**document, "verdict": epoch_verdict(document)}
 
 
 def epoch_start(home: Home, epoch: int) -> datetime | None:
@@ -93,14 +93,14 @@ def _weekday_of(home: Home, epoch: int) -> str | None:
 
 def _trend_rows(state: ReportState, epoch: int) -> list[Document]:
     """Return rows and totals of the last epochs, without those after the frontier."""
-    found = []
+    rows = []
     for each in state.epoch_window(epoch):
         if state.frontier is None or each > state.frontier:
             continue
         batch, point = state.batches.get(each), state.at(each)
         landed = {"rows": batch.rows if batch else 0, "bad_rows": batch.bad_rows if batch else 0}
-        found.append({"epoch": each, "label": state.label(each), **landed, **point})
-    return found
+        rows.append({"epoch": each, "label": state.label(each), **landed, **point})
+    return rows
 
 
 def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -> Document:
@@ -257,10 +257,14 @@ def check_document(state: ReportState, row: CheckRecord) -> Document:
     `fresh` tells whether it is about what is published now, and `counts` whether it is a failure that still matters.
     """
     names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
-    found = {name: getattr(row, name) for name in names}
-    found["observed"] = format_observed(row.observed)
-    found |= {"passed": row.passed, "fresh": state.is_fresh(row), "counts": not row.passed and state.is_relevant(row)}
-    return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
+    document = {name: getattr(row, name) for name in names}
+    document["observed"] = format_observed(row.observed)
+    document |= {
+        "passed": row.passed,
+        "fresh": state.is_fresh(row),
+        "counts": not row.passed and state.is_relevant(row),
+    }
+    return {**document, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
 
 
 def run_summary(one: Attempt, revision: int | None) -> Document:

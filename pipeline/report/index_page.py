@@ -95,7 +95,7 @@ def index_document(
         why = why or reasons[entry["epoch"]] or "it stopped without saying why"
         entry["why"] = why if STATES[entry["state"]].attention else None
     count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
-    said = Counter(entry["audit"] for entry in epochs)
+    audits = Counter(entry["audit"] for entry in epochs)
     older = len(stand.shown_epochs) - len(axis)
     published = sum(1 for row in stand.rows.values() if row.batch)
     return {
@@ -109,7 +109,7 @@ def index_document(
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
-        "headline": _index_headline(published, count, said, older, known=bool(axis or newest.revision)),
+        "headline": _index_headline(published, count, audits, older, known=bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(found)],
         "revisions": _newest_revisions(found),
@@ -238,8 +238,8 @@ def _index_headline(
 def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
     """Return where the landing differs from the database, with the time, or None where the landing cannot be read."""
     try:
-        _, there = compare_with_ledger(home, found)
+        _, states_by_epoch = compare_with_ledger(home, found)
     except (AltneuError, OSError):
         return None
-    states = {name: [entry.label for entry in there.values() if entry.state == name] for name in LANDED}
+    states = {name: [entry.label for entry in states_by_epoch.values() if entry.state == name] for name in LANDED}
     return {"at": at, **states}

@@ -159,8 +159,8 @@ class ReportState:
 
     def get_facts(self, run_id: str, kind: type[F]) -> F | None:
         """Return the facts of a stage of a run by their class, or None when the stage has not finished."""
-        said = (row.facts for row in self.list_stages(run_id))
-        return next((facts for facts in said if isinstance(facts, kind)), None)
+        recorded = (row.facts for row in self.list_stages(run_id))
+        return next((facts for facts in recorded if isinstance(facts, kind)), None)
 
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:
@@ -188,10 +188,10 @@ class ReportState:
 
     def approval_document(self, run_id: str) -> dict[str, str | None] | None:
         """Return the decision of a person about a run (verdict, person, because, at), or None."""
-        said = self._approvals_by_run.get(run_id)
-        if said is None or said.verdict is Verdict.WANTED:
+        approval = self._approvals_by_run.get(run_id)
+        if approval is None or approval.verdict is Verdict.WANTED:
             return None
-        return {"verdict": said.verdict, "person": said.person, "because": said.because, "at": said.at}
+        return {"verdict": approval.verdict, "person": approval.person, "because": approval.because, "at": approval.at}
 
     # -- the axis -----------------------------------------------------------------------------------------------
 
@@ -221,9 +221,9 @@ class ReportState:
         before = select_epochs(every.c.epoch < self.low, every.c.epoch.desc(), WINDOW)
         inside = select_epochs((every.c.epoch >= self.low) & (every.c.epoch <= self.high), every.c.epoch, None)
         after = select_epochs(every.c.epoch > self.high, every.c.epoch, 1)
-        found = sorted({*before, *inside, *after, *known})
-        low, high = bisect_right(found, self.low - 1), bisect_right(found, self.high)
-        self.axis = found[max(0, low - WINDOW) : high + 1]
+        known_epochs = sorted({*before, *inside, *after, *known})
+        low, high = bisect_right(known_epochs, self.low - 1), bisect_right(known_epochs, self.high)
+        self.axis = known_epochs[max(0, low - WINDOW) : high + 1]
 
     def epoch_window(self, epoch: int) -> list[int]:
         place = bisect_right(self.axis, epoch)
@@ -254,12 +254,12 @@ class ReportState:
         some = {row.revision for statement in (upto, inside) for row in self.read_rows(statement)}
         diffs = sa.select(moved.c.revision, moved.c.measure, fold_epochs(moved.c.epoch, self.low), moved.c["diff"])
         diffs = diffs.where(moved.c.revision.in_(sorted(some)) & (moved.c.epoch <= self.high))
-        found = diffs.subquery()
-        total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
-        grouped = sa.select(found.c.revision, found.c.measure, found.c.epoch, total).group_by(
-            found.c.revision, found.c.measure, found.c.epoch
+        selected = diffs.subquery()
+        total = sa.cast(sa.func.sum(selected.c["diff"]), sa.BigInteger).label("diff")
+        grouped = sa.select(selected.c.revision, selected.c.measure, selected.c.epoch, total).group_by(
+            selected.c.revision, selected.c.measure, selected.c.epoch
         )
-        rows = self.read_rows(grouped.order_by(found.c.revision, found.c.epoch))
+        rows = self.read_rows(grouped.order_by(selected.c.revision, selected.c.epoch))
         out: dict[int, list[tuple[int, dict[str, int]]]] = {}
         for revision, measure, epoch, diff in map(tuple, rows):
             effects = out.setdefault(revision, [])
@@ -279,11 +279,11 @@ class ReportState:
             ]
             mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
             now = dict.fromkeys(SUMS, 0)
-            found: list[tuple[int, dict[str, int]]] = []
+            effects: list[tuple[int, dict[str, int]]] = []
             for epoch, *diffs in map(tuple, self.read_rows(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
                 now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
-                found.append((epoch, now))
-            self._effects[run_id] = found
+                effects.append((epoch, now))
+            self._effects[run_id] = effects
         return self._effects[run_id]
 
     # -- checks -------------------------------------------------------------------------------------------------

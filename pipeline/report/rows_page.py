@@ -75,7 +75,7 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
     """
     label = home.schedule.format_label
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
-    found: Document = {
+    document: Document = {
         "label": label(epoch),
         "before": label(window[-2]) if window[1:] else None,
         "revision": row.revision,
@@ -86,16 +86,16 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
         "trusses": None,
     }
     if filesystem.local_path(home.warehouse) is None:
-        return {**found, "why": "the tables are not on a disk of this machine"}
+        return {**document, "why": "the tables are not on a disk of this machine"}
     from ..storage.duckdb_tables import DuckTables
 
     tables = DuckTables(home)
     stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
-        return {**found, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
+        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
     points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
-        **found,
+        **document,
         "tables": list(_row_tables(home, ledger, row, epoch, window, points(epoch))),
         "trusses": _truss_flows(tables, row, window, [points(each)["trusses"] for each in window]),
     }
@@ -252,10 +252,10 @@ def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     classes: dict[Edge, list[Edge]] = defaultdict(list)
     for edge in listed:
         classes[find_root(edge)].append(edge)
-    out: dict[Group, list[Edge]] = {}
+    communities: dict[Group, list[Edge]] = {}
     for mine in sorted(classes.values(), key=lambda mine: (-len(mine), mine)):
-        out.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
-    return out
+        communities.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
+    return communities
 
 
 def _community_flows(before: Iterable[Group], after: Iterable[Group]) -> list[tuple[int, int, int]]:

@@ -118,15 +118,15 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
         "triangles": sum_by_epoch("triangle_counts", own, "0"),
         "trussness": sum_by_epoch("trussness", f"a = {number} OR b = {number}", "k"),
     }
-    out: dict[str, list[int]] = {}
+    series: dict[str, list[int]] = {}
     for name, diffs in read.items():
         moments, now, values = sorted(diffs), Counter[int](), []
         for epoch in window:
             while moments and moments[0] <= epoch:
                 now.update(diffs[moments.pop(0)])
             values.append(max((k for k, n in now.items() if n > 0), default=0) if name == "trussness" else now[0])
-        out[name] = values
-    return out
+        series[name] = values
+    return series
 
 
 def _neighbourhood_edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:

@@ -117,14 +117,14 @@ def alert_channels() -> list[Channel]:
     require_extras(f"sending alerts ({VARIABLE})", "alerts")
     from apprise.utils.parse import parse_urls
 
-    found = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
-    wrong = [each.name.partition(":")[0] for each in found if each.apprise_receiver() is None]
+    channels = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
+    wrong = [each.name.partition(":")[0] for each in channels if each.apprise_receiver() is None]
     if wrong:
         raise UsageError(
             f"{VARIABLE}: URL(s) that apprise does not understand (they begin with {', '.join(wrong)}:).",
             "https://github.com/caronc/apprise/wiki lists the forms; altneu incidents send --test tries them",
         )
-    return list(found)
+    return list(channels)
 
 
 # -- what is sent -------------------------------------------------------------------------------------------------
@@ -157,13 +157,13 @@ def send_alerts(
         receivers = to()
         if not receivers:
             return True
-        found, problems = list_incidents(ledger), list(problems)
+        incidents, problems = list_incidents(ledger), list(problems)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
         return False
     for channel in receivers:
         try:
-            _send_to_channel(home, ledger, channel, found, problems, pages or _report_pages(home), patience)
+            _send_to_channel(home, ledger, channel, incidents, problems, pages or _report_pages(home), patience)
         except Exception as error:  # a run must not fail because its alerts do
             every = False
             log.warning("alerts could not be sent to %s: %s", channel.name, error)
@@ -174,18 +174,18 @@ def _send_to_channel(
     home: Home,
     ledger: Ledger,
     channel: Channel,
-    found: list[Incident],
+    incidents: list[Incident],
     problems: list[Problem],
     pages: Pages,
     patience: float,
 ) -> None:
-    told = alert_log.list_sent(ledger, channel.name)
-    news = [_opened_problem(home, one, pages) for one in found if _is_due(home, one, patience)] + problems
-    news += _closed_problems(home, ledger, found, told, pages)
+    sent = alert_log.list_sent(ledger, channel.name)
+    news = [_opened_problem(home, one, pages) for one in incidents if _is_due(home, one, patience)] + problems
+    news += _closed_problems(home, ledger, incidents, sent, pages)
     mine = [
         each
         for each in news
-        if alert_log.is_claimable(told.get((each.key, each.said)))
+        if alert_log.is_claimable(sent.get((each.key, each.said)))
         and alert_log.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
     ]
     if not mine:
@@ -222,15 +222,15 @@ def _is_due(home: Home, one: Incident, patience: float) -> bool:
 
 
 def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
-    shown = incident_document(home, one, lease.timestamp())
-    page = shown["page"] or shown["report"]
-    report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
+    document = incident_document(home, one, lease.timestamp())
+    page = document["page"] or document["report"]
+    report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
     lines = (
-        f"{abbreviate_labels(shown['epochs'])}since {format_minute(one.first.at)}, incident {one.identifier}",
-        shown["observed"],
-        shown["meaning"],
-        f"page: {pages(shown['report'] or page)}" if page else "",
-        f"next: {report}{shown['remedy']}",
+        f"{abbreviate_labels(document['epochs'])}since {format_minute(one.first.at)}, incident {one.identifier}",
+        document["observed"],
+        document["meaning"],
+        f"page: {pages(document['report'] or page)}" if page else "",
+        f"next: {report}{document['remedy']}",
         f"on it? altneu incidents ack {one.identifier} --by NAME --because TEXT",
     )
     return Problem(alert_key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
@@ -239,15 +239,15 @@ def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
 def _closed_problems(
     home: Home,
     ledger: Ledger,
-    found: list[Incident],
-    told: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
+    incidents: list[Incident],
+    sent: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
     pages: Pages,
 ) -> list[Problem]:
     """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
-    known = {alert_key(one): one for one in found}
+    known = {alert_key(one): one for one in incidents}
     batches = ledger.published_batches()
     news = []
-    for (which, said), row in told.items():
+    for (which, said), row in sent.items():
         if said is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()

@@ -29,13 +29,13 @@ FEW = 8  # epochs that a command names one by one
 
 def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """Return why a run whose checks are done must not be published yet, or None when it may be published."""
-    said, approve = ledger.get_approval(run_id), home.config.publish.approve
-    if said is not None:
+    approval, approve = ledger.get_approval(run_id), home.config.publish.approve
+    if approval is not None:
         return {
             Verdict.APPROVED: None,
             Verdict.WANTED: "it was begun with --hold",
-            Verdict.REJECTED: f"it was {said.describe()}",
-        }[said.verdict]
+            Verdict.REJECTED: f"it was {approval.describe()}",
+        }[approval.verdict]
     if approve == "always":
         return '[publish] approve = "always"'
     failed = ledger.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
@@ -162,8 +162,8 @@ def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
     _, now = compare_with_ledger(home, ledger)
 
     def digest_of(epoch: int) -> str | None:
-        there = now.get(epoch)
-        return EMPTY_DIGEST if there is None or there.state == "gone" else there.digest
+        state = now.get(epoch)
+        return EMPTY_DIGEST if state is None or state.state == "gone" else state.digest
 
     read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
     return [

@@ -95,10 +95,12 @@ def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_
     values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
     ordered = winning_upserts(settled, key, values)
     last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
-    kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    in_force = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if live_for is not None:
-        kept = kept.where(F.col("epoch") + live_for > begin)
-    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
+        in_force = in_force.where(F.col("epoch") + live_for > begin)
+    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(
+        in_force.select(*data, "revision", "diff")
+    )
 
 
 def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:

@@ -66,8 +66,8 @@ def verify_compaction(
     def former_fingerprints(tables: Sequence[str]) -> dict[int, Prints]:
         return fingerprints_seen({table: row.snapshots[table] for table in tables})
 
-    recorded, found = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
-    wrong = _first_difference(recorded, found, since)
+    recorded, actual = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
+    wrong = _first_difference(recorded, actual, since)
     if wrong is not None:
         revision, difference = wrong
         damaged = _first_difference(recorded, former_fingerprints([difference.table]), since) is not None
@@ -81,7 +81,7 @@ def verify_compaction(
         for table in pins
         if pins[table] != row.snapshots[table] and any(table not in recorded[r] for r in recorded)
     ]
-    wrong = _first_difference(former_fingerprints(unknown), found, since) if unknown else None
+    wrong = _first_difference(former_fingerprints(unknown), actual, since) if unknown else None
     if wrong is None and since is not None and pins["upserts"] != row.snapshots["upserts"]:
         old, new = (
             _fingerprint_rows_in_force(warehouse, row, snapshot, since, revisions, live_for)
@@ -136,12 +136,12 @@ def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -
 
 
 def _first_difference(
-    expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
+    expected: Mapping[int, Prints], actual: Mapping[int, Prints], since: int | None
 ) -> tuple[int, FingerprintDifference] | None:
     """Return the newest revision at which the fingerprints differ, with the first difference there, or None."""
-    for revision in sorted(found, reverse=True):
+    for revision in sorted(actual, reverse=True):
         for difference in list_differences(
-            fold_fingerprints(expected[revision], since), fold_fingerprints(found[revision], since)
+            fold_fingerprints(expected[revision], since), fold_fingerprints(actual[revision], since)
         ):
             return revision, difference
     return None

@@ -41,7 +41,7 @@ def compare_costs(
         One row per epoch: epoch, label, landed rows, changed edges, seconds of maintenance and of recomputation, their
         ratio, and the number of checks that found a difference.
     """
-    out = []
+    rows = []
     maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
@@ -65,17 +65,17 @@ def compare_costs(
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
             recomputed = time.perf_counter() - began
-            kept = sum(seconds[name] or 0.0 for name in maintained)
-            out.append(
+            maintained_seconds = sum(seconds[name] or 0.0 for name in maintained)
+            rows.append(
                 {
                     "epoch": epoch,
                     "label": home.schedule.format_label(epoch),
                     "rows": ledger.get_facts(row.run_id, IngestFacts).rows,
                     "changes": ledger.get_facts(row.run_id, EdgesFacts).rows,
-                    "maintained_s": round(kept, 2),
+                    "maintained_s": round(maintained_seconds, 2),
                     "recomputed_s": round(recomputed, 2),
-                    "ratio": round(recomputed / kept, 2),
+                    "ratio": round(recomputed / maintained_seconds, 2),
                     "differences": sum(not check["passed"] for check in checks),
                 }
             )
-    return out
+    return rows

@@ -28,22 +28,22 @@ def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
 
 def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
     """Return a difference as a JSON document, with the first rows of vertices and edges; EXECUTES."""
-    said = found.to_document()
+    document = found.to_document()
     for view in VIEWS:
         frame = found.select_rows(spark, view).persist()
         first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
-        said[view] = {"count": frame.count(), "rows": first}
+        document[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
             moved = {each["k"]: each for each in found.truss_movements(frame)}
             none = {"entered": 0, "left": 0}
-            said["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in said["trusses"]]
+            document["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in document["trusses"]]
         frame.unpersist()
     run = found.after.run
-    said["next"] = None
+    document["next"] = None
     if run is not None:
         by = approval.newer_revision(found.after.ledger, run)
-        said["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
-    return said
+        document["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
+    return document
 
 
 def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
@@ -60,9 +60,9 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
 
 def diff_summary(found: RevisionDiff) -> str:
     """Describe the totals and checks of a difference in Markdown, from the SQL database alone."""
-    said = found.to_document()
-    lines = [f"From {said['before']['name']} to {said['after']['name']}."]
-    for each in said["totals"][:FIRST]:
+    document = found.to_document()
+    lines = [f"From {document['before']['name']} to {document['after']['name']}."]
+    for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
         moved = [
             f"{name.replace('_', ' ')} {both['before']:,} → {both['after']:,}"
@@ -70,11 +70,11 @@ def diff_summary(found: RevisionDiff) -> str:
             if (both := each[name])["before"] != both["after"]
         ]
         lines.append(f"- {span}: {', '.join(moved) or 'only trussness or motifs'}")
-    if len(said["totals"]) > FIRST:
-        lines.append(f"- {len(said['totals']) - FIRST:,} more spans of epochs")
-    if not said["totals"]:
+    if len(document["totals"]) > FIRST:
+        lines.append(f"- {len(document['totals']) - FIRST:,} more spans of epochs")
+    if not document["totals"]:
         lines.append("- no total differs")
-    for check in said["checks"][:FIRST]:
+    for check in document["checks"][:FIRST]:
         turned = "would pass again" if check["after"] else "would fail"
         lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
     return "\n".join(lines)

@@ -65,10 +65,10 @@ class Forecast:
     @property
     def counts(self) -> dict[str, int]:
         """Return the number of epochs in each state."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for entry in self.plan.epochs:
-            found[entry.state] = found.get(entry.state, 0) + 1
-        return found
+            counts[entry.state] = counts.get(entry.state, 0) + 1
+        return counts
 
     @property
     def incomplete(self) -> list[EpochState]:
@@ -261,12 +261,12 @@ def _count_landed_rows(home: Home, epochs: set[int]) -> int:
 def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:
     """Return the other epochs at which an edge of a batch in `run` may be alive."""
     live_for = home.config.edges.live_for
-    out = []
+    restated = []
     for epoch in others:
         place = bisect_right(run, epoch)
         if place and (live_for is None or epoch < run[place - 1] + live_for):
-            out.append(epoch)
-    return out
+            restated.append(epoch)
+    return restated
 
 
 def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, int]:
@@ -274,10 +274,10 @@ def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, i
 
     The seconds are None before the first published run.
     """
-    found = ledger.list_recent_stages(RUNS)
-    landed = {row.run_id: row.facts.rows for row in found if isinstance(row.facts, IngestFacts)}
+    stages = ledger.list_recent_stages(RUNS)
+    landed = {row.run_id: row.facts.rows for row in stages if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
-    for row in found:
+    for row in stages:
         if row.run_id in landed and row.seconds is not None:
             points.setdefault(row.stage, []).append((landed[row.run_id], row.seconds))
     if not points:

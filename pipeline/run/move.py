@@ -85,18 +85,18 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         copy_database.refuse_other_home(new.database, catalog)
         _claim_prefix(to, home, catalog)
         before = _home_state(home, ledger)
-        found = batches.copy_landing(home, new, say)
-        made = (
+        copied_batches = batches.copy_landing(home, new, say)
+        copied_tables = (
             tables.copy_tables(home, new, catalog, say)
             if home_identity.find_identity(home) is not None
             else tables.NONE
         )
-        copied = found.copied + made.copied + _copy_reports(home, new, say)
+        copied = copied_batches.copied + copied_tables.copied + _copy_reports(home, new, say)
         say("database")
-        rows = _copy_database(home, new, catalog, made.located)
+        rows = _copy_database(home, new, catalog, copied_tables.located)
         books = Ledger(new.database)
         batches.verify_copy(home, new, ledger, books)
-        proved = _prove_copy(home, new, made, say, prove or _compare_fingerprints)
+        proved = _prove_copy(home, new, copied_tables, say, prove or _compare_fingerprints)
         if _home_state(home, ledger) != before:
             raise AltneuError("a run or a compaction has changed the home while it was copied.", AGAIN)
         _claim_prefix(to, home, catalog)
@@ -106,7 +106,9 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
     from ..report import refresh_pages
 
     refresh_pages(new, books)
-    return MoveResult(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.list_held()])
+    return MoveResult(
+        new, len(copied_tables.located), copied_batches, copied, rows, proved, [run.run_id for run in books.list_held()]
+    )
 
 
 def _open_current_ledger(home: Home) -> Ledger:
@@ -173,23 +175,23 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"another altneu move is filling {folder}.", "wait until it has ended") from None
-        mine = {"from": str(home.path), "to": to.to_arguments()}
-        said = _read_json(stream.read())
-        if said and {name: said.get(name) for name in mine} != mine:
+        expected = {"from": str(home.path), "to": to.to_arguments()}
+        journal = _read_json(stream.read())
+        if journal and {name: journal.get(name) for name in expected} != expected:
             raise UsageError(
-                f"{folder} holds an unfinished move of {said.get('from')}, with --to {said.get('to')}.",
+                f"{folder} holds an unfinished move of {journal.get('from')}, with --to {journal.get('to')}.",
                 f"repeat the command of that move; or name another folder; or give that move up: rm -r {folder}",
             )
-        if not said:  # the file is new, or a process was killed while it wrote it
+        if not journal:  # the file is new, or a process was killed while it wrote it
             catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
-            said = {**mine, "catalog": catalog, "begun": lease.timestamp()}
+            journal = {**expected, "catalog": catalog, "begun": lease.timestamp()}
             stream.seek(0)
             stream.truncate()
-            stream.write(json.dumps(said))
+            stream.write(json.dumps(journal))
             stream.flush()
             os.fsync(stream.fileno())
         try:
-            yield str(said["catalog"])
+            yield str(journal["catalog"])
         except UsageError:  # it was raised before anything was copied
             if [each.name for each in folder.iterdir()] == [JOURNAL]:
                 path.unlink()
@@ -211,12 +213,12 @@ def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
         return
     mark = f"{to.store}/{MARK}"
     with _translate_store_errors(to):
-        there = filesystem.list_files(to.store)
-        said = _read_json(filesystem.read_file(mark).decode()) if MARK in there else {}
-        if there and said.get("catalog") != catalog:
-            what, then = f"{len(there):,} files that do not belong to this move", "name a prefix that is empty"
-            if said:
-                what = f"another move, of {said['from']} into {said['into']} on {said['host']}"
+        files = filesystem.list_files(to.store)
+        claim = _read_json(filesystem.read_file(mark).decode()) if MARK in files else {}
+        if files and claim.get("catalog") != catalog:
+            what, then = f"{len(files):,} files that do not belong to this move", "name a prefix that is empty"
+            if claim:
+                what = f"another move, of {claim['from']} into {claim['into']} on {claim['host']}"
                 then += f"; if that move was given up, delete what is below {to.store}"
             raise UsageError(f"{to.store} holds {what}.", then)
         mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
@@ -277,11 +279,11 @@ def _write_settings(home: Home, new: Home, text: str) -> None:
 
 
 def _prove_copy(
-    home: Home, new: Home, made: tables.CopiedTables, say: file_transfer.Say, prove: Prove
+    home: Home, new: Home, copied_tables: tables.CopiedTables, say: file_transfer.Say, prove: Prove
 ) -> dict[int, list[str]]:
     """Return what `prove` returns. Where it fails, delete the damaged files, so that the next call copies them
     again."""
-    if not made.located:
+    if not copied_tables.located:
         return {}
     try:
         return prove(home, new, say)
@@ -289,12 +291,12 @@ def _prove_copy(
         if isinstance(error, AltneuError) and not isinstance(error, CheckFailed):
             raise
         say("comparing the files")
-        wrong = file_transfer.delete_different(made.files)
+        wrong = file_transfer.delete_different(copied_tables.files)
         if not wrong:
             raise
         raise CheckFailed(
-            f"{len(wrong)} of {len(made.files):,} files of the copy differ from those of the home; the first is "
-            f"{wrong[0]}. They are deleted.",
+            f"{len(wrong)} of {len(copied_tables.files):,} files of the copy differ from those of the home; the first "
+            f"is {wrong[0]}. They are deleted.",
             AGAIN,
         ) from error
 
@@ -324,11 +326,11 @@ def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict
         recorded = ledger.fingerprints_of(row.revision)
         if set(row.collections) - set(recorded):
             recorded = {**published_fingerprints(original, row), **recorded}
-        found = compare_fingerprints(copy, row, recorded)
-        if found.wrong:
+        comparison = compare_fingerprints(copy, row, recorded)
+        if comparison.wrong:
             raise CheckFailed(
                 f"the home itself does not hold what was published as revision {row.revision}: "
-                f"{', '.join(each.table for each in found.wrong)}.",
+                f"{', '.join(each.table for each in comparison.wrong)}.",
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(PLAIN):
@@ -336,5 +338,5 @@ def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict
                 copy.read_as_stored(table, row)
             ):
                 raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
-        proved[row.revision] = found.compared
+        proved[row.revision] = comparison.compared
     return proved

@@ -67,25 +67,25 @@ class MoveTarget:
 
 def parse_target(folder: Path | str, to: Sequence[str]) -> MoveTarget:
     """Read the folder and the arguments of `--to`. Raise `UsageError` for an argument that names no possible place."""
-    found = MoveTarget(Path(folder).expanduser().resolve())
+    target = MoveTarget(Path(folder).expanduser().resolve())
     for text in to:
-        new = _with_part(found, text)
-        name = next(name for name in ("store", "database", "catalog") if getattr(new, name) != getattr(found, name))
-        if getattr(found, name) is not None:
+        new = _with_part(target, text)
+        name = next(name for name in ("store", "database", "catalog") if getattr(new, name) != getattr(target, name))
+        if getattr(target, name) is not None:
             raise UsageError(
                 f"--to {_redact_location(text)}: another --to names a {name} already.", "name each kind of place once"
             )
-        found = new
-    return found
+        target = new
+    return target
 
 
-def _with_part(found: MoveTarget, text: str) -> MoveTarget:
+def _with_part(target: MoveTarget, text: str) -> MoveTarget:
     if re.match(r"https?://", text):
-        return replace(found, catalog=_parse_catalog(text))
+        return replace(target, catalog=_parse_catalog(text))
     if re.match(r"(postgres|postgresql|sqlite)(\+\w+)?:", text):
-        return replace(found, database=_parse_database(text))
+        return replace(target, database=_parse_database(text))
     if re.match(r"\w+://", text) and not text.startswith("file:") and setting_types.is_landing(text):
-        return replace(found, store=filesystem.normalize_location(text))
+        return replace(target, store=filesystem.normalize_location(text))
     if re.match(r"\w+://", text) and not text.startswith("file:"):
         what = "this is not a known kind of place, or it contains keys or options, which belong into the environment"
         raise UsageError(f"--to {_redact_location(text)}: {what}.", f"--to {FORMS}")
@@ -109,19 +109,19 @@ def _parse_database(text: str) -> str:
 
 def _parse_catalog(text: str) -> dict[str, str]:
     uri, _, options = text.partition("?")
-    said = dict(parse_qsl(options, keep_blank_values=True))
-    if not setting_types.is_endpoint(uri) or said.keys() - set(OF_CATALOG) or not all(said.values()):
+    parameters = dict(parse_qsl(options, keep_blank_values=True))
+    if not setting_types.is_endpoint(uri) or parameters.keys() - set(OF_CATALOG) or not all(parameters.values()):
         raise UsageError(
             f"--to {_redact_location(text)}: expected the address of a REST catalog, with no option but "
             f"{', '.join(OF_CATALOG)}.",
             "set tokens in the environment: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL",
         )
-    return {"type": "rest", "uri": uri} | said
+    return {"type": "rest", "uri": uri} | parameters
 
 
 def _redact_location(text: str) -> str:
     """Return a place as a message may name it, without its password and its options."""
-    found = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:***@", text)
+    redacted = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:***@", text)
     if re.match(r"s3|gs|https?:", text):
-        found = re.sub(r"(://)[^/@]*@", r"\1***@", text)
-    return re.sub(r"\?.*", "?***", found)
+        redacted = re.sub(r"(://)[^/@]*@", r"\1***@", text)
+    return re.sub(r"\?.*", "?***", redacted)

@@ -339,9 +339,9 @@ def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[
         InputDataset(
             *dataset_name(home, table),
             facets=_dataset_facets(home, table, snapshots.get(table)),
-            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
+            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(assertions)},
         )
-        for table, told in sorted(by_table.items())
+        for table, assertions in sorted(by_table.items())
     ]
 
 

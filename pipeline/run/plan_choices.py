@@ -94,11 +94,11 @@ class TrianglesChoice(PlanChoice):
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        found = (
+        strategies = (
             {Strategy.RESUME, Strategy.DELTA, Strategy.BULK} if self.kept else {Strategy.DELTA, Strategy.BULK}
         )  # the graph cache may be missing by now
         return _unless_unchanged(
-            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else found
+            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else strategies
         )
 
     def describe(self, label: Label) -> str:
@@ -237,12 +237,12 @@ class TrussChoice(PlanChoice):
         if self.first is None:
             return frozenset({Strategy.NOTHING})
         within = self.edges.is_at_most(self.limit)
-        found = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
+        strategies = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
         if self._can_restore(self.edges.least):
-            found.add(Strategy.STATE)
+            strategies.add(Strategy.STATE)
         if not within:
-            found |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
-        return frozenset(found if self.expires else _unless_unchanged(self.changed, found))
+            strategies |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
+        return frozenset(strategies if self.expires else _unless_unchanged(self.changed, strategies))
 
     def describe(self, label: Label) -> str:
         if self.first is None or self.last is None:
@@ -386,5 +386,5 @@ KINDS: tuple[type[PlanChoice], ...] = (EdgesChoice, TrianglesChoice, MotifsChoic
 
 def choose_all(scope: Scope, config: Config, numbers: Numbers) -> list[PlanChoice]:
     """Return all plan choices of a run, in the order in which the run makes them."""
-    found = (kind.choose(scope, config, numbers) for kind in KINDS)
-    return [decision for decision in found if decision is not None]
+    choices = (kind.choose(scope, config, numbers) for kind in KINDS)
+    return [decision for decision in choices if decision is not None]

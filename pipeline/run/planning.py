@@ -37,8 +37,8 @@ class Plan:
 
 def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], *, force: bool = False) -> Plan:
     """Plan a run of the epochs that `wanted` accepts; with `force`, also of those whose batch is unchanged."""
-    parent, found = compare_with_ledger(home, ledger)
-    epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
+    parent, states = compare_with_ledger(home, ledger)
+    epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
     run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
     return Plan(parent, epochs, run)
 
@@ -67,17 +67,17 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
     Raises:
         UsageError: An epoch is not landed, is landed incompletely, or was folded by a compaction.
     """
-    parent, found = compare_with_ledger(home, ledger)
+    parent, states = compare_with_ledger(home, ledger)
     chosen, run = [], []
     for epoch in epochs:
-        entry = found.get(epoch)
+        entry = states.get(epoch)
         label = home.schedule.format_label(epoch)
         if entry is not None and entry.state == "incomplete" and (entry.files or not remove):
             raise UsageError(
                 f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then repeat the command"
             )
         if entry is None or (entry.state == "gone" and not remove):
-            near = sorted((e for e in found.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
+            near = sorted((e for e in states.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
             hint = (
                 f" The nearest landed epochs are {', '.join(e.label for e in near)}." if near else " Nothing is landed."
             )
@@ -101,24 +101,24 @@ def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
 
     Raise `UsageError` where nothing is published, or where the landing does not have every published epoch.
     """
-    parent, found = compare_with_ledger(home, ledger)
+    parent, states = compare_with_ledger(home, ledger)
     if parent.frontier is None:
         raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:
-        return Plan(parent, tuple(e for e in found.values() if e.revision), (), RunKind.REBUILD)
-    unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
+        return Plan(parent, tuple(e for e in states.values() if e.revision), (), RunKind.REBUILD)
+    unready = next((entry for entry in states.values() if entry.state == "incomplete"), None)
     if unready:
         raise UsageError(
             f"epoch {unready.label} is not landed completely: {unready.why}.", "altneu status, then repeat the command"
         )
-    gone = [entry.label for entry in found.values() if entry.state == "gone"]
+    gone = [entry.label for entry in states.values() if entry.state == "gone"]
     if gone:
         raise UsageError(
             f"{len(gone)} published epoch(s) are not in the landing any more (the first: {gone[0]}); a rebuild from "
             "the landing would lose them.",
             f"altneu run {gone[0]} --remove   (removes it on purpose), or: altneu rebuild",
         )
-    return Plan(parent, tuple(found.values()), tuple(found), RunKind.RELOAD)
+    return Plan(parent, tuple(states.values()), tuple(states), RunKind.RELOAD)
 
 
 def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
@@ -127,12 +127,12 @@ def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
     An epoch that is larger than this is a revision of its own.
     """
     limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
-    out: list[tuple[int, ...]] = []
+    pieces: list[tuple[int, ...]] = []
     room = 0.0
     for epoch in plan.run:
-        if not out or size.get(epoch, 0) > room:
-            out.append(())
+        if not pieces or size.get(epoch, 0) > room:
+            pieces.append(())
             room = limit
-        out[-1] += (epoch,)
+        pieces[-1] += (epoch,)
         room -= size.get(epoch, 0)
-    return out
+    return pieces

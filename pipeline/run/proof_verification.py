@@ -84,12 +84,12 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
 
     Return None where there is no proof (`unprovable_reason`).
     """
-    found, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
+    facts, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
     before, change = run_fingerprints(run)
     run.ledger.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
-    first = _first_affected_epoch(run, found)
+    first = _first_affected_epoch(run, facts)
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
@@ -102,7 +102,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
             for a, b, k, why in proof.shown
         ]
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
-        rows += _compare_stored(run, proof, found.first_epoch, before, after, first, epochs)
+        rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
@@ -121,12 +121,15 @@ def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
     def read_table(table: str) -> DataFrame:
         return run.read_delta(table) if appends_to(table) else run.read_after(table)
 
-    found = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
+    fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
     # A table that is written again has new rows only, so its known fingerprints are subtracted.
-    new = {table: each for table, each in found.items() if not run.appends_to(table)}
+    new = {table: each for table, each in fingerprints.items() if not run.appends_to(table)}
     gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
     new = fold_fingerprints(new, _folded_since(run))
-    return {**known, **gone}, {**found, **{table: subtract_fingerprints(new[table], gone[table]) for table in new}}
+    return {**known, **gone}, {
+        **fingerprints,
+        **{table: subtract_fingerprints(new[table], gone[table]) for table in new},
+    }
 
 
 def is_known(before: Prints) -> bool:
@@ -139,11 +142,11 @@ def _folded_since(run: RunContext) -> int | None:
     return run.parent.since if run.appends_to("upserts") else None
 
 
-def _first_affected_epoch(run: RunContext, found: TrussFacts) -> int:
+def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
     """Return the first epoch that the run may have changed; the proof is about this epoch and all later ones."""
     first = min(_batch_epochs(run))
     if run.appends_to("edges"):
-        first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=first)
+        first = min([*run.epochs, *([] if facts.first_epoch is None else [facts.first_epoch])], default=first)
     since = _folded_since(run)
     return first if since is None else max(first, since)
 
@@ -237,10 +240,10 @@ def _compare_landed(
     jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
     if part is not None:
         jobs.append(_sum_lanes(_rows_of_share(run, part)))
-    found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
+    fingerprints: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
-        found.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
-    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _folded_since(run))
+        fingerprints.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
+    pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
@@ -254,7 +257,7 @@ def _compare_landed(
         ]
     if part is not None:
         for table in COLLECTIONS:
-            if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
+            if fingerprints.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
                 rows.append(make_difference(run.frontier, "part", f"the rows of {table}", None, None))
     return rows
 

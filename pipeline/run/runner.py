@@ -166,10 +166,10 @@ def execute_stage(
                 facts = replace(facts, snapshots=run.new_snapshots)
             ledger.record_stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
-            said = _record_stage_failure(home, ledger, row, name, watch, error)
-            if said is error:
+            raised = _record_stage_failure(home, ledger, row, name, watch, error)
+            if raised is error:
                 raise
-            raise said from (error if isinstance(said, RunFailed) else None)
+            raise raised from (error if isinstance(raised, RunFailed) else None)
         watch.report_done(facts)
     return facts
 
@@ -184,21 +184,21 @@ def _record_stage_failure(
     """
     stop = interruption_of(error)
     what, then = describe_error(error)
-    state, said = StageState.FAILED, f"{name}: {what}"
+    state, message = StageState.FAILED, f"{name}: {what}"
     if stop is not None:
         reason = f" ({type(stop).__name__}: {stop})"
         if isinstance(stop, (Interrupted, KeyboardInterrupt)):
             reason = ""
         if isinstance(stop, Interrupted):
             stop.during = name
-        state, said = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
-        what = said
+        state, message = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
+        what = message
     elif isinstance(error, RevisionConflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
         ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
         if get_stage(name).is_critical:
-            ledger.finish_run(run.run_id, RunState(state), said)
+            ledger.finish_run(run.run_id, RunState(state), message)
     if stop is None and get_stage(name).is_critical:
         from ..report import refresh_pages
 

@@ -109,13 +109,13 @@ def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: Data
     try:
         signs = {row["_sign"]: row["n"] for row in moved.groupBy("_sign").agg(F.count("*").alias("n")).collect()}
         gone, come = moved.where("_sign < 0").select(*KEYS[table]), moved.where("_sign > 0").select(*names)
-        some = signs.get(-1, 0)
-        keys = F.broadcast(gone) if some <= BROADCAST_ROWS else gone
-        others = signs.get(1, 0)
-        rows = come.coalesce(1) if others <= BROADCAST_ROWS else come
-        run.replace_rows(table, keys if some else None, rows if others else None)
+        removed = signs.get(-1, 0)
+        keys = F.broadcast(gone) if removed <= BROADCAST_ROWS else gone
+        added = signs.get(1, 0)
+        rows = come.coalesce(1) if added <= BROADCAST_ROWS else come
+        run.replace_rows(table, keys if removed else None, rows if added else None)
         if signs:
-            run.say(f"{table}: {others:,} rows replace {some:,}")
+            run.say(f"{table}: {added:,} rows replace {removed:,}")
     finally:
         moved.unpersist()
 
@@ -257,19 +257,19 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
         read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair_columns())
     )
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
-    there = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
+    present = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
     key = [*ends, "src", "dst"]
-    won = winning_upserts(there, key, values)
+    won = winning_upserts(present, key, values)
     last = won.groupBy(*key).agg(F.max("epoch").alias("epoch"))
-    kept = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    in_force = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if config.edges.live_for is not None:
-        kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
+        in_force = in_force.where(F.col("epoch") + config.edges.live_for > frontier)
     if config.edge_condition is not None:
-        kept = kept.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
+        in_force = in_force.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
     truss = rows_of_pairs(read("trussness").where(F.col("epoch") <= frontier))
     now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
-    ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
-    rows = kept.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
+    ways = in_force.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
+    rows = in_force.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
     return _cast_to_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
 
 

@@ -60,13 +60,13 @@ def run_fields(home: Home, run: RunRecord) -> Fields:
 
 def flatten_values(facts: Mapping[str, Any]) -> Fields:
     """Return the plain values of a JSON object; those one level below have dotted names."""
-    found = {}
+    values = {}
     for key, value in facts.items():
         inner = value if isinstance(value, dict) else {"": value}
         for name, each in inner.items():
             if isinstance(each, (int, float, str)):
-                found[f"{key}.{name}" if name else key] = each
-    return found
+                values[f"{key}.{name}" if name else key] = each
+    return values
 
 
 class StageTelemetry:
@@ -150,14 +150,14 @@ def _watch_memory(peaks: dict[str, int]) -> Iterator[None]:
 
 def _resident_memory() -> dict[str, int]:
     me = psutil.Process()
-    found = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
+    sizes = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
     for child in me.children(recursive=True):
         with contextlib.suppress(psutil.Error):  # the process may have ended
             name = child.name()
             kind = "jvm" if "java" in name else "workers" if "python" in name.lower() else None
             if kind:
-                found[kind] += child.memory_info().rss
-    return found
+                sizes[kind] += child.memory_info().rss
+    return sizes
 
 
 def emit_run_end(home: Home, ledger: Ledger, run_id: str) -> None:
@@ -198,8 +198,8 @@ def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str
     for row in ledger.list_stages(run_id):
         start = _to_nanoseconds(row.started_at)
         facts = row.facts
-        found = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
-        attributes = {f"altneu.{name}": value for name, value in found.items()}
+        values = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
+        attributes = {f"altneu.{name}": value for name, value in values.items()}
         span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=attributes)
         if row.state is StageState.FAILED:
             span.set_status(StatusCode.ERROR, facts.error if isinstance(facts, FailedFacts) else None)

@@ -36,7 +36,7 @@ def find_most_changed(run: RunContext, table: DataFrame, data: list[str], amount
     order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
     top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
     readable = replace_with_names(run.warehouse, run.unpublished_revision(), top, data)
-    found: dict[str, list[dict[str, int | str]]] = {}
+    changes: dict[str, list[dict[str, int | str]]] = {}
     for row in sorted(readable.collect(), key=lambda row: (row.epoch, row.place)):
-        found.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})
-    return found
+        changes.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})
+    return changes

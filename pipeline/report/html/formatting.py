@@ -114,10 +114,10 @@ def format_observed(text: str) -> str:
     >>> format_observed("edges 900, edges surprise 1.7"), format_observed("3 of 10 rows")
     ('900 edges: not as usual', '3 of 10 rows')
     """
-    told = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)
-    if told is None:
+    matched = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)
+    if matched is None:
         return text
-    what, count, low, high = told.groups()
+    what, count, low, high = matched.groups()
     usual = f"; {int(low):,} to {int(high):,} are usual" if low else ": not as usual"
     return f"{int(count):,} {what}{usual}"
 
@@ -128,9 +128,9 @@ def vertex_page(vertex: Any, label: str, revision: int) -> str:
     >>> vertex_page(41, "2004-05-15", 7), vertex_page("a/b", "3", 7)
     ('vertex=41.epoch=2004-05-15.revision=7.html', 'vertex=c14cddc033f64b9d.epoch=3.revision=7.html')
     """
-    told = str(vertex)
-    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", told)
-    name = told if plain else hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = str(vertex)
+    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text)
+    name = text if plain else hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"vertex={name}.epoch={label}.revision={revision}.html"
 
 
@@ -152,32 +152,34 @@ _METHODS = {
 
 def plan_sentences(stage: dict[str, Any]) -> list[str]:
     """Describe what a stage has recorded in short phrases: its choices first, then its numbers."""
-    facts, said = from_json(stage["stage"], stage["facts"]), []
+    facts, phrases = from_json(stage["stage"], stage["facts"]), []
     match facts:
         case FailedFacts(error=error):
-            said.append(f"failed: {error}")
+            phrases.append(f"failed: {error}")
         case TrussFacts(methods=methods) if methods:
-            said += [f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()]
+            phrases += [
+                f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()
+            ]
         case TrianglesFacts(chosen=str(chosen)):
-            said.append(chosen)
+            phrases.append(chosen)
         case EdgesFacts(broadcast=bool(broadcast)):
             sent = "changes sent to every task, the index stays where it is"
-            said.append(sent if broadcast else "changes shuffled to the index")
+            phrases.append(sent if broadcast else "changes shuffled to the index")
     for field, _, value in display_fields(facts, "page"):
-        said.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
-    return said
+        phrases.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
+    return phrases
 
 
 def cost_sentences(stage: dict[str, Any]) -> list[str]:
     """Describe what a stage has written and its memory in short phrases; there are none if nothing was measured."""
-    found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
-    if found.rows:
-        said.append(
-            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in "
-            f"{pluralize(found.files or 0, 'file')}"
+    cost, phrases = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
+    if cost.rows:
+        phrases.append(
+            f"wrote {pluralize(cost.rows, 'row')}, {format_size(cost.bytes or 0)} in "
+            f"{pluralize(cost.files or 0, 'file')}"
         )
-    peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
+    peaks = [("Java", cost.jvm), ("Python workers", cost.workers), ("Python", cost.python)]
     memory = [f"{name} {format_size(peak)}" for name, peak in peaks if peak]
     if memory:
-        said.append(f"memory at most: {', '.join(memory)}")
-    return said
+        phrases.append(f"memory at most: {', '.join(memory)}")
+    return phrases

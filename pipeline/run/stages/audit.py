@@ -44,9 +44,9 @@ def audit_run(run: RunContext) -> AuditFacts:
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}
             context = {"epochs": proof.epochs, "labels": names, "looked_at": proof.looked_at, "part": part}
             results += check_proof(proof.rows, context)
-        epochs, found = full.result() if full is not None else ([], None)
-        if found is not None:
-            results += check_differences(*found)
+        epochs, comparison = full.result() if full is not None else ([], None)
+        if comparison is not None:
+            results += check_differences(*comparison)
     results += _check_serving_tables(run, epochs)
     run.new_snapshots.update(run.unpublished_revision().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
@@ -81,10 +81,10 @@ def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
         run.read_after, run.home, run.warehouse.plain, points, run.landed_epochs(), run.frontier, since
     )
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
-    found = serving_table_checks.compare_sums(sources) + (
+    differences = serving_table_checks.compare_sums(sources) + (
         serving_table_checks.compare_rows(sources, wanted) if wanted else []
     )
-    return check_plain(found, sources.check_context(wanted or [run.frontier]))
+    return check_plain(differences, sources.check_context(wanted or [run.frontier]))
 
 
 def _recompute_epochs(

@@ -69,8 +69,8 @@ def derive_edges(run: RunContext) -> EdgesFacts:
             run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few
         )
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
-    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
-    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
+    totals = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
+    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in totals])
     # A sum of 0 is a row as well, so that the first epoch is that of the first changed interval.
-    first = min(row.epoch for row in found if row.measure == "edges")
+    first = min(row.epoch for row in totals if row.measure == "edges")
     return EdgesFacts(rows=rows, first_epoch=first, broadcast=few, motif_edges=motif_edges)

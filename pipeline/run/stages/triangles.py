@@ -103,8 +103,8 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
         elif counted is not None and decision.strategy is Strategy.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
-            found = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
-            new = triangles.vertex_triangle_changes(found)
+            triangle_changes = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
+            new = triangles.vertex_triangle_changes(triangle_changes)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
             before = (

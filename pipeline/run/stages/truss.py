@@ -79,28 +79,28 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         stack.callback(new.unpersist)
         changes = truss.result_triples(new)
         written = run.write_rows("trussness", changes.where(F.col("diff") != 0))
-        found = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
-        notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
+        rows = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        notes = [row for row in sorted(rows, key=lambda row: int(row.epoch)) if row.note is not None]
         log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
-        told = {row.k: row.note for row in notes}
-        did = truss.summarize_notes(log)
+        notes_by_kind = {row.k: row.note for row in notes}
+        summary = truss.summarize_notes(log)
         certified = (
             None if log else truss_checkpoint.parent_checkpoint(run)
         )  # nothing was replayed, so that the parent's checkpoint is still right
         if region is not None:
             certified = truss_checkpoint.extend_checkpoint(run, region.state, region.ends)
-        elif place is not None and did.rounds:
+        elif place is not None and summary.rounds:
             certified = truss_checkpoint.create_checkpoint(run, place)
-        elif truss.LEFT in told:
-            certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, told[truss.LEFT]))
+        elif truss.LEFT in notes_by_kind:
+            certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, notes_by_kind[truss.LEFT]))
     parent, name = resume_inputs.parent_graph_key(run), None
-    run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
+    run.ledger.put_proof(run.run_id, notes_by_kind.get(truss.PROOF))
     if graph_cache.cached_epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
         name = parent
     graph_cache.drop_other_graphs(run.home, parent, name)
-    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
+    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in rows if row.note is None])
     most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _vertices_entering_core(run)
     return TrussFacts(
@@ -110,12 +110,12 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         plan=plan,
         graph=name,
         certified=certified,
-        methods=did.methods,
-        inserted=did.inserted,
-        deleted=did.deleted,
-        looked_at=did.looked_at,
-        seconds=did.seconds,
-        rounds=did.rounds or None if region is None else region.hops,
+        methods=summary.methods,
+        inserted=summary.inserted,
+        deleted=summary.deleted,
+        looked_at=summary.looked_at,
+        seconds=summary.seconds,
+        rounds=summary.rounds or None if region is None else region.hops,
         region=None if region is None else region.edges,
         top_edges=most,
         entered_core=entered,
@@ -249,7 +249,7 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
-    found: dict[str, list[int | str]] = {}
+    entered: dict[str, list[int | str]] = {}
     for row in sorted(replace_with_names(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
-        found.setdefault(str(row["at"]), []).append(row["vertex"])
-    return found
+        entered.setdefault(str(row["at"]), []).append(row["vertex"])
+    return entered
