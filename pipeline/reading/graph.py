@@ -211,8 +211,10 @@ class Views(Generic[F]):
         return self._ask_view("quarantine", span=(first, last), revision=revision, **narrow)
 
     def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
-        """Return the results of the checks: epoch, label, result (passed, warns, fails), suite, check, observed,
-        first."""
+        """Return the results of the checks.
+
+        The columns are epoch, label, result (passed, warns, fails), suite, check, observed, first.
+        """
         return self._ask_view("checks", span=(first, last), **narrow)
 
     def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:

@@ -1,5 +1,7 @@
-"""The facts behind the index: every epoch in a few fields, what needs attention, trends, the newest runs, the
-landing."""
+"""The facts behind the index page.
+
+They are every epoch in a few fields, what needs attention, trends, the newest runs, and the landing.
+"""
 
 from __future__ import annotations
 

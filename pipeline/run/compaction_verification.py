@@ -100,8 +100,10 @@ def _fingerprint_rows_in_force(
     revisions: Sequence[int],
     live_for: int | None,
 ) -> dict[int, Prints]:
-    """Compute the fingerprints of the upserts in force at epoch `since` that are older, as the oldest and the newest of
-    some revisions see them; EXECUTES."""
+    """Compute the fingerprints of the upserts from before epoch `since` that are in force at it; EXECUTES.
+
+    They are computed as the oldest and the newest of `revisions` see them.
+    """
     stored = visible_rows(warehouse.read_snapshot("upserts", snapshot), row).where(F.col("epoch") < since)
     seen = {
         revision: select_rows_in_force(stored.where(F.col("revision") <= revision), since, live_for)
@@ -114,8 +116,7 @@ def _fingerprint_rows_in_force(
 
 
 def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -> DataFrame:
-    """Select from upserts before epoch `since` the one of each key that is in force there, with all its columns (law
-    1).
+    """Select the upserts from before epoch `since` that are in force at it, with all columns (law 1).
 
     It is selected by one aggregation, not by the windows of `winning_upserts`, which compactions fold by.
     """

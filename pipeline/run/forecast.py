@@ -213,8 +213,10 @@ class EstimatedCounts:
         return (self._table_rows or {}).get(table, 0) if self.plan.scope.appends_to(table) else 0
 
     def changed_rows(self, table: str) -> Number:
-        """Bound the number of changed edge intervals: about one a row, at most all stored ones and one for each new
-        row."""
+        """Bound the number of changed edge intervals.
+
+        There is about one for each row, and at most all stored intervals and one for each new row.
+        """
         relations = 1 if table == "edges" else len(motif_patterns.extra_relations(self.home.config.motif_patterns()))
         most = self.changed_upserts().most
         if self.plan.kind is RunKind.RUN:

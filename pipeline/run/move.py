@@ -50,7 +50,7 @@ class MoveResult:
     tables: int
     batches: batches.CopiedBatches
     copied: file_transfer.CopyResult
-    rows: int  # of the database
+    rows: int  # number of copied rows of the database
     proved: dict[int, list[str]]
     held: list[str]  # ids of the held runs
 
@@ -112,8 +112,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
 
 
 def _open_current_ledger(home: Home) -> Ledger:
-    """Open the ledger. Raise `UsageError` where its database has an earlier version, because a move may not change
-    it."""
+    """Open the ledger. Raise `UsageError` where its database has an earlier version, which a move may not change."""
     ledger = home_identity.open_ledger(home)
     with database.open_connection(home.database) as connection:
         if versions.database_version(connection) != versions.newest_version():
@@ -281,8 +280,7 @@ def _write_settings(home: Home, new: Home, text: str) -> None:
 def _prove_copy(
     home: Home, new: Home, copied_tables: tables.CopiedTables, say: file_transfer.Say, prove: Prove
 ) -> dict[int, list[str]]:
-    """Return what `prove` returns. Where it fails, delete the damaged files, so that the next call copies them
-    again."""
+    """Return what `prove` returns. Where it fails, delete damaged files, so that the next call copies them again."""
     if not copied_tables.located:
         return {}
     try:

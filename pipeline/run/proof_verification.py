@@ -109,8 +109,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
 
 
 def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
-    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's stored
-    rows."""
+    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
     parent = run.parent
     known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
     first = parent.frontier is None

@@ -124,8 +124,7 @@ def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: Data
 
 
 def declared_as_stored(warehouse: Warehouse, table: str, snapshot: int) -> bool:
-    """Tell whether a snapshot has the columns that the settings ask for. If not, the next run writes the table
-    again."""
+    """Tell whether a snapshot has the declared columns. If not, the next run writes the table again."""
     return set(warehouse.stored_columns(table, snapshot)) == set(warehouse.column_names(table))
 
 

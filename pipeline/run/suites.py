@@ -114,8 +114,7 @@ def _are_unique(upserts: DataFrame) -> bool:
 
 
 def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
-    """Return one row per motif with its total and the sum of the vertices' counts; nothing where there are no
-    motifs."""
+    """Return one row per motif, with its total and the sum of the vertices' counts."""
     motifs = run.home.config.motif_patterns()
     if not motifs:
         return {}

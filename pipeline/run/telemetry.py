@@ -41,8 +41,7 @@ Fields = dict[str, Any]  # the fields of an event or a span
 
 
 def run_fields(home: Home, run: RunRecord) -> Fields:
-    """Return the fields by which every event and span names its run: id, kind, parent, and number and range of
-    epochs."""
+    """Return the fields by which every event and span names its run: id, kind, parent and epochs."""
     labels = (
         [home.schedule.format_label(epoch) for epoch in (min(run.epochs), max(run.epochs))]
         if run.epochs

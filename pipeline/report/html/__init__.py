@@ -248,8 +248,10 @@ def _fold_groups(groups: list[Document]) -> list[Document]:
 
 
 def _group_epochs(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
-    """Group epochs into the parts of the grid, the newest first: months of days, days of hours, years of weeks,
-    or hundreds of integers."""
+    """Group epochs into the parts of the grid, the newest first.
+
+    The parts are months of days, days of hours, years of weeks, or hundreds of integers.
+    """
     groups: dict[str, Document] = {}
     for place, entry in enumerate(epochs):
         start = starts.get(entry["epoch"])

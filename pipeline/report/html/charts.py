@@ -324,9 +324,9 @@ def graph_picture(
 
 
 def _spring_layout(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
-    """Places within the unit square: springs along the edges, and all vertices push each other away.
+    """Compute the positions of vertices in the unit square: edges are springs, and all vertices repel each other.
 
-    Source: Fruchterman, Reingold 1991, from a circle; so many vertices apart need no more than 300 steps.
+    Source: Fruchterman, Reingold 1991, beginning with a circle. For this number of vertices 300 steps are enough.
     """
     import numpy as np
 
