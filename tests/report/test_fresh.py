@@ -165,7 +165,7 @@ def test_a_warning_does_not_vanish_with_a_correction_of_an_earlier_epoch(seed: S
     states = {one["name"]: (one["passed"], one["fresh"], one["counts"]) for one in found["checks"]}
     assert states["the edges grow as usual"] == (False, False, True) and found["state"] == "warning"
     write(seed.home, seed.ledger, [])
-    assert "(at revision 3, of what was published then)" in text(seed, DAY + 2)
+    assert "(at revision 3, about what was published then)" in text(seed, DAY + 2)
 
 
 def test_status_page_and_index_say_the_same(seed: Seed) -> None:
