@@ -74,8 +74,8 @@ def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list
         AltneuError: There is no such revision.
     """
     changes_by_epoch: dict[int, EpochChange] = {}
-    for each in range(since + 1, revision + 1):
-        for change in changed_epochs(home, ledger, each):
+    for number in range(since + 1, revision + 1):
+        for change in changed_epochs(home, ledger, number):
             before = changes_by_epoch[change.epoch].before if change.epoch in changes_by_epoch else change.before
             changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
             kind = EpochChangeKind.NEW if changes and before is None else change.kind

@@ -403,8 +403,8 @@ def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[s
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     rows = []
     for check in map(CheckRecord.from_row, ledger.read_rows(select_newest_checks(stand.newest.revision, *within))):
-        about = check, stand.status_of(check.epoch).batch, stand.marks
-        if not is_fresh(*about) and (check.passed or not is_relevant(*about)):
+        subject = check, stand.status_of(check.epoch).batch, stand.marks
+        if not is_fresh(*subject) and (check.passed or not is_relevant(*subject)):
             continue
         first = check.rows[0] if check.rows else {}
         rows.append(

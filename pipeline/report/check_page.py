@@ -78,8 +78,8 @@ def check_history(
     if not results:
         raise LookupError(key)
     newest, label = results[-1][0], home.schedule.format_label
-    mine = [one for one in every if (one.first.suite, one.first.name) == key]
-    standing = {epoch for one in mine if one.is_open for epoch in one.epochs}
+    incidents = [incident for incident in every if (incident.first.suite, incident.first.name) == key]
+    standing = {epoch for incident in incidents if incident.is_open for epoch in incident.epochs}
     by_epoch = {record.epoch: record for record, published in results if published}
     shown = sorted(by_epoch)[-POINTS:]
     by_revision: dict[int, Counter[bool]] = defaultdict(Counter)
@@ -102,8 +102,8 @@ def check_history(
             for record, published in reversed(results)
         ],
         "more": len(results) == NEWEST,
-        "incidents": [incident_document(home, one, at) for one in mine],
-        "began": incident_origin(home, found, mine[0], results) if mine and mine[0].is_open else None,
+        "incidents": [incident_document(home, incident, at) for incident in incidents],
+        "began": incident_origin(home, found, incidents[0], results) if incidents and incidents[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 

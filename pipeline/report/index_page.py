@@ -208,8 +208,8 @@ def _worst_check(failed: list[CheckRecord]) -> str | None:
 
 def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
     """Describe for each epoch in one line what its newest audit has found."""
-    mine = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
-    rows = [row for row in found.read_rows(mine) if not row.passed] if epochs else []
+    newest_audits = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
+    rows = [row for row in found.read_rows(newest_audits) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 

@@ -171,25 +171,25 @@ def write_pages(
     folder = PageStore(home)
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     files = ReportIndex(home, stand, folder)
-    asked = sorted(set(epochs))[-limit if limit else 0 :]
-    files.expect_pages(asked)
+    wanted = sorted(set(epochs))[-limit if limit else 0 :]
+    files.expect_pages(wanted)
     known, every = check_page.known_checks(ledger), incidents.list_incidents(ledger)
-    there = set(known.values())
+    check_pages = set(known.values())
     frontier = stand.newest.frontier
-    for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
+    for epoch in {frontier, *(wanted if len(wanted) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
             _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
-        return name in there or files.has_page(name)
+        return name in check_pages or files.has_page(name)
 
-    due = sorted({*asked, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
+    due = sorted({*wanted, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
     put_off = due[:-limit] if limit else []
     for chunk in _split_epochs([epoch for epoch in due if epoch not in set(put_off)]):
         state = ReportState(home, ledger, chunk, stand.newest)
         for epoch in chunk:
-            if data_docs and epoch in asked:
+            if data_docs and epoch in wanted:
                 _write_data_docs(state, epoch, folder)
             links = sorted(name for name in folder.list_names() if name.startswith(f"{_docs_link(state, epoch)}/"))
             files.put_page(
@@ -213,7 +213,7 @@ def write_pages(
     found = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
     folder.put_page("index.html", render_index_page(found | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
-    return [folder.page_location(name) for name in ("index.html", *map(files.page_name, asked))]
+    return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
 
 
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
@@ -282,8 +282,8 @@ def _write_rows(
     A table that cannot be read is only logged.
     """
     name = rows_name(home.schedule.format_label(epoch), row.revision)
-    there = name in files.folder and not again
-    if not row.snapshots or (row.since is not None and epoch < row.since) or there:
+    exists = name in files.folder and not again
+    if not row.snapshots or (row.since is not None and epoch < row.since) or exists:
         return
     try:
         files.folder.put_page(
@@ -352,8 +352,8 @@ class ReportIndex:
 
     def add_rows_page(self, name: str) -> None:
         """Record that a page exists, if its name is that of a page of rows."""
-        if told := _ROWS.fullmatch(name):
-            self._rows.setdefault(told[1], {})[int(told[2])] = self.folder.written_at(name)
+        if matched := _ROWS.fullmatch(name):
+            self._rows.setdefault(matched[1], {})[int(matched[2])] = self.folder.written_at(name)
 
     def rows_page(self, epoch: int) -> str | None:
         """Return the page of an epoch's rows as they are published now, or None."""
@@ -425,11 +425,11 @@ class ReportIndex:
     def save_stamps(self) -> None:
         """Send all pages that were put, and then write their stamps."""
         self.folder.flush_pages()
-        there = {epoch for epoch in self.entries if self.page_name(epoch) in self.folder}
+        written = {epoch for epoch in self.entries if self.page_name(epoch) in self.folder}
         entries = {
             str(epoch): entry | {"mtime": self.folder.written_at(self.page_name(epoch))}
             for epoch, entry in sorted(self.entries.items())
-            if entry and epoch in there
+            if entry and epoch in written
         }
         self.folder.put_page(MANIFEST, json.dumps(entries, separators=(",", ":")))
         self.folder.flush_pages()

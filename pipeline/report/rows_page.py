@@ -115,15 +115,15 @@ def _row_tables(
 
     graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
     at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
-    asked = [
+    questions = [
         ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
         ("edges", "Edges", Question("edges", top=ROWS, **at), point["edges"], "those of the greatest trussness"),
     ]
     if window[1:]:
         span = (label(window[-2]), label(epoch))
         question = Question("changes", span, revision=row.revision, limit=ROWS + 1)
-        asked.append(("changes", f"Edges that came (1) and went (−1) since {span[0]}", question, None, "the first"))
-    for view, title, question, count, which in asked:
+        questions.append(("changes", f"Edges that came (1) and went (−1) since {span[0]}", question, None, "the first"))
+    for view, title, question, count, which in questions:
         answer = graph.ask(question)
         rows = [list(each.values()) for each in answer.iterate_rows()]
         words = [view, *question.span, *([f"--as-of {label(epoch)}"] if question.as_of else [])]
@@ -171,10 +171,10 @@ def _truss_flows(
         return {"k": k, "edges": _edges_inside(sizes[-1], k), "epochs": [], "drawn": []}
     states = _trussness_by_epoch(diffs, window)
     ends = sorted({end for state in states for edge in state for end in edge})
-    called: dict[int, Any] = {end: end for end in ends}
+    names: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
         mine = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
-        called = {
+        names = {
             each["id"]: each["name"]
             for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
         }
@@ -192,13 +192,13 @@ def _truss_flows(
                     for number, (group, edges) in zip(numbers[place], groups[place].items(), strict=True)
                 ],
                 "flows": _community_flows(groups[place - 1], groups[place]) if place else [],
-                "entered": _list_members(inside - before, called),
-                "left": _list_members(before - inside, called),
+                "entered": _list_members(inside - before, names),
+                "left": _list_members(before - inside, names),
                 "said": list(_community_events(groups, numbers, place)),
             }
         )
     drawn = [
-        _drawn_community(number, edges, states[-1], called)
+        _drawn_community(number, edges, states[-1], names)
         for number, edges in zip(numbers[-1], groups[-1].values(), strict=True)
     ]
     return {"k": k, "edges": len(states[-1]), "epochs": steps, "drawn": drawn[:DRAWN], "more": len(drawn[DRAWN:])}
@@ -320,15 +320,15 @@ def _drawn_community(
 ) -> Document:
     """Return a community to draw; of a large one only the vertices with the most edges in it are drawn."""
     degree = Counter(end for edge in edges for end in edge)
-    kept = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
-    place = {vertex: at for at, vertex in enumerate(sorted(kept))}
-    there = set(edges)
-    shown = [pair for pair in combinations(sorted(kept), 2) if pair in there]
+    drawn_vertices = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
+    place = {vertex: at for at, vertex in enumerate(sorted(drawn_vertices))}
+    present = set(edges)
+    shown = [pair for pair in combinations(sorted(drawn_vertices), 2) if pair in present]
     return {
         "number": number,
         "k": max(k_of[edge] for edge in edges),
         "vertices": len(degree),
         "edges": len(edges),
-        "names": [str(called[vertex]) for vertex in sorted(kept)],
+        "names": [str(called[vertex]) for vertex in sorted(drawn_vertices)],
         "lines": [(place[a], place[b], k_of[a, b]) for a, b in shown],
     }

@@ -64,12 +64,12 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
             f"vertex {vertex} has no edge at any epoch up to {label(epoch)} at revision {row.revision}.",
             f"altneu show vertices --as-of {label(epoch)} --revision {row.revision}",
         )
-    beside = {b if a == number else a: k for (a, b), k in edges.items()}
-    near = sorted(beside, key=lambda other: (-beside[other], other))
+    trussness_by_neighbour = {b if a == number else a: k for (a, b), k in edges.items()}
+    near = sorted(trussness_by_neighbour, key=lambda other: (-trussness_by_neighbour[other], other))
     drawn = sorted([number, *near[:DRAWN]])
     among = ", ".join(map(str, drawn))
     k_of = _neighbourhood_edges(tables, row, epoch, f"a IN ({among}) AND b IN ({among})")
-    called = _vertex_names(tables, row, [number, *near[:EDGES]])
+    names = _vertex_names(tables, row, [number, *near[:EDGES]])
     place = {each: at for at, each in enumerate(drawn)}
     return {
         "vertex": vertex,
@@ -80,9 +80,9 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
         "labels": [label(each) for each in window],
         "series": series,
         "now": {name: series[name][-1] for name in MEASURES} if window else {},
-        "edges": [[called[other], beside[other]] for other in near[:EDGES]],
+        "edges": [[names[other], trussness_by_neighbour[other]] for other in near[:EDGES]],
         "count": len(near),
-        "names": [str(called[each]) for each in drawn],
+        "names": [str(names[each]) for each in drawn],
         "self": place[number],
         "lines": [(place[a], place[b], k_of[a, b]) for a, b in combinations(drawn, 2) if (a, b) in k_of],
         "command": f"{_report_command(home, row, epoch, vertex)} --format csv",

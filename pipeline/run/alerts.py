@@ -118,7 +118,7 @@ def alert_channels() -> list[Channel]:
     from apprise.utils.parse import parse_urls
 
     channels = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
-    wrong = [each.name.partition(":")[0] for each in channels if each.apprise_receiver() is None]
+    wrong = [channel.name.partition(":")[0] for channel in channels if channel.apprise_receiver() is None]
     if wrong:
         raise UsageError(
             f"{VARIABLE}: URL(s) that apprise does not understand (they begin with {', '.join(wrong)}:).",
@@ -180,60 +180,65 @@ def _send_to_channel(
     patience: float,
 ) -> None:
     sent = alert_log.list_sent(ledger, channel.name)
-    news = [_opened_problem(home, one, pages) for one in incidents if _is_due(home, one, patience)] + problems
+    news = [
+        _opened_problem(home, incident, pages) for incident in incidents if _is_due(home, incident, patience)
+    ] + problems
     news += _closed_problems(home, ledger, incidents, sent, pages)
-    mine = [
-        each
-        for each in news
-        if alert_log.is_claimable(sent.get((each.key, each.said)))
-        and alert_log.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
+    claimed = [
+        problem
+        for problem in news
+        if alert_log.is_claimable(sent.get((problem.key, problem.said)))
+        and alert_log.claim_message(ledger, channel.name, problem.key, problem.said, problem.epoch, problem.title)
     ]
-    if not mine:
+    if not claimed:
         return
-    keys, received = [(each.key, each.said) for each in mine], False
+    keys, received = [(problem.key, problem.said) for problem in claimed], False
     try:
-        channel.send_message(_compose_message(home, mine))
+        channel.send_message(_compose_message(home, claimed))
         received = True
     finally:
         (alert_log.confirm_messages if received else alert_log.release_messages)(ledger, channel.name, keys)
 
 
 def _compose_message(home: Home, news: list[Problem]) -> Message:
-    opened = [each for each in news if each.said is AlertKind.OPENED]
+    opened = [problem for problem in news if problem.said is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
         title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
-    parts = [each.render_text() for each in news[:MANY]]
+    parts = [problem.render_text() for problem in news[:MANY]]
     if len(news) > MANY:
         parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
-    severity = min((each.severity for each in opened), key=tuple(Severity).index, default=None)
+    severity = min((problem.severity for problem in opened), key=tuple(Severity).index, default=None)
     return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
 
 
-def _is_due(home: Home, one: Incident, patience: float) -> bool:
+def _is_due(home: Home, incident: Incident, patience: float) -> bool:
     """Tell whether an incident is to be sent."""
-    if not one.is_open or one.acknowledgement or one.mute_at(lease.timestamp()):
+    if not incident.is_open or incident.acknowledgement or incident.mute_at(lease.timestamp()):
         return False
-    if home.config.alerts.severity == "critical" and one.severity is not Severity.CRITICAL:
+    if home.config.alerts.severity == "critical" and incident.severity is not Severity.CRITICAL:
         return False
     since = (lease.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
-    return not (patience and one.first.suite == STAGES and one.first.at > since)
+    return not (patience and incident.first.suite == STAGES and incident.first.at > since)
 
 
-def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
-    document = incident_document(home, one, lease.timestamp())
+def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
+    document = incident_document(home, incident, lease.timestamp())
     page = document["page"] or document["report"]
     report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
+    since = format_minute(incident.first.at)
     lines = (
-        f"{abbreviate_labels(document['epochs'])}since {format_minute(one.first.at)}, incident {one.identifier}",
+        f"{abbreviate_labels(document['epochs'])}since {since}, incident {incident.identifier}",
         document["observed"],
         document["meaning"],
         f"page: {pages(document['report'] or page)}" if page else "",
         f"next: {report}{document['remedy']}",
-        f"on it? altneu incidents ack {one.identifier} --by NAME --because TEXT",
+        f"on it? altneu incidents ack {incident.identifier} --by NAME --because TEXT",
     )
-    return Problem(alert_key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
+    return Problem(
+        alert_key(incident), AlertKind.OPENED, f"{incident.severity}: {incident.first.name}", lines, incident.severity
+    )
 
 
 def _closed_problems(
@@ -244,29 +249,29 @@ def _closed_problems(
     pages: Pages,
 ) -> list[Problem]:
     """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
-    known = {alert_key(one): one for one in incidents}
+    known = {alert_key(incident): incident for incident in incidents}
     batches = ledger.published_batches()
     news = []
-    for (which, said), row in sent.items():
-        if said is not AlertKind.OPENED or row.sent_at is None:
+    for (key, kind), row in sent.items():
+        if kind is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
-        if which.suite == EPOCH and row.epoch in batches:
+        if key.suite == EPOCH and row.epoch in batches:
             at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
-        elif which.suite in (EPOCH, TASK):
+        elif key.suite in (EPOCH, TASK):
             continue
-        elif which not in known:
+        elif key not in known:
             lines = ("what had failed was tried again and ended well, or another run has taken its place",)
-        elif not known[which].is_open:
-            end = known[which].last
-            if end.ended and known[which].mute_at(end.ended) is None:
-                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[which].epochs])
-                lines = (f"{where}from {format_minute(known[which].first.at)} to {format_minute(end.ended)}", end.why)
+        elif not known[key].is_open:
+            end = known[key].last
+            if end.ended and known[key].mute_at(end.ended) is None:
+                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[key].epochs])
+                lines = (f"{where}from {format_minute(known[key].first.at)} to {format_minute(end.ended)}", end.why)
         if lines:
-            news.append(Problem(which, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
+            news.append(Problem(key, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
     return news
 
 
@@ -286,8 +291,8 @@ def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Ite
     """
     if any(
         epoch in failure.epochs
-        for one in list_incidents(ledger)
-        for failure in one.open_failures
+        for incident in list_incidents(ledger)
+        for failure in incident.open_failures
         if not failure.published
     ):
         return None

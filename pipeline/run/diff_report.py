@@ -34,9 +34,9 @@ def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[
         first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
         document[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
-            moved = {each["k"]: each for each in found.truss_movements(frame)}
+            moved = {sizes["k"]: sizes for sizes in found.truss_movements(frame)}
             none = {"entered": 0, "left": 0}
-            document["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in document["trusses"]]
+            document["trusses"] = [{**sizes, **none, **moved.get(sizes["k"], {})} for sizes in document["trusses"]]
         frame.unpersist()
     run = found.after.run
     document["next"] = None

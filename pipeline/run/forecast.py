@@ -242,8 +242,8 @@ class EstimatedCounts:
             if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
                 proposed[row.run_id] = row.facts.proposals
         known = [(proposed[run], changed[run]) for run in proposed if run in changed]
-        each = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
-        return None if each is None else round(self.changed_rows("edges").value * each)
+        per_row = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
+        return None if per_row is None else round(self.changed_rows("edges").value * per_row)
 
     def has_graph_cache(self) -> bool:
         return graph_cache.cached_graph_key(self.ledger, self.plan.parent) is not None

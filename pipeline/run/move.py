@@ -145,8 +145,8 @@ def _refuse_nested_target(home: Home, new: Home) -> None:
 def _home_state(home: Home, ledger: Ledger) -> list[Any]:
     """Return values that differ whenever a run or a compaction has changed the home."""
     identity = home_identity.find_identity(home)
-    located = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
-    return [located, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
+    locations = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
+    return [locations, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
 
 
 # -- The claim on the new places -----------------------------------------------------------------------------------

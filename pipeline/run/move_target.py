@@ -43,7 +43,7 @@ class MoveTarget:
     def to_arguments(self) -> list[str]:
         """Return the places as normalized arguments of `--to`."""
         catalog = self.catalog and "?".join((self.catalog["uri"], str(sorted(self.catalog.items()))))
-        return [each for each in (self.store, self.database, catalog) if each]
+        return [place for place in (self.store, self.database, catalog) if place]
 
     def settings_text(self, home: Home) -> str:
         """Return the text of the new `altneu.toml`."""

@@ -259,10 +259,10 @@ def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset
     if run.kind is RunKind.REBUILD:
         snapshot = ledger.get_parent(run).snapshots.get("upserts")
         return [InputDataset(*dataset_name(home, "upserts"), facets=_dataset_facets(home, "upserts", snapshot))]
-    read = ledger.staged_batches(run.run_id)
-    rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
+    batches = ledger.staged_batches(run.run_id)
+    rows, files = sum(batch.rows + batch.bad_rows for batch in batches), sum(batch.files for batch in batches)
     facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
-    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
+    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if batches else {})]
 
 
 def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
@@ -273,10 +273,10 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
     if row is None:
         return []
     before = ledger.get_parent(ledger.get_run(run_id)).snapshots
-    changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
+    changed = {table: snapshot for table, snapshot in sorted(row.snapshots.items()) if before.get(table) != snapshot}
     return [
-        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, each))
-        for table, each in changed.items()
+        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot))
+        for table, snapshot in changed.items()
     ]
 
 
@@ -320,9 +320,9 @@ def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
 
-    by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
+    assertions_by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
     for check in checks:
-        by_table[table_of_check(check)].append(
+        assertions_by_table[table_of_check(check)].append(
             quality.Assertion(
                 assertion=check["name"],
                 success=check["passed"],
@@ -341,7 +341,7 @@ def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[
             facets=_dataset_facets(home, table, snapshots.get(table)),
             inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(assertions)},
         )
-        for table, assertions in sorted(by_table.items())
+        for table, assertions in sorted(assertions_by_table.items())
     ]
 
 

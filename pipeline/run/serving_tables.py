@@ -92,8 +92,8 @@ def _rows_after_run(run: RunContext, table: str, touched: DataFrame | None = Non
     if table == "epoch_totals":
         diffs = run.total_diffs()
         return _totals_rows(run.read_after("edges"), run.home, diffs, run.landed_epochs(), run.frontier)
-    make = _vertex_rows if table == "vertex_history" else _edge_rows
-    return make(run.read_after, run.home, run.frontier, touched)
+    derive = _vertex_rows if table == "vertex_history" else _edge_rows
+    return derive(run.read_after, run.home, run.frontier, touched)
 
 
 def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: DataFrame) -> None:
@@ -272,10 +272,12 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
     return _cast_to_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
 
 
-def _totals_rows(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
+def _totals_rows(
+    frame: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int
+) -> DataFrame:
     """Derive the rows of `epoch_totals` from the database alone."""
     rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
-    return local_frame.local_frame(some.sparkSession, table_columns(home, "epoch_totals"), rows)
+    return local_frame.local_frame(frame.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 
 def _cast_to_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:

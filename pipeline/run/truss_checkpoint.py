@@ -97,12 +97,12 @@ def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | N
     return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def save_checkpoint(run: RunContext, left: SavedCheckpointRows) -> SavedCheckpoint:
+def save_checkpoint(run: RunContext, rows: SavedCheckpointRows) -> SavedCheckpoint:
     """Write the checkpoint rows that a task has left: a whole checkpoint, or the changes of the parent's."""
     return (
-        _write_checkpoint(run, None, left.rows, left.ends)
-        if left.anew
-        else extend_checkpoint(run, left.rows, left.ends)
+        _write_checkpoint(run, None, rows.rows, rows.ends)
+        if rows.anew
+        else extend_checkpoint(run, rows.rows, rows.ends)
     )
 
 

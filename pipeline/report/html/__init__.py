@@ -237,13 +237,13 @@ def _fold_groups(groups: list[Document]) -> list[Document]:
     for begin in range(0, len(groups), SHOWN):
         part = groups[begin : begin + SHOWN]
         states = [cell["state"] for group in part for cell in group["cells"]]
-        said = [
+        counts = [
             f"{formatting.format_number(states.count(name))} {state.short}"
             for name, state in formatting.STATES.items()
             if name in states
         ]
         name = part[0]["name"] if len(part) == 1 else f"{part[-1]['name']} to {part[0]['name']}"
-        folds.append({"name": name, "said": ", ".join(said), "groups": part})
+        folds.append({"name": name, "said": ", ".join(counts), "groups": part})
     return folds
 
 

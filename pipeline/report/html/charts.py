@@ -297,9 +297,9 @@ def graph_picture(
         middle: The index of the vertex that the picture is about, if there is one.
     """
     width, height, edge = 560, 400, 28
-    where = _spring_layout(len(names), [(a, b) for a, b, _ in lines])
-    x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in where]
-    y = [edge + (height - 2 * edge) * place[1] for place in where]
+    positions = _spring_layout(len(names), [(a, b) for a, b, _ in lines])
+    x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in positions]
+    y = [edge + (height - 2 * edge) * place[1] for place in positions]
     most = max((weight for *_, weight in lines), default=0)
     drawn = ""
     for a, b, weight in sorted(lines, key=lambda line: line[2]):
@@ -331,17 +331,17 @@ def _spring_layout(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[f
     import numpy as np
 
     turn = np.arange(count) * (2 * np.pi / max(count, 1))
-    where = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    positions = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     tied = np.zeros((count, count))
     for a, b in edges:
         tied[a, b] = tied[b, a] = 1
     ideal = 2 / np.sqrt(max(count, 1))
     for step in range(300):
-        apart = where[:, None, :] - where[None, :, :]
+        apart = positions[:, None, :] - positions[None, :, :]
         far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.01)
         force = ideal**2 / far**2 - tied * far / ideal
         push = (apart * force[:, :, None]).sum(axis=1)
         size = np.maximum(np.sqrt((push**2).sum(axis=1, keepdims=True)), 1e-9)
-        where += push / size * np.minimum(size, 0.2 * (1 - step / 300))
-    low, high = where.min(axis=0), where.max(axis=0)
-    return [(float(u), float(v)) for u, v in (where - low) / np.maximum(high - low, 1e-9)]
+        positions += push / size * np.minimum(size, 0.2 * (1 - step / 300))
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    return [(float(u), float(v)) for u, v in (positions - low) / np.maximum(high - low, 1e-9)]
