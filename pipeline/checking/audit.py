@@ -1,11 +1,11 @@
-"""Audits: the maintained result against a full recomputation by another method, and the suites of `expectations/`.
+"""Audits compare the maintained result with a full recomputation by another method.
 
-The recomputation starts from the landed upserts and shares no plan with the maintenance: the last value per key as of
-an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
-(`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
-once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
-too high, and no set of edges can rise (`compile_kernels.check`). Beyond `[truss] limit_edges` no task holds the graph:
-`beyond`. On request a third party counts the triangles as well.
+The recomputation starts from the landed upserts and shares no plan with the maintenance. It takes the last value of
+each key as of an epoch and the distinct pairs. Then one task per epoch counts every triangle and peels every truss from
+scratch (`algorithms/kernels`), compares all of it with the maintained rows, and returns only the differences. It may
+run over several epochs at once, and the graph of an epoch must fit into one task twice. The maintained trussness is
+also verified without peeling: no edge is too high, and no set of edges can rise (`kernels.trussness_check`). A graph
+that no task can hold is recomputed by `distributed_recount`. On request a third party counts the triangles as well.
 """
 
 from __future__ import annotations
@@ -50,16 +50,21 @@ from .reported_totals_check import (
     reported_totals,
 )
 
-_STORED = "stored "  # before a table's name: how many of its rows are of the epoch
+_STORED = "stored "  # prefix of a table's name, in a row with the number of its rows at the epoch
 
 
 def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The landed upserts that make an edge at some epochs, from scratch: _at, a, b (a < b), src, dst, epoch (its own),
-    and the value columns."""
+    """Select the landed upserts that make an edge at some epochs, from scratch.
+
+    Returns:
+        Rows of _at (one of `epochs`), a, b (a < b), src, dst, epoch (of the upsert), and the value columns.
+    """
     config = home.config
     at = F.broadcast(local_frame.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
-    rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
+    rows = (
+        upserts.where("src <> dst").select("*", *pair).repartition("a", "b")
+    )  # the only exchange, because every later key contains both
     key = ["a", "b", "src", "dst"]
     landed = rows.groupBy(*key, *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
     value = F.struct(F.lit(1).alias("_one"), *config.values)
@@ -76,12 +81,18 @@ def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -
         last = last.where(F.col("_at") < F.col("epoch") + config.edges.live_for)
     if config.edge_condition is None:
         return last
-    return last.where(only_where("_is_value", config.edge_condition))  # Spark may ask it before the other filters
+    return last.where(
+        only_where("_is_value", config.edge_condition)
+    )  # Spark may evaluate this before the other filters
 
 
 def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
-    or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
+    """Recompute the edges that follow from the landed upserts at some epochs, from scratch.
+
+    Returns:
+        Rows of relation, a, b (a < b in undirected relations) and epoch. The relation is `-` for plain edges, or the
+        name of a relation of motifs. A pair whose directions both have a value has two rows.
+    """
     config = home.config
     last = select_upserts_in_force(upserts, home, epochs)
     relations = [F.struct(F.lit(motif_patterns.PLAIN).alias("relation"), "a", "b")]
@@ -93,8 +104,12 @@ def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFr
 
 
 def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
-    """The maintained state at some epochs: epoch, what (place in `PER_ROW`), a, b, k, n (copies, a degree, or a
-    count). Of motifs k is the place in `[motifs]`."""
+    """Select the maintained state at some epochs.
+
+    Returns:
+        Rows of epoch, what (the index in `PER_ROW`), a, b, k and n (a number of copies, a degree, or a count). For
+        motifs, k is the index in `[motifs]`.
+    """
 
     def select_part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
         names = {"a": a, "b": b, "k": k, "until": until}
@@ -112,17 +127,18 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
         parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
     at = F.broadcast(local_frame.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
-    there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
+    in_force = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
-    return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
+    return rows.join(at, in_force).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
 def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
-    """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
+    """Select the maintained results at some epochs, from the tables as a reader sees them.
 
-    What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null), `motif_at_vertex`
-    a (b: the motif's place in `[motifs]`); the totals
-    `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
+    Returns:
+        Rows of epoch, what, a, b, value, without zeros. `what` is `edge` (a, b; the value is its number of copies),
+        `trussness_of_edge` (a, b), `triangles_at_vertex` (a), `motif_at_vertex` (a; b is the motif's index in
+        `[motifs]`), or one of the totals `edges`, `vertices`, `triangles` and `max_trussness` (a and b are null).
     """
 
     def read_maintained(rows: pa.Table) -> pa.Table:
@@ -144,10 +160,19 @@ def check_incremental_versus_full(
     revision: Revision | None = None,
     shown: ReportedTotals | None = None,
 ) -> list[Check]:
-    """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`.
+    """Compare the maintained results with a full recomputation.
 
-    `revision`: the tables that `read` reads; with it the first differing row is explained. `shown`: what SQL says of
-    the epochs; with it that is compared as well.
+    Args:
+        warehouse: The tables of the home.
+        read: A function that reads a table as a reader sees it.
+        epochs: The epochs to compare.
+        say: A function that takes lines about the progress.
+        third_party: Whether GraphFrames counts the triangles as well.
+        revision: The revision that `read` reads; with it the first differing row is explained.
+        shown: The totals of the epochs in the SQL database; with it these are compared as well.
+
+    Returns:
+        One check per epoch and kind of result, with the first differing rows.
     """
     from expectations.suite import check_differences
 
@@ -167,11 +192,28 @@ def find_differences(
     shown: ReportedTotals | None = None,
     placed: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
-    Expectations'. `placed`: as `distributed_recount.compare_distributed` takes `labels`."""
+    """Find the differences between the maintained results and a full recomputation, without Great Expectations.
+
+    Args:
+        warehouse: The tables of the home.
+        read: A function that reads a table as a reader sees it.
+        epochs: The epochs to compare.
+        say: A function that takes lines about the progress.
+        third_party: Whether GraphFrames counts the triangles as well.
+        revision: The revision that `read` reads; with it the first differing row is explained.
+        shown: The totals of the epochs in the SQL database; with it these are compared as well.
+        placed: Known labels by epoch, for `distributed_recount.compare_distributed`.
+
+    Returns:
+        The differing rows and the context, as `expectations.suite.check_differences` takes them.
+
+    Raises:
+        UsageError: A third party is asked for without a JVM in this process, or the motifs of a graph are asked for
+            that no task can hold.
+    """
     if third_party and not has_jvm(warehouse.spark):
         raise UsageError(
-            "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
+            "GraphFrames and GraphX need a JVM in this process, and cannot be reached through Spark Connect.",
             "ALTNEU_MASTER='local[*]' altneu audit --third-party",
         )
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
@@ -183,7 +225,7 @@ def find_differences(
         recompute_edges(read("upserts"), warehouse.home, epochs),
     )
     if epochs and _exceeds_task(warehouse, revision, motifs, len(epochs)):
-        say("in cells and parts: the graph is too large for one task")
+        say("the graph is too large for one task: recomputing in cells and partitions")
         comparing: AbstractContextManager[DataFrame] = distributed_recount.compare_distributed(
             rows, graph, epochs, memory_budget.max_partition_edges(warehouse.home.config), say, placed
         )
@@ -195,39 +237,41 @@ def find_differences(
     with comparing as compared:
         if shown is not None:
             compared = compared.unionByName(_attach_counts(count_stored_rows(shown, read)))
-        found, counted, there = _split_results([row.asDict() for row in compared.collect()])
+        differences, counted, stored = _split_results([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
         context["reference"] = reference_name(warehouse.spark)
         for epoch in epochs:
             say(f"{labels[epoch]}: counting triangles with {context['reference']}")
-            found += _compare_third_party(warehouse, read, epoch)
-    first = next((row for row in found if row["a"] is not None), None)
+            differences += _compare_third_party(warehouse, read, epoch)
+    first = next((row for row in differences if row["a"] is not None), None)
     if first is not None and revision is not None:
         other = first["b"] if first["what"] != MOTIF else None
         first["why"] = explain.explain_difference(warehouse, revision, first["epoch"], first["a"], other)
-        ends = {row["a"] for row in found} | {row["b"] for row in found if row["what"] != MOTIF}
+        ends = {row["a"] for row in differences} | {row["b"] for row in differences if row["what"] != MOTIF}
         numbers = list(ends - {None})
         book = {None: None, **dict(zip(numbers, explain.name_vertices(warehouse, revision, numbers), strict=True))}
-        for row in found:
+        for row in differences:
             row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
     names = list(motifs)
-    found = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found]
+    differences = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in differences]
     if shown is not None:
         context["kinds"] = shown.kinds
-        known = {(row["epoch"], row["what"]) for row in found}
+        known = {(row["epoch"], row["what"]) for row in differences}
         wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        found += wrong + differing_rows(shown, there)
-    return found, context
+        differences += wrong + differing_rows(shown, stored)
+    return differences, context
 
 
 def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
-    """Whether no task can hold the graph, of so many epochs at once. Raises `UsageError` when it has motifs: these are
-    recounted in one."""
+    """Tell whether no task can hold the graph of this number of epochs at once.
+
+    Raise `UsageError` when such a graph has motifs, because motifs are recounted in one task.
+    """
     if revision is None or "edges" not in revision.snapshots:
         return False
     edges = warehouse.snapshot_size("edges", revision.snapshots["edges"]).rows
@@ -242,7 +286,7 @@ def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Colle
 
 
 def _attach_counts(stored: DataFrame) -> DataFrame:
-    """The numbers of stored rows among the differences, so that one query brings both."""
+    """Return the numbers of stored rows in the form of differences, so that one query reads both."""
     null, zero = F.lit(None).cast("bigint"), F.lit(0).cast("bigint")
     what = F.concat(F.lit(_STORED), "table").alias("what")
     ends = null.alias("a"), null.alias("b")
@@ -254,25 +298,25 @@ def _attach_counts(stored: DataFrame) -> DataFrame:
 def _split_results(
     rows: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]], dict[tuple[int, str], int]]:
-    """The differences; by epoch the totals counted afresh; by epoch and table the numbers of stored rows."""
-    found, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
+    """Split rows into the differences, the recounted totals by epoch, and the stored rows by epoch and table."""
+    differences, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
     for row in rows:
         if row["what"].startswith(_STORED):
             stored[row["epoch"], row["what"].removeprefix(_STORED)] = row["maintained"]
         elif row["what"].startswith(COUNTED):
             counted.setdefault(row["epoch"], {})[row["what"].removeprefix(COUNTED), row["a"]] = row["recomputed"]
         else:
-            found.append(row)
-    return found, counted, stored
+            differences.append(row)
+    return differences, counted, stored
 
 
 def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
-    """The vertices of one epoch whose maintained triangle count is not the third party's, as `DIFFERENCES`."""
+    """Return the vertices of one epoch whose maintained triangle count differs from the third party's."""
     from expectations.gx_runner import ROWS
 
     edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == motif_patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
-    # Spark's Hadoop, through which GraphX exchanges files, does not know S3
+    # GraphX exchanges files through Spark's Hadoop, which does not know S3.
     folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
     counted = third.triangle_counts(edges, folder).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
@@ -291,7 +335,18 @@ def audit_published(
     *,
     third_party: bool = False,
 ) -> list[Check]:
-    """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
+    """Audit published epochs by a full recomputation: tables, totals, batches and names.
+
+    Args:
+        warehouse: The tables of the home.
+        revision: The revision to audit.
+        epochs: The epochs to audit.
+        say: A function that takes lines about the progress.
+        third_party: Whether GraphFrames counts the triangles as well.
+
+    Returns:
+        The results of the checks.
+    """
     require_extras("an audit", "quality")
     from expectations.gx_runner import ROWS
     from expectations.suite import check_differences
@@ -304,7 +359,7 @@ def audit_published(
     shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
         placed = truss_checkpoint_table.read_labels(warehouse, graph_cache.saved_checkpoint(ledger, revision))
-        found, context = find_differences(
+        differences, context = find_differences(
             warehouse,
             read_table,
             wanted,
@@ -316,10 +371,10 @@ def audit_published(
         )
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
-            found += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
-        checks = check_differences(found, context)
+            differences += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
+        checks = check_differences(differences, context)
         if wanted and any(table in revision.snapshots for table in PLAIN):
-            say("comparing the plain tables")
+            say("comparing the serving tables")
             checks += _check_serving_tables(warehouse, read_table, revision, wanted)
     return checks
 
@@ -327,7 +382,7 @@ def audit_published(
 def _check_serving_tables(
     warehouse: Warehouse, read: Callable[[str], DataFrame], revision: Revision, epochs: list[int]
 ) -> list[Check]:
-    """The plain tables of a published revision, whole at some epochs."""
+    """Check all rows of the serving tables of a published revision at some epochs."""
     from expectations.suite import check_plain
 
     from . import serving_table_checks
@@ -342,8 +397,8 @@ def _check_serving_tables(
         int(revision.frontier or 0),
         revision.since,
     )
-    found = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
-    return check_plain(found, sources.check_context(epochs))
+    differences = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
+    return check_plain(differences, sources.check_context(epochs))
 
 
 LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}
@@ -351,12 +406,12 @@ LANDED |= {"every vertex has one name"}
 
 
 def needs_landing(checks: Iterable[Check]) -> bool:
-    """Do failed checks speak of the landed rows as they are stored, so that only the landing can say what is right?"""
+    """Tell whether a failed check is about the stored landed rows, which only the landing can correct."""
     return any(not check["passed"] and check["name"] in LANDED for check in checks)
 
 
 def auditable_epochs(ledger: Ledger, revision: Revision) -> list[int]:
-    """The epochs at which a revision shows something of its own: those that landed, and those where totals change."""
+    """Return the epochs that have a batch at a revision or at which its totals change, in order."""
     changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
     last = revision.frontier
     known = {*ledger.published_batches(revision.revision), *(e for e in changed if last is not None and e <= last)}

@@ -1,13 +1,13 @@
-"""An epoch's graph recomputed and held against what is maintained where no task can hold it: what an audit does then.
+"""The recomputation of an epoch's graph that no task can hold, and its comparison with what is maintained.
 
-As `recounted`, in cells and parts. Edges and degrees come from the landed rows by joins. Triangles are counted in cells
-(`algorithms.color_partitioning`). The trussness is not peeled but proved: places for all edges are looked for
-(`truss_bsp.elimination_order`), and then two local facts are counted in cells (`kernels/facts`), which prove it
-whatever has found the places. So a wrong trussness shows as one that is too high or too low, without the right one
-beside it.
+It does what `epoch_recount` does, but in cells and partitions. Edges and degrees come from the landed rows by joins.
+Triangles are counted in cells (`algorithms.color_partitioning`). The trussness is not peeled but proved: an elimination
+order of all edges is searched for (`truss_bsp.elimination_order`), and then the certificates are counted in cells
+(`kernels/certificate_counts`). They prove the trussness however the order was found. A wrong trussness is therefore
+reported as too high or too low, without the right one.
 
-Cost    EXECUTES for each epoch the making of parts and their rounds; then it is one query. A task holds one cell or
-        part.
+Cost    EXECUTES for each epoch the making of partitions and their rounds, and then one query. A task holds one cell or
+        partition.
 """
 
 from __future__ import annotations
@@ -35,9 +35,20 @@ def compare_distributed(
     say: Callable[[str], None],
     labels: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> Iterator[DataFrame]:
-    """What differs at some epochs (`DIFFERENCES`), to be read inside. stored: as `audit` brings it, epoch, what, a, b,
-    k, n; graph: epoch, a, b, relation; size: as many edges as a task has memory for; labels: epoch → places that are
-    known already, a, b, label: whoever has found them, they prove the trussness or do not."""
+    """Hold the differences between the stored and the recomputed results at some epochs, to be read in the block.
+
+    Args:
+        stored: The maintained rows: epoch, what, a, b, k, n (`audit.select_stored_rows`).
+        graph: The recomputed edges: epoch, a, b, relation (`audit.recompute_edges`).
+        epochs: The epochs to compare.
+        size: The number of edges for which a task has memory.
+        say: A function that takes lines about the progress.
+        labels: Elimination orders that are known already, by epoch: a, b, label. The proof does not rely on them being
+            right.
+
+    Yields:
+        Rows of `epoch_recount.DIFFERENCES`.
+    """
     plain, cached = graph.where(F.col("relation") == motif_patterns.PLAIN), list[DataFrame]()
 
     def persist_rows(rows: DataFrame) -> DataFrame:
@@ -74,7 +85,7 @@ def _compare_epoch(
     def select_kind(what: str) -> DataFrame:
         return stored.where(F.col("what") == PER_ROW.index(what))
 
-    # Of an edge stored twice, or with two values, neither says what its trussness is.
+    # An edge that is stored twice, or with two values, has no known trussness.
     claimed = (
         select_kind("trussness_of_edge")
         .groupBy("a", "b")
@@ -129,21 +140,21 @@ def _null_column(name: str) -> Column:
 
 
 def _find_unequal(what: str, stored: DataFrame, fresh: DataFrame, key: list[str]) -> DataFrame:
-    """Where what is stored is not what was counted afresh."""
+    """Find the keys whose stored value differs from the recomputed one."""
     old = stored.groupBy(*key).agg(F.sum("n").alias("old"))
     both = old.join(fresh.withColumnRenamed("n", "new"), key, "full")
     return _compare_kind(what, both.where("NOT old <=> new"), F.col("old"), F.col("new"))
 
 
 def _find_misplaced(claimed: DataFrame, edges: DataFrame) -> DataFrame:
-    """Edges without just one trussness of at least 2, and trussness of what is no edge."""
+    """Find edges that do not have exactly one trussness of at least 2, and trussness of pairs that are no edges."""
     both = claimed.join(edges.withColumn("_there", F.lit(True)), ["a", "b"], "full")
     wrong = both.where("_there IS NULL OR copies IS NULL OR copies <> 1 OR k < 2")
     return _compare_kind("trussness_of_edge", wrong, F.col("k"), None)
 
 
 def _compare_totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -> DataFrame:
-    """The totals that the stored rows give, where they are not those counted afresh."""
+    """Find the totals of the stored rows that differ from the recomputed ones."""
 
     def sum_of(what: str, value: str) -> Column:
         return F.expr(f"COALESCE({value} FILTER (WHERE what = {PER_ROW.index(what)}), 0)")
@@ -174,7 +185,7 @@ def _first_rows(numbered: DataFrame) -> DataFrame:
 
 
 def _count_totals(proved: DataFrame, vertices: DataFrame) -> DataFrame:
-    """The totals as counted afresh; of the trussness, as it was proved."""
+    """Return the recomputed totals; those of the trussness are as it was proved."""
     single = proved.agg(
         F.count("*").alias("edges"),
         F.expr("SUM(triangles) DIV 3").alias("triangles"),

@@ -1,8 +1,8 @@
-"""The edges that the landed upserts leave, derived again for some pairs and for every epoch at once.
+"""A second derivation of the edges from the landed upserts, for some pairs and for every epoch at once.
 
-Shares nothing with the plan of the edges stage: it is arithmetic over sorted arrays in the task that has a pair's rows.
-Where a filter looks at values, the last row of each key and epoch is found before, by an aggregation: its order is that
-of Spark's values. One exchange, of the chosen rows alone.
+It shares nothing with the plan of the stage `edges`: it is arithmetic over sorted arrays in the task that has the rows
+of a pair. Where a filter looks at values, an aggregation first finds the last row of each key and epoch, because the
+order of values is that of Spark. There is one exchange, of the chosen rows alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ Longs = NDArray[np.int64]
 
 
 def add_pairs(upserts: DataFrame) -> DataFrame:
-    """Upserts that can make an edge, with the ends of their pair, a < b."""
+    """Select the upserts that can make an edge, and add the ends of their pair, a < b."""
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     return upserts.where("src <> dst").select("*", *pair)
 
 
 def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
-    """From all landed rows of some pairs (`add_pairs`) the diff triples a, b, epoch, diff of their edges."""
+    """Derive the diff triples a, b, epoch, diff of the edges of some pairs from all their landed rows (`add_pairs`)."""
     config = home.config
     rows, is_value = rows.repartition("a", "b"), F.col("op") == "upsert"
-    if config.edge_condition is None:  # values are of no account then
-        seq = F.coalesce("seq", F.lit(-FOREVER - 1)).alias("seq")  # none is the least, as in the aggregation below
+    if config.edge_condition is None:  # without a condition values do not matter
+        seq = F.coalesce("seq", F.lit(-FOREVER - 1)).alias(
+            "seq"
+        )  # a missing seq is the least, as in the aggregation below
         kept = rows.select("a", "b", "src", "epoch", seq, is_value.alias("on"), "diff")
     else:
         landed = rows.groupBy("a", "b", "src", "dst", *config.values, "op", "seq", "epoch")
@@ -49,7 +51,7 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
             .agg(F.max(F.struct("seq", is_value.alias("_is_value"), value.alias("_value"))).alias("_last"))
             .select("a", "b", "src", "dst", "epoch", "_last._is_value", "_last._value.*")
         )
-        on = F.expr(only_where("_is_value", config.edge_condition))  # it may fail on the values of a delete
+        on = F.expr(only_where("_is_value", config.edge_condition))  # the condition may fail on the values of a delete
         zero, one = (F.lit(n).cast("bigint") for n in (0, 1))
         kept = last.select("a", "b", "src", "epoch", zero.alias("seq"), on.alias("on"), one.alias("diff"))
     forth = (F.col("src") == F.col("a")).alias("forth")
@@ -73,22 +75,31 @@ def _make_steps_task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]
 def _last_rows(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, seq: Longs, on: NDArray[Any], diff: Longs
 ) -> tuple[Longs, Longs, NDArray[Any], Longs, NDArray[Any]]:
-    """Return the last remaining row of each key and epoch, in the order of key and epoch: columns a, b, forth,
-    epoch, on. Rows that are alike but for their diffs are one, and there while these add up to more than nothing."""
+    """Return the last remaining row of each key and epoch, in the order of key and epoch.
+
+    Rows that differ only in their diffs are one row, which remains if the diffs add up to more than zero.
+
+    Returns:
+        The columns a, b, forth, epoch, on.
+    """
     order = np.lexsort((on, seq, epoch, forth, b, a))
     a, b, forth, epoch, seq, on, diff = (column[order] for column in (a, b, forth, epoch, seq, on, diff))
     fresh = _pair_starts(a, b) | _pair_starts(forth, epoch)
     alike = np.flatnonzero(fresh | _pair_starts(seq, on))
-    there = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
-    key = np.cumsum(fresh)[there]
-    chosen = there[np.append(key[1:] != key[:-1], True)] if there.size else there
+    present = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
+    key = np.cumsum(fresh)[present]
+    chosen = present[np.append(key[1:] != key[:-1], True)] if present.size else present
     return a[chosen], b[chosen], forth[chosen], epoch[chosen], on[chosen]
 
 
 def _steps_of_pairs(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, on: NDArray[Any], live_for: int | None
 ) -> tuple[Longs, Longs, Longs, Longs]:
-    """Each key's rows, in order, hold until its next one; a pair is an edge while one of its keys is on."""
+    """Derive the steps of the edges: a row is in force until the key's next one, and an edge exists while a key is on.
+
+    Returns:
+        The columns a, b, epoch, diff.
+    """
     until = np.full(a.size, FOREVER, np.int64)
     same = (a[1:] == a[:-1]) & (b[1:] == b[:-1]) & (forth[1:] == forth[:-1])
     until[:-1][same] = epoch[1:][same]
@@ -108,7 +119,7 @@ def _steps_of_pairs(
     first = np.flatnonzero(fresh)
     sums = np.cumsum(sign)
     keys = sums - np.repeat(np.concatenate([[0], sums[first[1:] - 1]]), np.diff(np.append(first, a.size)))
-    last = np.ones(a.size, np.bool_)  # of a pair's rows at one epoch
+    last = np.ones(a.size, np.bool_)  # whether a row is the last one of its pair and epoch
     last[:-1] = fresh[1:] | (at[1:] != at[:-1])
     a, b, at, alive = a[last], b[last], at[last], (keys[last] > 0).astype(np.int64)
     before = np.concatenate([[0], alive[:-1]])
@@ -119,7 +130,7 @@ def _steps_of_pairs(
 
 
 def _pair_starts(a: Longs, b: Longs) -> NDArray[np.bool_]:
-    """Where a pair's rows begin."""
-    found = np.ones(a.size, np.bool_)
-    found[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    return found
+    """Tell for each row whether it is the first one of its pair."""
+    starts = np.ones(a.size, np.bool_)
+    starts[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return starts

@@ -1,9 +1,9 @@
-"""One epoch's graph, counted and peeled from scratch and held against what is maintained: what an audit's task does.
+"""The task of an audit: it recomputes one epoch's graph from scratch and compares it with what is maintained.
 
-Shapes  Rows as `audit` brings them to the task: the maintained ones (`PER_ROW`), the edges by relation. What comes out:
-        tables of `DIFFERENCES`, the first rows of each kind of difference and how many there are; and beside them the
-        totals counted afresh (`COUNTED`), which are no difference.
-Cost    The graph in one task, twice. Nothing here knows Spark.
+Shapes  The input are rows from `audit`: the maintained ones (`PER_ROW`), and the edges by relation. The output are
+        tables of `DIFFERENCES`: the first rows of each kind of difference with their number, and besides these the
+        recomputed totals (`COUNTED`), which are no differences.
+Cost    The task holds the graph twice. Nothing here uses Spark.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from algorithms.kernels.intervals import sort_order
 from .reported_totals_check import Measure
 
 Longs = NDArray[np.int64]
-Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
+Values: TypeAlias = Longs | pa.ChunkedArray | None  # None means that all values are null
 Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
 Results = dict[str, Result]
 MOTIF = "motif_at_vertex"
 PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
 TOTALS = ("edges", "vertices", "triangles", "max_trussness")
-COUNTED = "counted "  # before a total's name: a row with its value as counted afresh, and no difference
+COUNTED = "counted "  # prefix of a total's name, in a row with its recomputed value, which is no difference
 RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
@@ -43,34 +43,50 @@ def compare_epoch(
     stored: pa.Table,
     graph: pa.Table,
 ) -> pa.Table:
-    """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
+    """Compare the maintained results of one epoch with a recomputation, and check the trussness without peeling.
+
+    Args:
+        motifs: The patterns of each motif.
+        key: The epoch, as the only element.
+        stored: The maintained rows: epoch, what, a, b, k, n.
+        graph: The edges: epoch, relation, a, b.
+
+    Returns:
+        The first `ROWS` differences of each kind with their number, and the recomputed totals (`DIFFERENCES`).
+    """
     from expectations.gx_runner import ROWS
 
     epoch = key[0].as_py()
-    kept, fresh = maintained_results(stored), _recompute_results(*_pairs_of_relation(graph, motif_patterns.PLAIN))
+    maintained, recomputed = (
+        maintained_results(stored),
+        _recompute_results(*_pairs_of_relation(graph, motif_patterns.PLAIN)),
+    )
     if motifs:
-        fresh[MOTIF] = _count_motifs(motifs, graph)
+        recomputed[MOTIF] = _count_motifs(motifs, graph)
     out = [result_table(DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
     for what in (*PER_ROW, *TOTALS):
-        a, b, old, new = _differing_rows(kept.get(what), fresh.get(what))
+        a, b, old, new = _differing_rows(maintained.get(what), recomputed.get(what))
         out.append(result_table(DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
-    for (what, place), value in _count_totals(fresh, motifs).items():
+    for (what, place), value in _count_totals(recomputed, motifs).items():
         out.append(result_table(DIFFERENCES, epoch, COUNTED + what, np.array([place]), None, None, value, 0))
-    if "trussness_of_edge" in kept:
-        for what, (a, b, k) in _uncertified_edges(*kept["trussness_of_edge"]).items():
+    if "trussness_of_edge" in maintained:
+        for what, (a, b, k) in _uncertified_edges(*maintained["trussness_of_edge"]).items():
             out.append(result_table(DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
     return pa.concat_tables(out)
 
 
 def maintained_results(rows: pa.Table) -> Results:
-    """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
-    number of copies counts, and values are not deduplicated."""
-    found: Results = {}
+    """Turn the maintained rows of one epoch into results.
+
+    An edge that is stored twice, or with two values, must become a difference. The value of an edge is therefore its
+    number of copies, and rows are not deduplicated.
+    """
+    results: Results = {}
     listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(PER_ROW)}
     for what in PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
-            found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
+            results[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
     totals = {
         "edges": pc.sum(listed["edge"]["n"]),
         "vertices": pa.scalar(len(listed["degree_at_vertex"]) or None),
@@ -79,12 +95,12 @@ def maintained_results(rows: pa.Table) -> Results:
     }
     for what, total in totals.items():
         if total.is_valid:
-            found[what] = _total_columns(total.as_py() // 3 if what == "triangles" else total.as_py())
-    return found
+            results[what] = _total_columns(total.as_py() // 3 if what == "triangles" else total.as_py())
+    return results
 
 
 def _recompute_results(a: Longs, b: Longs) -> Results:
-    """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
+    """Count and peel one graph from scratch, and return every result except zeros."""
     if not a.size:
         return {}
     total, vertices, per_vertex, _ = triangle_kernel.count_triangles(a, b)
@@ -101,18 +117,18 @@ def _recompute_results(a: Longs, b: Longs) -> Results:
 
 
 def _count_totals(fresh: Results, motifs: Mapping[str, Sequence[motif_patterns.Pattern]]) -> dict[Measure, int]:
-    """The totals that SQL should show, out of the results of one graph."""
-    found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in TOTALS if what in fresh}
+    """Compute the totals that the SQL database should have, from the results of one graph."""
+    totals: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in TOTALS if what in fresh}
     if "degree_at_vertex" in fresh:
         degrees = np.asarray(fresh["degree_at_vertex"][2])
-        found["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
+        totals["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
         sizes = np.unique(np.asarray(fresh["trussness_of_edge"][2]), return_counts=True)
-        found |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
+        totals |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
     if MOTIF in fresh:
         _, places, counts = (np.asarray(column) for column in fresh[MOTIF])
         for place, patterns_ in enumerate(motifs.values()):
-            found["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
-    return {measure: value for measure, value in found.items() if value}
+            totals["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
+    return {measure: value for measure, value in totals.items() if value}
 
 
 def _total_columns(value: Any) -> tuple[None, None, Longs]:
@@ -120,7 +136,7 @@ def _total_columns(value: Any) -> tuple[None, None, Longs]:
 
 
 def _count_motifs(motifs: Mapping[str, Sequence[motif_patterns.Pattern]], graph: pa.Table) -> Result:
-    """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
+    """Count every motif of one graph from scratch: the vertices, the indices of the motifs, and the counts."""
     relations = {}
     for name in motif_patterns.list_relations(motifs):
         relations[name] = _pairs_of_relation(graph, name)
@@ -133,7 +149,7 @@ def _count_motifs(motifs: Mapping[str, Sequence[motif_patterns.Pattern]], graph:
 
 
 def _differing_rows(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
-    """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
+    """Return the rows on which two results differ, in order: a, b, and both values (null where there is no row)."""
     sides = []
     for place, side in enumerate((kept, fresh)):
         a, b, value = side or (None, None, np.zeros(0, np.int64))
@@ -147,10 +163,10 @@ def _differing_rows(kept: Result | None, fresh: Result | None) -> tuple[pa.Chunk
 
 
 def _uncertified_edges(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
-    """Edges a, b, k whose trussness is proved wrong: too few triangles hold them, or they are of a set that can rise.
+    """Return the edges a, b, k whose trussness is wrong: they are in too few triangles, or in a set that can rise.
 
-    What is no trussness of a graph at all (an end missing, an edge twice, k below 2) shows as a difference; the rest is
-    judged here.
+    Rows that cannot be the trussness of a graph (an end is missing, an edge is there twice, k is below 2) are
+    differences anyway, and are not judged here.
     """
     listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
     a, b, k = (_to_longs(listed[name]) for name in ("a", "b", "k"))
@@ -162,14 +178,14 @@ def _uncertified_edges(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs,
 
 
 def _pairs_of_relation(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
-    """The pairs of a relation, each once."""
+    """Return the pairs of a relation, each once."""
     rows = graph.filter(pc.equal(graph["relation"], relation))
     a, b = _distinct_rows(_to_longs(rows["a"]), _to_longs(rows["b"]))
     return a, b
 
 
 def _distinct_rows(*columns: Longs) -> tuple[Longs, ...]:
-    """The rows in order, one for each pair in the first two columns."""
+    """Sort the rows, and return one for each pair in the first two columns."""
     order = sort_order(columns)
     columns = tuple(column[order] for column in columns)
     new = np.ones(order.size, bool)
@@ -182,14 +198,14 @@ def _to_longs(column: pa.ChunkedArray) -> Longs:
 
 
 def _to_column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
-    """Whole numbers as Arrow has them; None: all null, a number: `n` times the same."""
+    """Return whole numbers as an Arrow column. None gives `n` nulls, and a number gives `n` copies of it."""
     if values is None or isinstance(values, int):
         return pa.repeat(pa.scalar(values, pa.int64()), n)
     return pa.array(values) if isinstance(values, np.ndarray) else values
 
 
 def result_table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
-    """Columns as a table of `schema`, after the constant columns epoch and what."""
+    """Build a table of `schema` from columns, after the constant columns epoch and what."""
     names = [column.split(" ")[0] for column in schema.split(", ")]
     n = next(len(column) for column in columns if not (column is None or isinstance(column, int)))
     return pa.table([_to_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_to_column(c, n) for c in columns)], names)

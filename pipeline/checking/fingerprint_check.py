@@ -1,5 +1,7 @@
-"""Do the tables hold what was published? By the fingerprints that each run has recorded: one look at every table finds
-rows that were changed after they were published, at any epoch, whatever recomputes them."""
+"""The comparison of the tables with the fingerprints that each run has recorded.
+
+Every table is read once. The comparison finds rows at any epoch that were changed after they were published.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ..storage.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class FingerprintComparison:
-    """compared: tables; unknown: those of which no fingerprint was recorded; wrong: those that differ."""
+    """The compared tables of a revision, those without a recorded fingerprint (`unknown`), and the differences."""
 
     revision: int
     compared: list[str]
@@ -31,9 +33,9 @@ class FingerprintComparison:
 
 
 def compare_fingerprints(warehouse: Warehouse, row: Revision, recorded: Prints) -> FingerprintComparison:
-    """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
+    """Read every table of a revision once, and compare it with the recorded fingerprints; EXECUTES."""
     with warehouse.size_plans(row):
-        found = published_fingerprints(warehouse, row)
-    wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(found, row.since))
-    compared = [table for table in found if table in recorded]
-    return FingerprintComparison(row.revision, compared, [table for table in found if table not in recorded], wrong)
+        actual = published_fingerprints(warehouse, row)
+    wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(actual, row.since))
+    compared = [table for table in actual if table in recorded]
+    return FingerprintComparison(row.revision, compared, [table for table in actual if table not in recorded], wrong)

@@ -1,8 +1,8 @@
-"""Motifs as the audit reads them from the settings: by a reading of its own, so that a fault of
-`algorithms.motif_patterns` shows as a difference.
+"""The audit's own parser of the motifs in the settings, so that a fault of `algorithms.motif_patterns` is found.
 
-Patterns of a motif that are the same but for the names of their vertices are one. Of the maps that differ by a symmetry
-alone one is counted, by limits on the order of the vertices; that these admit exactly one is tried on every order.
+Patterns of a motif that differ only in the names of their vertices are one pattern. Of the maps that differ only by a
+symmetry one is counted, by limits on the order of the vertices. It is verified over all orders that these limits admit
+exactly one map.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Shape = frozenset[tuple[str, frozenset[tuple[int, int]]]]
 
 
 def read_motifs(motifs: Mapping[str, str | Sequence[str]]) -> Motifs:
-    """`[motifs]` → by name, in order, its patterns without repetitions."""
-    found: Motifs = {}
+    """Read `[motifs]`, and return the patterns of each motif without repetitions, in order."""
+    patterns: Motifs = {}
     for name, texts in motifs.items():
         different: dict[object, list[PatternEdge]] = {}
         for text in [texts] if isinstance(texts, str) else texts:
             edges = [_read_edge(part) for part in _split_edges(text)]
             different.setdefault(_least_shape(edges), edges)
-        found[name] = [Pattern(tuple(edges), _symmetry_limits(edges)) for edges in different.values()]
-    return found
+        patterns[name] = [Pattern(tuple(edges), _symmetry_limits(edges)) for edges in different.values()]
+    return patterns
 
 
 def _split_edges(text: str) -> list[str]:
-    """The edges of a pattern: between commas that stand outside of brackets and quotes."""
+    """Split a pattern into its edges, at the commas outside of brackets and quotes."""
     parts, start, depth, quote = [], 0, 0, None
     for at, sign in enumerate(text):
         if quote is not None:
@@ -48,7 +48,7 @@ def _split_edges(text: str) -> list[str]:
 
 
 def _read_edge(part: str) -> PatternEdge:
-    """`a-b`, `a->b`, either with `where CONDITION` behind it."""
+    """Parse an edge `a-b` or `a->b`, with or without `where CONDITION` after it."""
     ends, *condition = re.split(r"\swhere\s", part, maxsplit=1)
     a, arrow, b = ends.partition("->")
     if not arrow:
@@ -58,13 +58,15 @@ def _read_edge(part: str) -> PatternEdge:
 
 
 def _number_vertices(edges: Sequence[PatternEdge], place: Mapping[str, int]) -> Shape:
-    """What a pattern asks with its vertices numbered; equal for patterns that ask the same of the same numbers."""
-    asked: dict[str, set[tuple[int, int]]] = {}
+    """Return the shape of a pattern under a numbering of its vertices: the pairs of numbers of each relation."""
+    pairs_by_kind: dict[str, set[tuple[int, int]]] = {}
     for edge in edges:
         kind, _, condition = edge.relation.partition(" where ")
         pair = place[edge.a], place[edge.b]
-        asked.setdefault(f"{kind} {normalize(condition)}", set()).add(pair if kind == "->" else (min(pair), max(pair)))
-    return frozenset((kind, frozenset(pairs)) for kind, pairs in asked.items())
+        pairs_by_kind.setdefault(f"{kind} {normalize(condition)}", set()).add(
+            pair if kind == "->" else (min(pair), max(pair))
+        )
+    return frozenset((kind, frozenset(pairs)) for kind, pairs in pairs_by_kind.items())
 
 
 def _list_numberings(edges: Sequence[PatternEdge]) -> list[dict[str, int]]:
@@ -73,23 +75,23 @@ def _list_numberings(edges: Sequence[PatternEdge]) -> list[dict[str, int]]:
 
 
 def _least_shape(edges: Sequence[PatternEdge]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-    """One of the shapes of a pattern under all numberings: the same one for all patterns of its kind."""
+    """Return the least shape of a pattern under all numberings, which is equal for isomorphic patterns."""
     shapes = (_number_vertices(edges, place) for place in _list_numberings(edges))
     return min(tuple(sorted((kind, tuple(sorted(pairs))) for kind, pairs in shape)) for shape in shapes)
 
 
 def _symmetry_limits(edges: Sequence[PatternEdge]) -> tuple[tuple[str, str], ...]:
-    """Pairs (x, y) of vertices with x below y, so that of all maps onto an occurrence just one keeps to them."""
+    """Return pairs (x, y) of vertices such that exactly one of all maps onto an occurrence puts every x below its y."""
     numberings = _list_numberings(edges)
     first = numberings[0]
     names = list(first)
     symmetries = [place for place in numberings if _number_vertices(edges, place) == _number_vertices(edges, first)]
-    left, limits = symmetries, []
+    remaining, limits = symmetries, []
     for name in reversed(names):
-        images = {names[place[name]] for place in left}
+        images = {names[place[name]] for place in remaining}
         limits += [(name, other) for other in sorted(images - {name})]
-        left = [place for place in left if place[name] == first[name]]
-    kept = sum(all(place[x] < place[y] for x, y in limits) for place in numberings)
-    if kept * len(symmetries) != factorial(len(names)):
-        raise AssertionError(f"{len(symmetries)} symmetries, but {kept} orders of {len(names)} vertices are kept")
+        remaining = [place for place in remaining if place[name] == first[name]]
+    admitted = sum(all(place[x] < place[y] for x, y in limits) for place in numberings)
+    if admitted * len(symmetries) != factorial(len(names)):
+        raise AssertionError(f"{len(symmetries)} symmetries, but {admitted} orders of {len(names)} vertices are kept")
     return tuple(limits)

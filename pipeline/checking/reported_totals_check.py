@@ -1,8 +1,8 @@
-"""What a reader is shown out of SQL, audited from where it is read: the totals of epochs, and the rows of batches.
+"""The audit of what the SQL database reports to readers: the totals of epochs, and the rows of batches.
 
-`ReportedTotals` is that of a published revision (`reported_totals`), or of a run before it is (`reported_totals_from`).
-It is compared with what was counted afresh (`differing_totals`) and with the rows that are stored (`differing_rows`);
-both give rows as `check_differences` judges them.
+`ReportedTotals` is what a published revision reports (`reported_totals`), or what a run would report once it is
+published (`reported_totals_from`). It is compared with a recount (`differing_totals`) and with the stored rows
+(`differing_rows`). Both return rows for `expectations.suite.check_differences`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.totals import TotalDiff, sum_totals, totals_at
 
-Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0
+Measure = tuple[str, int]  # what is counted, and the trussness or the index in `[motifs]`, or 0
 Difference = dict[str, Any]
 SINGLE = ("vertices", "edges", "triangles", "wedges", "max_trussness")
 MANY = ("trusses", "motifs")
@@ -27,9 +27,10 @@ ROWS = {"upserts": "rows_of_batch", "quarantine": "quarantined_of_batch"}
 
 @dataclass(frozen=True)
 class ReportedTotals:
-    """By epoch: the totals, without zeros, and the rows and quarantined rows of its batch.
+    """The totals of each epoch, without zeros, and the rows and quarantined rows of its batch.
 
-    `kinds`: what of it can be compared; wedges are not counted in homes whose last revision is of before they were.
+    `kinds` are the measures that can be compared. Wedges are not among them in a home whose last revision was published
+    by a version that did not count them.
     """
 
     totals: dict[int, dict[Measure, int]]
@@ -46,7 +47,7 @@ def reported_totals(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -
 def reported_totals_from(
     diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]
 ) -> ReportedTotals:
-    """Out of total diffs, and of the rows and quarantined rows of each batch."""
+    """Compute the reported totals from total diffs and from the rows and quarantined rows of each batch."""
     wanted = sorted(set(epochs))
     points = totals_at(sum_totals(diffs, max(wanted, default=None)), wanted)
     counted = {measure for measure, *_ in diffs}
@@ -59,32 +60,42 @@ def reported_totals_from(
 def make_difference(
     epoch: int, what: str, a: int | str | None, maintained: Any, recomputed: Any, count: int = 1
 ) -> Difference:
-    """Build a row for `check_differences`. `a`, `maintained` and `recomputed` are shown to a reader; `count` is of the
-    kind."""
+    """Build a row for `expectations.suite.check_differences`.
+
+    Args:
+        epoch: The epoch.
+        what: The kind of difference.
+        a: What differs, as it is shown to a reader.
+        maintained: The maintained value, as it is shown to a reader.
+        recomputed: The recomputed value, as it is shown to a reader.
+        count: The number of differences of the kind at the epoch.
+    """
     values = {"maintained": maintained, "recomputed": recomputed, "count": count}
     return {"epoch": epoch, "what": what, "a": a, "b": None, **values}
 
 
 def _nonzero_measures(point: Mapping[str, Any]) -> dict[Measure, int]:
-    found = {(name, 0): point[name] for name in SINGLE}
-    found |= {(name, k): n for name in MANY for k, n in point[name].items()}
-    return {measure: value for measure, value in found.items() if value}
+    measures = {(name, 0): point[name] for name in SINGLE}
+    measures |= {(name, k): n for name in MANY for k, n in point[name].items()}
+    return {measure: value for measure, value in measures.items() if value}
 
 
 def differing_totals(shown: ReportedTotals, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
-    """Where the totals are not those counted afresh (by epoch, without zeros); at every epoch of `shown`."""
-    found: list[Difference] = []
+    """Return the totals in `shown` that differ from the recounted ones (by epoch, without zeros)."""
+    differences: list[Difference] = []
     for epoch, totals in shown.totals.items():
         fresh = counted.get(epoch, {})
         wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
         for what, k in wrong:
             a, count = k if what in MANY else None, sum(name == what for name, _ in wrong)
-            found.append(make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
-    return found
+            differences.append(
+                make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count)
+            )
+    return differences
 
 
 def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -> DataFrame:
-    """How many rows of each batch are stored: epoch, table, n."""
+    """Count the stored rows of each batch: epoch, table, n."""
     epochs = list(shown.batches)
     parts = [
         read(table).where(F.col("epoch").isin(epochs)).select("epoch", F.lit(table).alias("table"), "diff")
@@ -94,19 +105,25 @@ def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -
 
 
 def differing_rows(shown: ReportedTotals, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
-    """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
-    found = []
-    for epoch, said in shown.batches.items():
-        for (table, what), stated in zip(ROWS.items(), said, strict=True):
-            there = stored.get((epoch, table), 0)
-            if stated != there:
-                found.append(make_difference(epoch, what, None, stated, there))
-    return found
+    """Return the batches whose reported number of rows or quarantined rows differs from that of the stored ones."""
+    differences = []
+    for epoch, reported in shown.batches.items():
+        for (table, what), stated in zip(ROWS.items(), reported, strict=True):
+            number = stored.get((epoch, table), 0)
+            if stated != number:
+                differences.append(make_difference(epoch, what, None, stated, number))
+    return differences
 
 
 def find_unnamed_vertices(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:
-    """Vertices of some landed rows that have no name or several, and names of several vertices: the first of them, as
-    differences at `epoch`. (Homes with string ids.)"""
+    """Find vertices of landed rows without exactly one name, and names of several vertices, in homes with string ids.
+
+    Args:
+        upserts: The landed rows.
+        names: The rows of the table `names`.
+        epoch: The epoch at which the differences are reported.
+        most: How many differences are returned.
+    """
     used = upserts.select(F.explode(F.array("src", "dst")).alias("id")).distinct()
     by_id = used.join(names.groupBy("id").agg(F.count("*").alias("n")), "id", "left").fillna(0, ["n"])
     by_name = names.groupBy("name").agg(F.count("*").alias("n")).where("n <> 1")

@@ -1,8 +1,8 @@
-"""Plain tables (`[publish] tables`) against what they are made of, by other plans than those that make them.
+"""Checks of the serving tables (`[publish] tables`) by other plans than those that derive them.
 
-`compare_sums` looks at all rows once: added up by epoch they are the totals, at every epoch; the totals have proofs of
-their own. `compare_rows` compares every row at some epochs: vertices with the sums of the diff triples, edges with the
-landed rows and the trussness.
+`compare_sums` reads all rows once, adds them up, and compares the sums at every epoch with the totals, which have
+proofs of their own. `compare_rows` compares every row at some epochs: vertices with the sums of the diff triples, edges
+with the landed rows and the trussness.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from .audit import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # epoch, what, a, b, maintained, recomputed, count, as `expectations.suite.check_plain`
-ROWS = 20  # that are shown of each kind and epoch
+Found = list[dict[str, Any]]  # rows for `expectations.suite.check_plain`
+ROWS = 20  # differences of each kind and epoch that are shown
 
 
 @dataclass(frozen=True)
 class ServingTableInputs:
-    """read: a table, plain or not, as a reader would see it; tables: the plain ones; points: the totals wherever they
-    change; landed: the epochs with a batch; since: the epoch that a compaction has folded to."""
+    """What the checks of serving tables need.
+
+    `read` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every epoch
+    at which they change, `landed` the epochs with a batch, and `since` the epoch to which a compaction has folded.
+    """
 
     read: Callable[[str], DataFrame]
     home: Home
@@ -44,43 +47,43 @@ class ServingTableInputs:
     since: int | None
 
     def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
-        """What `expectations.suite.check_plain` is told of some epochs."""
+        """Return the context that `expectations.suite.check_plain` takes for some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
 def compare_sums(sources: ServingTableInputs) -> Found:
-    """What differs between the plain tables, added up, and the totals; EXECUTES."""
+    """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
     read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
-    tables, found = sources.tables, Found()
+    tables, differences = sources.tables, Found()
     expected = total_rows(home, points, sources.landed, frontier)
     if "epoch_totals" in tables:
         names = read("epoch_totals").columns
-        kept = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
+        stored = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
         right = {row[0]: list(row) for row in expected}
         wrong = [
             (epoch, name, mine, other)
-            for epoch in sorted({*kept, *right})
-            for name, mine, other in _unequal_cells(names, kept.get(epoch), right.get(epoch))
+            for epoch in sorted({*stored, *right})
+            for name, mine, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
         ]
         label = home.schedule.format_label
-        found += [
+        differences += [
             make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
             for epoch, name, mine, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
-        found += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
+        differences += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
     if "edge_now" in tables:
         counts: dict[int, float] = defaultdict(float)
         for row in read("edge_now").groupBy("trussness", "both_ways").count().collect():
             counts[row["trussness"]] += row["count"] / (2 if row["both_ways"] else 1)
         right_counts = totals_at(points, [frontier])[frontier]["trusses"]
-        found += [
+        differences += [
             make_difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
             for k in sorted({*counts, *right_counts})
             if counts.get(k, 0) != right_counts.get(k, 0)
         ]
-    return found
+    return differences
 
 
 def _unequal_cells(
@@ -97,7 +100,7 @@ def _unequal_cells(
 def _compare_series(
     rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None
 ) -> Found:
-    """`vertex_history` added up at every epoch at which it, or a total, changes."""
+    """Compare the sums of `vertex_history` with the totals at every epoch at which either changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.motif_patterns()
     names |= {f"motif_{name}": F.col(quote_identifier(f"motif_{name}")) for name in motifs}
@@ -132,13 +135,13 @@ def _compare_series(
 
 
 def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
-    """What differs at some epochs, row by row; EXECUTES."""
-    found = Found()
+    """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
+    differences = Found()
     if "vertex_history" in sources.tables and epochs:
-        found += _compare_vertices(sources.read, sources.home, epochs)
+        differences += _compare_vertices(sources.read, sources.home, epochs)
     if "edge_now" in sources.tables:
-        found += _compare_edges(sources.read, sources.home, sources.frontier)
-    return found
+        differences += _compare_edges(sources.read, sources.home, sources.frontier)
+    return differences
 
 
 def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
@@ -151,20 +154,20 @@ def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequ
     def greatest_where(test: Column, column: Column) -> Column:
         return F.max(F.when(test, column).otherwise(F.lit(0)))
 
-    made = {
+    measures = {
         "degree": greatest_where(what["degree_at_vertex"], F.col("n")),
         "triangles": greatest_where(what["triangles_at_vertex"], F.col("n")),
         "trussness": greatest_where(what["trussness_of_edge"], F.col("k")),
     }
     for place, name in enumerate(motifs):
-        made[f"motif_{name}"] = greatest_where(what[MOTIF] & (F.col("k") == place), F.col("n"))
-    right = each.groupBy("epoch", "vertex").agg(*(column.alias(name) for name, column in made.items()))
+        measures[f"motif_{name}"] = greatest_where(what[MOTIF] & (F.col("k") == place), F.col("n"))
+    right = each.groupBy("epoch", "vertex").agg(*(column.alias(name) for name, column in measures.items()))
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
         right = right.drop("vertex").withColumnRenamed("name", "vertex")
     at = F.broadcast(local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     held = read("vertex_history").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
-    names = [*map(quote_identifier, made)]
+    names = [*map(quote_identifier, measures)]
     d = F.col("degree")
     whole = F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)) == F.col("clustering")
     mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
@@ -193,16 +196,16 @@ def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) 
 
 
 def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
-    """The first differing rows of each epoch, and how many there are."""
+    """Return the first differing rows of each epoch, with their number."""
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))
     rows_ = wrong.withColumns({"_count": F.count("*").over(by_epoch), "_place": place}).where(F.col("_place") <= ROWS)
-    said = [F.col(name).cast("string").alias(name) for name in keys]
+    key_columns = [F.col(name).cast("string").alias(name) for name in keys]
     cells = [F.to_json(name).alias(name) for name in ("_mine", "_other")]
     return [
         {
             **make_difference(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
             "b": row[keys[1]] if keys[1:] else None,
         }
-        for row in rows_.select("epoch", *said, *cells, "_count").orderBy("epoch", "_place").collect()
+        for row in rows_.select("epoch", *key_columns, *cells, "_count").orderBy("epoch", "_place").collect()
     ]

@@ -1,7 +1,7 @@
-"""What a program gives to `Graph`, as a question has it: whole numbers of any library, texts, vertices, epochs.
+"""Conversion of the arguments of `Graph` to those of a question: whole numbers of any library, texts, vertices, epochs.
 
-Each function takes an argument's name and value. Raises `UsageError` with both for what is of another kind: a truth
-value and a float are no numbers of vertices, and "1" is no revision.
+Each function takes the name and the value of an argument. It raises `UsageError` with both for a value of another kind:
+a truth value and a float are no vertices, and "1" is no revision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_truth(name: str, value: object) -> bool:
 
 
 def read_epoch(name: str, value: object) -> str:
-    """Read an epoch, as it would be typed."""
+    """Read an epoch, and return it as a person would type it."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, str):
@@ -44,7 +44,7 @@ def read_epoch(name: str, value: object) -> str:
 
 
 def read_vertex(name: str, value: object) -> str:
-    """Read a vertex, as it would be typed."""
+    """Read a vertex, and return it as a person would type it."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -61,10 +61,10 @@ def read_vertices(name: str, value: object) -> tuple[str, ...]:
 
 def read_edge(name: str, value: object) -> tuple[str, str]:
     ends = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
-    found = tuple(ends)
-    if len(found) != 2:
+    pair = tuple(ends)
+    if len(pair) != 2:
         _refuse_kind(name, value, "an edge: its two ends")
-    return read_vertex(name, found[0]), read_vertex(name, found[1])
+    return read_vertex(name, pair[0]), read_vertex(name, pair[1])
 
 
 READERS: dict[str, Callable[[str, object], Any]] = {
@@ -85,11 +85,11 @@ READERS: dict[str, Callable[[str, object], Any]] = {
 
 
 def read_argument(name: str, value: object) -> Any:
-    """Read an argument of a view; None is one that is not given."""
+    """Read an argument of a view; None means that it is not given."""
     return None if value is None else READERS[name](name, value)
 
 
 def _refuse_kind(name: str, value: object, wanted: str) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    raise UsageError(f"{name}={shown} is not {wanted}, but of type {type(value).__name__}.", "help(Graph)")
+    raise UsageError(f"{name}={shown} is not {wanted}; it has the type {type(value).__name__}.", "help(Graph)")

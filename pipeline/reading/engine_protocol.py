@@ -1,8 +1,8 @@
-"""What a view asks of an engine: the tables as a ledger row pins them, and queries over them.
+"""The interface between views and engines: the tables as a revision pins them, and queries over them.
 
-A view is written once, in SQL that Spark and DuckDB both read in the same way. In a query a relation stands as its name
-in braces: `sql("SELECT src FROM {edges} WHERE dst = 1", edges=rows)`. `Warehouse` is Spark, `DuckTables` is DuckDB in
-this process; a test compares the rows of both for every view.
+A view is written once, in SQL that Spark and DuckDB understand in the same way. A query names a relation in braces:
+`select_rows("SELECT src FROM {edges} WHERE dst = 1", edges=rows)`. `Warehouse` is Spark, and `DuckTables` is DuckDB in
+this process. A test compares the rows of both for every view.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ..state.records import Revision
 if TYPE_CHECKING:
     import pyarrow as pa
 
-R = TypeVar("R")  # rows that are computed when they are asked for
+R = TypeVar("R")  # rows that are computed when they are read
 
 
 class Tables(Protocol[R]):
-    """The tables of a home in one engine. `distributed`: a query may be more than one task can hold."""
+    """The tables of a home in one engine. `distributed` tells whether a query may need more than one task."""
 
     home: Home
     distributed: bool
 
     def read_table(self, table: str, revision: Revision) -> R:
-        """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
+        """Read a table at a revision. Raise `AltneuError` when a compaction has expired the revision."""
         ...
 
     def empty_rows(self, table: str) -> R: ...
@@ -36,22 +36,31 @@ class Tables(Protocol[R]):
     def columns_of(self, rows: R) -> list[str]: ...
 
     def collect_rows(self, rows: R) -> list[dict[str, Any]]:
-        """All rows, computed now."""
+        """Compute and return all rows."""
         ...
 
     def apply_in_one_task(self, rows: R, function: Callable[[pa.Table], pa.Table], schema: str) -> R:
-        """What a function makes of all rows at once; of none it may not be asked. `schema`: its columns in SQL."""
+        """Apply a function to all rows at once; without rows it may not be called.
+
+        Args:
+            rows: The rows.
+            function: A function from an Arrow table to another.
+            schema: The columns of its result, with their types in SQL.
+        """
         ...
 
     def quote_identifier(self, column: str) -> str:
-        """A column's name within a query."""
+        """Return a column's name as it is written in a query."""
         ...
 
     def text_literal(self, text: str) -> str:
-        """A text within a query."""
+        """Return a text as it is written in a query."""
         ...
 
     def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
-        """A condition of Spark SQL over columns of these types, within a query. Raises `ValueError` with the reason
-        when the engine might understand it in another way."""
+        """Translate a condition of Spark SQL over columns of these types for a query.
+
+        Raises:
+            ValueError: The engine might understand the condition in another way; the error says why.
+        """
         ...

@@ -1,6 +1,7 @@
-"""Which engine answers from the tables: DuckDB in this process while little is stored, else Spark.
+"""The choice of the engine that answers from the tables: DuckDB in this process while little is stored, else Spark.
 
-What is stored is known from the tables' metadata, before a row is read. Each engine starts when it is first needed.
+The number of stored rows is known from the tables' metadata, before a row is read. Each engine starts when it is first
+needed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
     from ..storage.warehouse import Warehouse
 
-# Rows that are stored in the tables concerned. DuckDB reads and adds up 3 million a second on two cores; of views that
-# are computed from all edges it lists what it finds in memory (`support` and communities some 200 bytes an edge).
+# The number of stored rows up to which DuckDB answers. It reads and sums 3 million rows a second on two cores. Views
+# that are computed from all edges hold their result in memory (`support` and communities some 200 bytes an edge).
 LITTLE, LITTLE_WORK = 20_000_000, 2_000_000
 
 A = TypeVar("A")
@@ -28,7 +29,7 @@ A = TypeVar("A")
 
 @dataclass
 class Engines:
-    """The engines of a home. `spark`: gives the tables by Spark."""
+    """The engines of a home. `spark` is a function that returns the tables in Spark."""
 
     home: Home
     spark: Callable[[], Warehouse]
@@ -49,11 +50,18 @@ class Engines:
         by_duckdb: Callable[[DuckTables], A],
         by_spark: Callable[[Warehouse], A],
     ) -> A:
-        """What an engine answers from some tables at some revisions (none: of rows that are here already). `works`:
-        computed from all edges, not read off.
+        """Choose an engine, and return its answer.
 
-        A condition that DuckDB might understand in another way than Spark is for Spark; where DuckDB is asked for by
-        name it is a `UsageError`.
+        Args:
+            read: The revisions that are read, or none where the rows are in memory already.
+            tables: The tables that are read.
+            works: Whether the answer is computed from all edges.
+            by_duckdb: A function that answers from the tables in DuckDB.
+            by_spark: A function that answers from the tables in Spark.
+
+        Raises:
+            UsageError: DuckDB is asked for by name, and might understand a condition in another way than Spark.
+                Otherwise Spark answers in this case.
         """
         if read and (
             self.engine is Engine.spark
@@ -70,9 +78,7 @@ class Engines:
             if self.engine is not Engine.duckdb:
                 return by_spark(self.spark())
             why = (
-                f"only Spark can tell what a condition means with {error}"
-                if isinstance(error, UncertainCondition)
-                else error
+                f"only Spark can evaluate a condition with {error}" if isinstance(error, UncertainCondition) else error
             )
             raise UsageError(f"{why}.", "--engine spark") from None
 

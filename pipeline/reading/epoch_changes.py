@@ -1,8 +1,8 @@
-"""Which epochs a revision has changed, and from which totals to which: for those who follow epochs. From SQL alone.
+"""The epochs that a revision has changed, with their totals before and after, from the SQL database alone.
 
-An epoch has changed when the graph at it has: when a fingerprint of its edges, degrees, triangle counts, trussness or
-motif counts is another one than in the revision before. Where these are not known (a home of an earlier version) every
-epoch from the first one of the run on counts as changed.
+An epoch has changed when the graph at it has changed: when a fingerprint of its edges, degrees, triangle counts,
+trussness or motif counts differs from that of the revision before. Where the fingerprints are not known (in a home of
+an earlier version), every epoch from the first one of the run on counts as changed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Totals = dict[str, int]
 
 
 class EpochChangeKind(StrEnum):
-    """What has happened to an epoch."""
+    """The kinds of changes of an epoch."""
 
-    NEW = "new"  # it had no batch before
-    CORRECTED = "corrected"  # its batch was replaced, and the graph at it is another one
-    RESTATED = "restated"  # the batch of an earlier epoch, or the settings, have changed the graph at it
-    REMOVED = "removed"  # its batch was taken back
+    NEW = "new"  # the epoch had no batch before
+    CORRECTED = "corrected"  # its batch was replaced, and the graph at the epoch has changed
+    RESTATED = "restated"  # the batch of an earlier epoch, or the settings, have changed the graph at the epoch
+    REMOVED = "removed"  # its batch was removed
     ROLLED_BACK = "rolled back"
 
 
 @dataclass(frozen=True)
 class EpochChange:
-    """One epoch; its totals (`MEASURES`) before and after, None where it was not published."""
+    """The change of one epoch, with its totals (`MEASURES`) before and after; None where it was not published."""
 
     epoch: int
     label: str
@@ -43,35 +43,44 @@ class EpochChange:
 
 
 def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChange]:
-    """The epochs with a batch that a revision has changed, in order. `AltneuError`: there is no such revision."""
+    """Return the epochs with a batch that a revision has changed, in order.
+
+    Raises:
+        AltneuError: There is no such revision.
+    """
     row, parent = ledger.get_revision(revision), ledger.get_revision(revision - 1)
     run = ledger.get_run(row.run_id)
     old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
     both = sorted({*old, *new})
     moved = _epochs_with_changed_graph(ledger, parent, row, both, run.epochs)
-    found = {
+    kinds = {
         epoch: kind for epoch in both if (kind := _classify_change(epoch, old, new, moved, run.epochs)) is not None
     }
     if run.kind is RunKind.ROLLBACK:
-        found = dict.fromkeys(found, EpochChangeKind.ROLLED_BACK)
-    before, after = _epoch_totals(ledger, parent, found, old), _epoch_totals(ledger, row, found, new)
+        kinds = dict.fromkeys(kinds, EpochChangeKind.ROLLED_BACK)
+    before, after = _epoch_totals(ledger, parent, kinds, old), _epoch_totals(ledger, row, kinds, new)
     return [
         EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
-        for epoch, kind in found.items()
+        for epoch, kind in kinds.items()
     ]
 
 
 def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list[EpochChange]:
-    """The epochs that some revisions in a row have changed, those after `since` up to `revision`: each once, with its
-    totals before the first and after the last of them, and what the last has done. `AltneuError`: no such revision."""
-    found: dict[int, EpochChange] = {}
-    for each in range(since + 1, revision + 1):
-        for change in changed_epochs(home, ledger, each):
-            before = found[change.epoch].before if change.epoch in found else change.before
+    """Return the epochs that the revisions after `since` up to `revision` have changed, in order, each once.
+
+    An epoch has its totals before the first of these revisions and after the last one, and the kind of its last change.
+
+    Raises:
+        AltneuError: There is no such revision.
+    """
+    changes_by_epoch: dict[int, EpochChange] = {}
+    for number in range(since + 1, revision + 1):
+        for change in changed_epochs(home, ledger, number):
+            before = changes_by_epoch[change.epoch].before if change.epoch in changes_by_epoch else change.before
             changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
             kind = EpochChangeKind.NEW if changes and before is None else change.kind
-            found[change.epoch] = replace(change, kind=kind, before=before)
-    return [found[epoch] for epoch in sorted(found)]
+            changes_by_epoch[change.epoch] = replace(change, kind=kind, before=before)
+    return [changes_by_epoch[epoch] for epoch in sorted(changes_by_epoch)]
 
 
 def _classify_change(
@@ -89,7 +98,7 @@ def _classify_change(
 def _epochs_with_changed_graph(
     ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]
 ) -> set[int]:
-    """The epochs at which the graph of two revisions in a row differs."""
+    """Return the epochs at which the graphs of two consecutive revisions differ."""
     known = ledger.fingerprints_at([parent.revision, row.revision])
     before, after = known[parent.revision], known[row.revision]
     tables = {table for table in row.collections if table not in LANDED}

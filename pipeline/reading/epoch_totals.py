@@ -1,4 +1,4 @@
-"""The rows of the plain table `epoch_totals`, from the totals alone: what a run writes and an audit expects."""
+"""The rows of the serving table `epoch_totals`, from the totals alone. A run writes them, and an audit expects them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from typing import Any
 from ..home.home import Home
 from ..state.totals import EpochTotals, totals_at
 
-MOST_EPOCHS = 100_000  # that have a row each, whether something changes there or not
+MOST_EPOCHS = 100_000  # up to so many epochs each has a row, even if nothing changes at it
 
 
 def total_rows(home: Home, points: dict[int, EpochTotals], landed: set[int], frontier: int) -> list[list[Any]]:
-    """A row for every epoch from the first landed one to the frontier; of more than `MOST_EPOCHS` those that landed, or
-    at which something changes."""
+    """Return a row for every epoch from the first landed one to the frontier.
+
+    Of more than `MOST_EPOCHS` epochs only those have a row that landed or at which something changes.
+
+    Args:
+        home: The home.
+        points: The totals at every epoch at which they change.
+        landed: The epochs with a batch.
+        frontier: The frontier.
+    """
     first = min(landed, default=frontier)
     epochs: Any = range(first, frontier + 1)
     if frontier - first >= MOST_EPOCHS:

@@ -1,9 +1,9 @@
-"""Lineage of a number: which landed rows, of which files and epochs, make a vertex, an edge or a triangle what it is.
+"""The explanation of a result: which landed rows, of which files and epochs, a vertex, edge or triangle follows from.
 
-`explain_edge`, `explain_triangle` and `explain_vertex` give JSON-ready documents at an epoch and a revision, from the
-pinned tables alone. Every landed row of the keys concerned is listed with its fate there: in force, overwritten, a
-deletion, expired, filtered out, a self-loop, or taken back by a later landing. The fates follow the law of upserts in
-plain Python, apart from the plans that maintain it.
+`explain_edge`, `explain_triangle` and `explain_vertex` return JSON documents at an epoch and a revision, from the
+pinned tables alone. Every landed row of the keys concerned is listed with its fate at the epoch: in force, overwritten,
+a deletion, expired, filtered out, a self-loop, or taken back by a later landing. The fates follow the law of upserts in
+plain Python, independently of the plans that maintain the edges.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .vertex_names import numbers_of_names as numbers_of
 from .views import require_answerable
 
 SHOWN = 200  # edges of a vertex whose landed rows are listed
-BEHIND = 12  # diffs, edges and landed rows that stand behind one differing row
+BEHIND = 12  # diffs, edges and landed rows that explain one differing row
 READS = ("upserts", "edges", "trussness", "degrees", "triangle_counts", "motif_counts", "names")
 Document = dict[str, Any]
 Vertex = int | str
 
 
 def explain_edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
-    """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
+    """Explain whether an edge exists, with its trussness, its triangles and its landed rows."""
     require_answerable(tables.home, revision, epoch)
     a, b = sorted(numbers_of(tables, ends, revision))
     called, rows = _vertex_names(tables, revision, [(a, b)]), _landed_rows_with_fate(tables, revision, [(a, b)], epoch)
@@ -34,7 +34,7 @@ def explain_edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[
 
 
 def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
-    """Is the triangle there, and its three edges."""
+    """Explain whether a triangle exists, with its three edges."""
     require_answerable(tables.home, revision, epoch)
     numbers = sorted(numbers_of(tables, corners, revision))
     pairs = list(combinations(numbers, 2))
@@ -51,14 +51,14 @@ def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners:
 
 
 def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Document:
-    """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
+    """Explain a vertex: its degree, triangles and motifs with their diffs, and its edges with their landed rows."""
     require_answerable(tables.home, revision, epoch)
     (number,) = numbers_of(tables, [name], revision)
 
     def stored_diffs(table: str) -> list[tuple[Any, Document]]:
         label = tables.home.schedule.format_label
-        found = _select_stored_diffs(tables, revision, table, epoch, f"vertex = {number}")
-        return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
+        edges = _select_stored_diffs(tables, revision, table, epoch, f"vertex = {number}")
+        return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in edges]
 
     degree, counts = ([diff for _, diff in stored_diffs(table)] for table in ("degrees", "triangle_counts"))
     motifs: dict[str, list[Document]] = {}
@@ -66,10 +66,10 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         motifs = {name: [] for name in tables.home.config.motifs}
         for row, diff in stored_diffs("motif_counts"):
             motifs.setdefault(row["motif"], []).append(diff)
-    found = _edges_at(tables, revision, epoch, number)
+    edges = _edges_at(tables, revision, epoch, number)
     rows, called = (
-        _landed_rows_with_fate(tables, revision, found[:SHOWN], epoch),
-        _vertex_names(tables, revision, found[:SHOWN], number),
+        _landed_rows_with_fate(tables, revision, edges[:SHOWN], epoch),
+        _vertex_names(tables, revision, edges[:SHOWN], number),
     )
     return {
         "vertex": called[number],
@@ -83,15 +83,26 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         "motif_diffs": motifs,
         "edges": [
             _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, trussness=False)
-            for a, b in found[:SHOWN]
+            for a, b in edges[:SHOWN]
         ],
-        "edges_not_listed": max(0, len(found) - SHOWN),
+        "edges_not_listed": max(0, len(edges) - SHOWN),
     }
 
 
 def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
-    """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
-    rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
+    """Explain a differing row of an audit.
+
+    Args:
+        tables: The tables of the home.
+        revision: The revision.
+        epoch: The epoch of the row.
+        a: The vertex, or one end of the edge.
+        b: The other end of the edge; None for a vertex.
+
+    Returns:
+        Lines with the stored diffs of the edge (or vertex), and the landed rows of the edge (or of the vertex's first
+        edges) with their fate at the epoch.
+    """
     mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
     label = tables.home.schedule.format_label
     lines = []
@@ -112,14 +123,14 @@ def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int
 def _select_stored_diffs(
     tables: Tables[R], revision: Revision, table: str, epoch: int, of: str
 ) -> list[dict[str, Any]]:
-    """The stored diffs at epochs <= `epoch` for which a condition holds, the first ones first."""
+    """Return the stored diffs at epochs <= `epoch` for which a condition holds, in the order of epochs."""
     query = f"SELECT * FROM {{stored}} WHERE {of} AND epoch <= {epoch}"
     rows = tables.collect_rows(tables.select_rows(query, stored=tables.read_table(table, revision)))
     return sorted(rows, key=lambda row: (row["epoch"], row["revision"], row.get("motif", ""), row["diff"]))
 
 
 def _edges_at(tables: Tables[R], revision: Revision, epoch: int, *vertices: int) -> list[tuple[int, int]]:
-    """The edges of some vertices at an epoch, a < b."""
+    """Return the edges of some vertices at an epoch, a < b."""
     some = ", ".join(map(str, vertices))
     query = (
         f"SELECT a, b FROM {{stored}} WHERE epoch <= {epoch} AND until > {epoch} AND (a IN ({some}) OR b IN ({some})) "
@@ -144,7 +155,7 @@ def _edge_document(
     triangles: bool = False,
 ) -> Document:
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
-    found: Document = {
+    document: Document = {
         "edge": [called[a], called[b]],
         "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
@@ -156,31 +167,31 @@ def _edge_document(
             f"SELECT k FROM {{stored}} WHERE a = {a} AND b = {b} AND epoch <= {epoch} GROUP BY k HAVING sum(diff) <> 0"
         )
         stored = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", revision)))
-        found["trussness"] = stored[0]["k"] if stored else None
+        document["trussness"] = stored[0]["k"] if stored else None
     if triangles:
         ends: dict[int, set[int]] = {a: set(), b: set()}
         for pair in _edges_at(tables, revision, epoch, a, b):
             for one, other in (pair, pair[::-1]):
                 if one in ends:
                     ends[one].add(other)
-        third = sorted(ends[a] & ends[b]) if found["there"] else []  # of an absent edge there is no triangle
-        found["support"] = len(third)
-        found["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
-        found["triangles_not_listed"] = max(0, len(third) - SHOWN)
-    return found
+        third = sorted(ends[a] & ends[b]) if document["there"] else []  # an absent edge is in no triangle
+        document["support"] = len(third)
+        document["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
+        document["triangles_not_listed"] = max(0, len(third) - SHOWN)
+    return document
 
 
 def _landed_rows_with_fate(
     tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int
 ) -> list[Document]:
-    """All landed rows of some pairs at epochs <= `epoch`, both directions, with their fate there."""
+    """Return all landed rows of some pairs at epochs <= `epoch`, in both directions, with their fate at the epoch."""
     if not pairs:
         return []
     config, label = tables.home.config, tables.home.schedule.format_label
     values = list(config.values)
     landed = _select_landed_rows(tables, revision, pairs, epoch)
     order = sorted(landed, key=lambda row: _rank_row(row, values))
-    next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
+    next_: list[Any] = []  # for each row the one that overwrites it: the next of its key that was not taken back
     following: dict[tuple[int, int], Any] = {}
     for row in reversed(order):
         key = row["src"], row["dst"]
@@ -209,11 +220,11 @@ def _landed_rows_with_fate(
 
 
 def _rank_row(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
-    """Give the place of a row among those of its key: the last one that was not taken back is in force.
+    """Return the sort key of a row among those of its key: the last row that was not taken back is in force.
 
-    It is law 1 in the order that `algorithms.upserts` maintains: by epoch, in it by seq; at equal seq a value is after
-    a delete, and values are compared one after the other as Spark compares them: none is the least, NaN the greatest,
-    -0.0 equals 0.0. File and line order what the law takes for the same row.
+    The order is that of law 1 as `algorithms.upserts` maintains it: by epoch, then by seq. At equal seq a value comes
+    after a delete, and values are compared one after the other as Spark compares them: null is the least, NaN the
+    greatest, and -0.0 equals 0.0. File and line order rows that are the same for the law.
     """
     law = row["epoch"], row["seq"], row["op"] == "upsert", *(_rank_value(row[name]) for name in values)
     return *law, row["file"], row["line"]
@@ -228,13 +239,16 @@ def _rank_value(value: Any) -> tuple[Any, ...]:
 def _select_landed_rows(
     tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int
 ) -> list[dict[str, Any]]:
-    """The landed rows of some pairs: their columns; `_n`, whether they stand or were taken back; `_revision`, the last
-    that said so; `_passes`, whether they pass the filter."""
+    """Return the landed rows of some pairs.
+
+    Besides the columns of the row, `_n` is positive unless it was taken back, `_revision` is the last revision that has
+    changed this, and `_passes` tells whether the row passes the filter.
+    """
     config, types = tables.home.config, value_columns(tables.home)
     asked = types | dict.fromkeys(("src", "dst", "a", "b", "epoch"), "bigint")
     passes = "true"
     if config.edge_condition is not None:
-        # of other rows it is not asked anywhere, and may fail on their values
+        # the condition is not evaluated for other rows, on whose values it may fail
         counts = "op <> 'delete' AND _n > 0"
         passes = (
             f"coalesce(CASE WHEN {counts} THEN {tables.translate_condition(config.edge_condition, asked)} END, false)"
@@ -254,13 +268,13 @@ def _select_landed_rows(
 def _vertex_names(
     tables: Tables[R], revision: Revision, pairs: Sequence[tuple[int, int]], *more: int
 ) -> dict[int, Vertex]:
-    """The vertices of some pairs, and what they are called."""
+    """Return the names of the vertices of some pairs."""
     numbers = sorted({*more, *(number for pair in pairs for number in pair)})
     return dict(zip(numbers, name_vertices(tables, revision, numbers), strict=True))
 
 
 def name_vertices(tables: Tables[R], revision: Revision, numbers: list[int]) -> list[Vertex]:
-    """Numbers of vertices → what the landed files call them; a number that no file has a name for stays one."""
+    """Return the names of vertices in the landed files; a number without a name is returned as it is."""
     if tables.home.config.vertices.ids == "integer" or not numbers:
         return list(numbers)
     query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, numbers))})"

@@ -1,7 +1,7 @@
-"""What another program needs to read the published tables: the catalog, the tables, and the tag of a revision.
+"""The information that another program needs to read the published tables: catalog, tables, and the tag of a revision.
 
-Nothing is read of the tables themselves. A tag holds the rows of its revision and no others, in every table; `main` is
-the newest one's.
+The tables themselves are not read. A tag has exactly the rows of its revision, in every table; `main` has those of the
+newest revision.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from ..storage import catalogs
 
 @dataclass(frozen=True)
 class ExternalAccess:
-    """catalog: its name and how Iceberg's clients reach it, without passwords; tag: None for a revision that shares its
-    tables with later ones; frontier: the greatest epoch whose state is final; tables: table → metadata file."""
+    """How another program reads a revision.
+
+    `catalog` has the catalog's name and the options of Iceberg's clients, without passwords. `tag` is None for a
+    revision that shares its tables with later ones. `tables` has the metadata file of each table.
+    """
 
     catalog: dict[str, str]
     namespace: str
@@ -37,7 +40,11 @@ class ExternalAccess:
 
 
 def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> ExternalAccess:
-    """Raises `AltneuError` where nothing is published."""
+    """Return how another program reads a revision (default: the newest).
+
+    Raises:
+        AltneuError: Nothing is published, or the revision has expired.
+    """
     row = ledger.require_published(revision)
     assert row.frontier is not None
     identity = home_identity.require_identity(home)

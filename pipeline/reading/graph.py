@@ -1,4 +1,4 @@
-"""What is published, for programs: the views of `altneu show` as Arrow tables, pandas, Polars or Spark DataFrames.
+"""The published graph for programs: the views of `altneu show` as Arrow tables, pandas, Polars or Spark DataFrames.
 
     from pipeline.api import Graph
 
@@ -11,14 +11,14 @@
     graph.register()
     graph.spark.sql("SELECT trussness, count(*) FROM altneu_edges GROUP BY trussness").show()
 
-`graph.arrow`, `graph.pandas` and `graph.polars` have every view, and hold its rows in memory. DuckDB computes them in
-this process, without Java, while little is stored; else Spark does (`Graph(home, engine=…)` forces one). The views of
-`graph` itself are Spark's.
+`graph.arrow`, `graph.pandas` and `graph.polars` have every view, and hold its rows in memory. While little is stored,
+DuckDB computes them in this process, without Java; otherwise Spark does (`Graph(home, engine=…)` forces one of them).
+The views of `graph` itself are computed by Spark.
 
-Every call reads one ledger row, the newest unless `revision` names another: whole revisions only, whatever is published
-meanwhile. Epochs are labels, dates or integers; vertices are what the landed files call them. Every view takes `where`
-(SQL), `sort` (a column; with a minus greatest first), `top` and `limit` as well. Errors are those of the command line,
-as `pipeline.errors.AltneuError`.
+Every call reads one revision as a whole: the newest, unless `revision` names another. Epochs are labels, dates or
+integers, and vertices have the names of the landed files. Every view also takes `where` (SQL), `sort` (a column; with a
+minus the greatest value comes first), `top` and `limit`. Errors are those of the command line, as
+`pipeline.errors.AltneuError`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
 Epoch = str | int | date
 Vertex = str | int
-F = TypeVar("F")  # what a view gives
+F = TypeVar("F")  # the kind of table that a view returns
 CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and how many vertices name it
 
 
 class Narrowing(TypedDict, total=False):
-    """What every view takes."""
+    """The arguments that every view takes."""
 
     where: str
     sort: str
@@ -79,8 +79,10 @@ class Views(Generic[F]):
         as_of: Epoch | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
-        all."""
+        """Return the totals of one epoch or of all.
+
+        The columns are epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs.
+        """
         return self._ask_view("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
 
     def trusses(
@@ -91,7 +93,7 @@ class Views(Generic[F]):
         as_of: Epoch | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+        """Return the sizes of every k-truss: epoch, label, k, edges (of trussness >= k), exactly (of trussness k)."""
         return self._ask_view("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
 
     def vertices(
@@ -101,7 +103,7 @@ class Views(Generic[F]):
         vertex: Vertex | Sequence[Vertex] = (),
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """vertex, degree, triangles, clustering, and a column for each motif."""
+        """Return every vertex: vertex, degree, triangles, clustering, and a column for each motif."""
         return self._ask_view("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
 
     def edges(
@@ -112,7 +114,7 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """src, dst, trussness; src < dst (as numbers)."""
+        """Return every edge: src, dst, trussness. As numbers, src < dst."""
         return self._ask_view("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def support(
@@ -123,7 +125,7 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """src, dst, support: how many triangles each edge is in, counted on request."""
+        """Count the triangles of each edge on request: src, dst, support."""
         return self._ask_view("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def triangles(
@@ -136,10 +138,12 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """a, b, c, diff (1), listed on request: one row per triangle. Between epochs `first` and `last` those that came
-        (1) and went (-1)."""
-        asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
-        return self._ask_view("triangles", span=(first, last), **asked, **narrow)
+        """List the triangles on request: a, b, c, diff (1), one row per triangle.
+
+        With epochs `first` and `last`, list the triangles that came (1) and went (-1) between them.
+        """
+        arguments: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        return self._ask_view("triangles", span=(first, last), **arguments, **narrow)
 
     def communities(
         self,
@@ -150,8 +154,10 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
-        `views.communities`."""
+        """List the communities of the k-truss (default: the greatest k), the largest first: src, dst, community.
+
+        `triangle_views.list_communities` defines a community.
+        """
         return self._ask_view("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def changes(
@@ -167,12 +173,14 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
-        diff of the edges that entered or left the k-truss. With `since_revision` instead of epochs: what a consumer of
-        that revision applies, see `changes_since`."""
-        asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
-        asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask_view("changes", span=(first, last), **asked, **narrow)
+        """Return the diffs that turn the edges of epoch `first` into those of `last`: src, dst, trussness, diff.
+
+        With `k`, return the edges that entered or left the k-truss: src, dst, diff. With `since_revision` instead of
+        epochs, return what `changes_since` returns.
+        """
+        arguments: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        arguments |= {"since_revision": since_revision, "all_epochs": all_epochs}
+        return self._ask_view("changes", span=(first, last), **arguments, **narrow)
 
     def changes_since(
         self,
@@ -184,11 +192,13 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see
-        `views.select_changes_since`."""
-        asked: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
-        asked["revision"] = None if new is None else read_number("new", new)
-        return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
+        """Return the diffs that a consumer of revision `old` applies to have revision `new` (default: the newest).
+
+        Revision 0 is the empty state. `views.select_changes_since` describes the columns.
+        """
+        arguments: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
+        arguments["revision"] = None if new is None else read_number("new", new)
+        return self.changes(vertex=vertex, edge=edge, **arguments, **narrow)
 
     def quarantine(
         self,
@@ -197,15 +207,21 @@ class Views(Generic[F]):
         revision: int | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
-        """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
+        """Return the malformed rows of one epoch, or of a range: epoch, file, line, reason, text."""
         return self._ask_view("quarantine", span=(first, last), revision=revision, **narrow)
 
     def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
-        """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
+        """Return the results of the checks.
+
+        The columns are epoch, label, result (passed, warns, fails), suite, check, observed, first.
+        """
         return self._ask_view("checks", span=(first, last), **narrow)
 
     def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
-        """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
+        """Return every stored result of a check, the newest first.
+
+        The columns are epoch, label, revision, at, result, suite, name, observed, run, published.
+        """
         return self._ask_view("results", span=(first, last), **narrow)
 
     def _ask_view(
@@ -216,13 +232,15 @@ class Views(Generic[F]):
         **rest: Any,
     ) -> F:
         ends = (read_argument(name, epoch) for name, epoch in zip(("first", "last"), span, strict=False))
-        given = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
+        arguments = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
         vertices = read_argument("vertex", vertex) or ()
-        return self._answer_question(Question(view, span=tuple(end for end in ends if end), vertices=vertices, **given))
+        return self._answer_question(
+            Question(view, span=tuple(end for end in ends if end), vertices=vertices, **arguments)
+        )
 
 
 class _InMemoryViews(Views[F]):
-    """The views as tables in memory."""
+    """The views as tables in memory, made from Arrow tables by a function."""
 
     def __init__(self, graph: Graph, made: Callable[[pa.Table], F]) -> None:
         self._graph, self._made = graph, made
@@ -233,12 +251,17 @@ class _InMemoryViews(Views[F]):
 
 
 class Graph(Views["DataFrame"]):
-    """The published graph of a home; its own views are Spark DataFrames. `spark`: a session with Iceberg; by default
-    the one of the home's settings, which starts when it is needed. `engine`: who computes what is not Spark's own."""
+    """The published graph of a home, whose own views are Spark DataFrames.
+
+    Args:
+        home: The folder of the home.
+        spark: A session with Iceberg; by default that of the home's settings, which starts when it is needed.
+        engine: The engine of the views in memory.
+    """
 
     def __init__(self, home: Path | str, spark: SparkSession | None = None, engine: Engine | str = Engine.auto) -> None:
         if not isinstance(home, (str, os.PathLike)):
-            raise UsageError(f"home={home!r} is no path.", 'Graph(".altneu")')
+            raise UsageError(f"home={home!r} is not a path.", 'Graph(".altneu")')
         if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
         self._open_graph(Home.open(home), None, self._start_session if spark is None else lambda: spark, Engine(engine))
@@ -247,7 +270,7 @@ class Graph(Views["DataFrame"]):
     def for_home(
         cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto
     ) -> Self:
-        """Return the graph of a home that is open, with a session of the caller."""
+        """Return the graph of an open home, with a function that starts a session."""
         graph = cls.__new__(cls)
         graph._open_graph(home, ledger, start, engine)
         return graph
@@ -273,7 +296,7 @@ class Graph(Views["DataFrame"]):
         return Warehouse(self.spark, self.home)
 
     def ask(self, question: Question) -> Answer:
-        """The answer to a question as it is typed: what every view and `altneu show` are made of."""
+        """Answer a question. Every view and `altneu show` are based on this."""
         return run_query(self.home, self.ledger, question, self._engines)
 
     def _answer_question(self, question: Question) -> DataFrame:
@@ -285,17 +308,17 @@ class Graph(Views["DataFrame"]):
 
     @property
     def arrow(self) -> Views[pa.Table]:
-        """The views as Arrow tables."""
+        """Return the views as Arrow tables."""
         return _InMemoryViews(self, lambda table: table)
 
     @property
     def pandas(self) -> Views[pd.DataFrame]:
-        """The views as pandas DataFrames."""
+        """Return the views as pandas DataFrames."""
         return _InMemoryViews(self, lambda table: table.to_pandas())
 
     @property
     def polars(self) -> Views[pl.DataFrame]:
-        """The views as Polars DataFrames. Raises `UsageError` where Polars is not installed."""
+        """Return the views as Polars DataFrames. Raise `UsageError` where Polars is not installed."""
         try:
             import polars
         except ImportError:
@@ -305,8 +328,14 @@ class Graph(Views["DataFrame"]):
     def explain(
         self, thing: str, *vertices: Vertex, as_of: Epoch | None = None, revision: int | None = None
     ) -> dict[str, Any]:
-        """Which landed rows make a `vertex`, an `edge` or a `triangle` what it is, as `altneu explain --format json`
-        prints it."""
+        """Return which landed rows a vertex, an edge or a triangle follows from, as `altneu explain --format json`.
+
+        Args:
+            thing: "vertex", "edge" or "triangle".
+            *vertices: The vertex, or the ends of the edge, or the corners of the triangle.
+            as_of: The epoch (default: the frontier).
+            revision: The revision (default: the newest).
+        """
         from . import explain, views
 
         row = self.revision(revision)
@@ -344,21 +373,24 @@ class Graph(Views["DataFrame"]):
         )
 
     def revision(self, revision: int | None = None) -> Revision:
-        """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
+        """Return a revision (default: the newest). Raise `AltneuError` where nothing is published."""
         return self.ledger.require_published(read_argument("revision", revision))
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
-        """A table of diff triples as stored (`table_schemas.TABLES`, `MOTIFS`): all epochs, also those to come."""
+        """Return a table of diff triples as it is stored, at all epochs, including those after the frontier.
+
+        The tables are those of `table_schemas.TABLES` and `MOTIFS`.
+        """
         row = self.revision(revision)
         if row.snapshots and table not in row.snapshots:
             raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))
         return self._warehouse.read_table(table, row)
 
     def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
-        """Make views in the session for Spark SQL; return their names. They stay at the revision of now.
+        """Create views in the session for Spark SQL, and return their names. They do not follow later revisions.
 
-        `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, default the frontier),
-        and the collections under `{prefix}diffs_…`.
+        The views are `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, by default
+        the frontier), and the collections as `{prefix}diffs_…`.
         """
         at = self.revision(revision).revision
         frames: dict[str, Any] = {

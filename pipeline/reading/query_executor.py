@@ -1,6 +1,6 @@
-"""Answers to questions: rows one after the other, at one revision, from the database alone, by DuckDB or by Spark.
+"""The answers to questions: rows at one revision, from the database alone, from DuckDB or from Spark.
 
-`run_query` checks what can be checked before an engine starts. `engines` says which one answers.
+`run_query` checks what can be checked before an engine starts. The module `engines` chooses the engine.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 _COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
 _TEXTS = ("label", "result", "suite", "check", "observed", "first", "at", "name", "run")
-_NUMBER = "number of the row"  # a column besides those that are asked for
+_NUMBER = "number of the row"  # an additional column
 _TYPES = {"transitivity": "double", "published": "boolean"} | dict.fromkeys(
     _TEXTS, "string"
-)  # of columns from the database; others: bigint
+)  # the types of columns from the database; all others are bigint
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows, one after the other: listed, or a `table` in memory, or a `frame` of Spark."""
+    """The rows of an answer: `listed`, or a `table` in memory, or a `frame` of Spark."""
 
     columns: tuple[str, ...]
     listed: Sequence[Row] | None
@@ -64,7 +64,7 @@ class Answer:
         return len(self.listed or ()) if self.frame is None else self.frame.count()
 
     def arrow_schema(self) -> pa.Schema | None:
-        """The columns' types; None where the rows alone say them."""
+        """Return the schema, or None where the rows come from the database."""
         if self.table is not None:
             return self.table.schema
         if self.frame is None:
@@ -74,7 +74,7 @@ class Answer:
         return to_arrow_schema(self.frame.schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows in memory."""
+        """Return all rows as an Arrow table."""
         import pyarrow as pa
 
         if self.table is not None:
@@ -91,16 +91,21 @@ class Answer:
 
 
 def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
-    """The answer at one revision. An engine starts only for what the database does not answer."""
+    """Answer a question at one revision. An engine starts only where the database cannot answer.
+
+    Raises:
+        UsageError: The parts of the question do not fit together, or an epoch cannot be answered for.
+        AltneuError: Nothing is published.
+    """
     form = question.view_form
     row = ledger.get_revision(question.revision)
-    if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
+    if not (row.revision and question.since_revision is not None):  # changes to an empty revision are an answer
         ledger.require_published(question.revision)
-    asker = _QueryRunner(home, ledger, question, row)
-    columns = asker.list_columns()
+    runner = _QueryRunner(home, ledger, question, row)
+    columns = runner.list_columns()
     question.sort_column(columns)
-    asker.check_epochs()
-    return asker.answer_from_tables(engines, columns) if form.reads else asker.answer_from_database(columns, engines)
+    runner.check_epochs()
+    return runner.answer_from_tables(engines, columns) if form.reads else runner.answer_from_database(columns, engines)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class _QueryRunner:
 
     @cached_property
     def epoch(self) -> int:
-        """The epoch as of which is asked."""
+        """Return the epoch as of which the question asks."""
         assert self.row.frontier is not None
         return self.row.frontier if self.question.as_of is None else self.home.schedule.parse_epoch(self.question.as_of)
 
@@ -130,7 +135,7 @@ class _QueryRunner:
         return [self.home.schedule.parse_epoch(text) for text in self.question.span]
 
     def check_epochs(self) -> None:
-        """Raises `UsageError` for epochs that cannot be answered for, without Spark."""
+        """Raise `UsageError` for epochs that cannot be answered for. This needs no engine."""
         from . import views
 
         view, assert_since = self.question.view, self.question.since_revision
@@ -181,7 +186,7 @@ class _QueryRunner:
         return Answer(columns, listed[: question.row_limit], notes=self._sparse_note(rows))
 
     def _sparse_note(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        """A note that only the epochs are listed at which something changed: there are too many to list each."""
+        """Return a note where only the epochs are listed that landed or changed, because there are too many epochs."""
         from . import views
 
         if not self.question.all_epochs or not rows:
@@ -226,8 +231,8 @@ class _QueryRunner:
     def greatest_k(self) -> int:
         from . import views
 
-        found = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
-        return max(int(found[0]["max_trussness"]), 2)
+        totals = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
+        return max(int(totals[0]["max_trussness"]), 2)
 
     def _select_view(self, house: Tables[R]) -> R:
         from . import triangle_views, views
@@ -263,10 +268,10 @@ class _QueryRunner:
 
 
 def unpublished_error(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
-    """The error for an epoch that was never published, with the nearest ones."""
+    """Return the error for an epoch that was never published, with the nearest published ones."""
     label = home.schedule.format_label
     near = sorted(sorted(known, key=lambda each: abs(each - epoch))[:3])
-    hint = f" The nearest: {', '.join(map(label, near))}." if near else f" Nothing was {what}."
+    hint = f" The nearest epochs are {', '.join(map(label, near))}." if near else f" Nothing was {what}."
     return UsageError(f"epoch {label(epoch)} was never {what}.{hint}", "altneu status")
 
 
@@ -275,7 +280,7 @@ def _filter(frame: DataFrame, where: str, columns: Sequence[str]) -> DataFrame:
 
     try:
         frame = frame.where(where)
-        frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
+        frame.schema  # noqa: B018  over Spark Connect the condition is analyzed only when the schema is read
     except AnalysisException as error:
         raise _condition_error(where, columns, error) from None
     return frame
@@ -292,7 +297,7 @@ def _filter_frame(frame: DataFrame, question: Question, columns: tuple[str, ...]
 
 
 def _filter_in_duckdb(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
-    """Filter, sort and limit rows in DuckDB, nulls first, as Spark sorts them. Raises `UncertainCondition`."""
+    """Filter, sort and limit rows in DuckDB, with nulls first as in Spark. It may raise `UncertainCondition`."""
     from ..storage.duckdb_tables import Refused
 
     where = ""
@@ -314,7 +319,7 @@ def _condition_error(where: str, columns: Sequence[str], error: Exception) -> Us
 
 @contextmanager
 def translate_condition_errors(where: str | None) -> Iterator[None]:
-    """While rows are read: what a condition cannot compute (1/0, '7x' as a number) is an error of the condition."""
+    """Run the block, and turn errors of a condition (1/0, '7x' as a number) into a `UsageError`."""
     try:
         yield
     except Exception as error:
@@ -361,7 +366,7 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
 
 
 def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
-    """Every result that is stored, newest first."""
+    """Return every stored result, the newest first."""
     import sqlalchemy as sa
 
     from ..state.schema import checks
@@ -389,7 +394,7 @@ def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[
 
 
 def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
-    """The newest results about what is published, or whose failure nothing has undone; failures first."""
+    """Return the newest results about what is published and the failures that still matter, failures first."""
     from ..state.epoch_status import is_fresh, is_relevant, list_epoch_statuses, select_newest_checks
     from ..state.records import CheckRecord, Severity
     from ..state.schema import checks
@@ -398,8 +403,8 @@ def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[s
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     rows = []
     for check in map(CheckRecord.from_row, ledger.read_rows(select_newest_checks(stand.newest.revision, *within))):
-        about = check, stand.status_of(check.epoch).batch, stand.marks
-        if not is_fresh(*about) and (check.passed or not is_relevant(*about)):
+        subject = check, stand.status_of(check.epoch).batch, stand.marks
+        if not is_fresh(*subject) and (check.passed or not is_relevant(*subject)):
             continue
         first = check.rows[0] if check.rows else {}
         rows.append(

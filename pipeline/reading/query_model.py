@@ -1,7 +1,8 @@
-"""What may be asked of what is published: `VIEWS` says which option goes with which view.
+"""The questions about what is published: `VIEWS` defines the views and the options of each.
 
-The options of `altneu show`, its help, its errors, the table in README.md and the arguments of `pipeline.api.Graph` all
-follow `VIEWS`. A question is checked before Spark starts; what does not go together is an error, never ignored.
+The options of `altneu show`, its help and its errors, the table of views in the documentation and the arguments of
+`pipeline.api.Graph` all follow `VIEWS`. A question is checked before Spark starts. Options that do not fit a view are
+an error, and are never ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..errors import UsageError
 
 
 class Engine(StrEnum):
-    """Who computes an answer from the tables."""
+    """The engine that computes an answer from the tables."""
 
     auto = "auto"  # DuckDB while little is stored, else Spark
     spark = "spark"
@@ -24,18 +25,18 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True)
 class View:
-    """One form of a question. `words`: the epochs it takes as words; `options`: what it takes besides `ANY`."""
+    """One form of a question. `words` are the epochs that it takes, and `options` what it takes besides `ANY`."""
 
     name: str
     words: str
     options: tuple[str, ...]
     columns: tuple[str, ...]
     about: str
-    measure: str = ""  # what `top` goes by when nothing is said
-    whole: bool = False  # a table shows all of it: one row an epoch
-    order: tuple[str, ...] = ()  # the columns that its rows are sorted by first; then by the others
-    reads: tuple[str, ...] = ()  # the tables that it is computed from; none: the database answers
-    works: bool = False  # it is computed from all edges, not read off
+    measure: str = ""  # the column that `top` uses by default
+    whole: bool = False  # all rows are shown by default, because there are few for each epoch
+    order: tuple[str, ...] = ()  # the first columns of its sort order; the other columns follow
+    reads: tuple[str, ...] = ()  # the tables that it is computed from; none where the database answers
+    works: bool = False  # it is computed from all edges
 
     @property
     def title(self) -> str:
@@ -183,7 +184,7 @@ NAMES = tuple(dict.fromkeys(view.name for view in VIEWS))
 
 @dataclass(frozen=True)
 class Question:
-    """A view and what narrows it down, as typed: epochs are labels or integers, vertices names."""
+    """A view and its options, as a person types them: epochs are labels or integers, and vertices are names."""
 
     view: str
     span: tuple[str, ...] = ()
@@ -195,22 +196,22 @@ class Question:
     vertices: tuple[str, ...] = ()
     edge: tuple[str, str] | None = None
     where: str | None = None
-    sort: str | None = None  # a column; a minus before it: greatest first
-    top: int | None = None  # so many rows with the greatest values of `sort`
+    sort: str | None = None  # a column; with a minus before it the greatest value comes first
+    top: int | None = None  # the number of rows, those with the greatest values of `sort`
     limit: int | None = None
 
     def given_options(self) -> list[str]:
-        """The options that are given."""
+        """Return the names of the options that are given."""
         return [each.name for each in fields(self) if each.name in FLAGS and getattr(self, each.name) != each.default]
 
     @property
     def row_limit(self) -> int | None:
-        """How many rows are asked for at most."""
+        """Return the greatest number of rows that is asked for, or None."""
         return self.top if self.top is not None else self.limit
 
     @cached_property
     def view_form(self) -> View:
-        """The row of `VIEWS` that answers. Raises `UsageError` for what does not go together."""
+        """Return the row of `VIEWS` that answers. Raise `UsageError` for options that do not fit together."""
         forms = [view for view in VIEWS if view.name == self.view]
         if not forms:
             raise UsageError(f"there is no view {self.view!r}.", f"one of {', '.join(NAMES)}")
@@ -235,26 +236,35 @@ class Question:
             raise UsageError(f"{self.view} needs two epochs, or --since-revision R.", _usage_of(self.view))
         for one, other in (("top", "limit"), ("vertices", "edge")):
             if {one, other} <= set(self.given_options()):
-                raise UsageError(f"say either {FLAGS[one]} or {FLAGS[other]}.", _usage_of(self.view))
+                raise UsageError(
+                    f"{FLAGS[one]} and {FLAGS[other]} do not go together: give one of them.", _usage_of(self.view)
+                )
         for option, least in (("top", 1), ("limit", 1), ("k", 2), ("since_revision", 0), ("revision", 1)):
             value = getattr(self, option)
             if value is not None and value < least:
-                raise UsageError(f"{FLAGS[option]} {value}: at least {least}.", _usage_of(self.view))
+                raise UsageError(f"{FLAGS[option]} {value}: it must be at least {least}.", _usage_of(self.view))
         if self.top is not None and (self.sort or "").startswith("-"):
-            raise UsageError(f"--top takes the greatest of --sort {self.sort[1:]} already.", "leave the minus out")  # type: ignore[index]
+            raise UsageError(
+                f"--top already takes the greatest values of --sort {self.sort[1:]}.",  # type: ignore[index]
+                "leave the minus out",
+            )
         if self.edge and self.edge[0] == self.edge[1]:
             raise UsageError(f"--edge {' '.join(self.edge)}: an edge has two different ends.", _usage_of(self.view))
         return view
 
     def sort_order(self, columns: Sequence[str]) -> list[tuple[str, bool]]:
-        """By which columns the rows are sorted, one after the other, and which of them downwards."""
-        asked = self.sort_column(columns)
+        """Return the columns by which the rows are sorted, in order, each with whether the order is descending."""
+        column = self.sort_column(columns)
         own = [*(name for name in self.view_form.order if name in columns), *columns]
-        rest = [(name, False) for name in dict.fromkeys(own) if asked is None or name != asked[0]]
-        return [*([asked] if asked else []), *rest]
+        rest = [(name, False) for name in dict.fromkeys(own) if column is None or name != column[0]]
+        return [*([column] if column else []), *rest]
 
     def sort_column(self, columns: Sequence[str]) -> tuple[str, bool] | None:
-        """The column to sort by, and whether downwards; None: the view's own order. Raises `UsageError`."""
+        """Return the column to sort by and whether the order is descending, or None for the view's own order.
+
+        Raises:
+            UsageError: The view has no such column.
+        """
         if self.sort is None and self.top is None:
             return None
         measure = self.view_form.measure if self.view_form.measure in columns else columns[-1]
@@ -272,5 +282,5 @@ def _usage_of(view: str) -> str:
 
 
 def view_table() -> list[tuple[str, str, str]]:
-    """View, what it shows, its options: for the help and README.md."""
+    """Return each view's title, what it shows, and its options, for the help and the documentation."""
     return [(v.title, v.about, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]

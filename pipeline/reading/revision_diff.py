@@ -1,11 +1,11 @@
-"""What readers would see change between two states of a graph: a revision, or a held run as it would be published.
+"""The difference that readers would see between two states of a graph: revisions, or a held run.
 
-At every epoch both states are looked at as a reader sees them; after the frontier of one its last state stands, so that
-a new epoch is compared with the newest that is published. Rows are spans of epochs in which a value stays what it is:
-before and after, 0 where there is none. Totals, trusses, motifs and checks come from SQL alone.
+Both states are compared at every epoch, as a reader sees them. After the frontier of a state its last values hold, so
+that a new epoch is compared with the newest published one. Rows are spans of epochs in which the values before and
+after stay the same; a missing value is 0. Totals, trusses, motifs and checks come from the SQL database alone.
 
-Where the one state was made from the other by adding batches, just the rows in between are read, and of what was there
-before the rows of the vertices and edges that they touch; otherwise all rows of both are compared.
+Where one state has followed from the other by added batches, only the rows in between are read, and the older rows of
+the vertices and edges that they touch. Otherwise all rows of both states are compared.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..storage.warehouse import Warehouse
 from .vertex_names import replace_with_names as named_of
 
 Document = dict[str, Any]
-TABLES = {  # view → its keys in the tables, and the values: name, table, what a row adds to it
+TABLES = {  # view → its keys in the tables, and for each value its table and how much a row adds to it
     "vertices": (("vertex",), {"degree": ("degrees", "diff"), "triangles": ("triangle_counts", "diff")}),
     "edges": (("a", "b"), {"trussness": ("trussness", "k * diff")}),
 }
-TREND = 60  # epochs of the pictures
+TREND = 60  # epochs in the charts
 COLUMNS = {
     "vertices": ("vertex", "first", "last", "degree_before", "degree", "triangles_before", "triangles"),
     "edges": ("src", "dst", "first", "last", "trussness_before", "trussness"),
@@ -42,7 +42,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class DiffSide:
-    """One of the two states. `run`: it is that of a held run, as it would be published."""
+    """One of the two states: a revision, or a held run (`run`) as it would be published."""
 
     home: Home
     ledger: Ledger
@@ -61,7 +61,7 @@ class DiffSide:
 
     @cached_property
     def epoch_totals(self) -> dict[int, EpochTotals]:
-        """Epoch → the totals there, up to the frontier."""
+        """Return the totals at every epoch at which they change, up to the frontier."""
         return {} if self.row.frontier is None else sum_totals(self.total_diffs(), self.row.frontier)
 
     def list_motifs(self) -> list[str]:
@@ -69,16 +69,16 @@ class DiffSide:
         return list(run.config.get("motifs") or {}) if run else []
 
     def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
-        """Epoch, suite, name → the newest result."""
+        """Return the newest result for each epoch, suite and name."""
         known = self.row.revision if self.run is None else self.run.parent
-        found = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
-        found += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
-        return {(each.epoch, each.suite, each.name): each for each in found}
+        records = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
+        records += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
+        return {(each.epoch, each.suite, each.name): each for each in records}
 
 
 @dataclass(frozen=True)
 class RevisionDiff:
-    """What is other in `after` than in `before`."""
+    """The difference of the state `after` to the state `before`."""
 
     before: DiffSide
     after: DiffSide
@@ -87,25 +87,25 @@ class RevisionDiff:
         one, other = self.before.home.config, self.after.home.config
         if (one.epochs.every, one.vertices.ids) != (other.epochs.every, other.vertices.ids):
             raise UsageError(
-                f"{self.before.home.path} and {self.after.home.path} have other epochs or other vertex ids: [epochs] "
-                "every, [vertices] ids."
+                f"{self.before.home.path} and {self.after.home.path} cannot be compared, because their epochs or "
+                "vertex ids differ ([epochs] every, [vertices] ids)."
             )
 
     @property
     def first_epoch(self) -> int | None:
-        """The first epoch that both can answer for; None: from the beginning on."""
+        """Return the first epoch that both states can answer for, or None when nothing was folded."""
         return max((side.row.since for side in (self.before, self.after) if side.row.since is not None), default=None)
 
     @property
     def last_epoch(self) -> int | None:
-        """The last epoch that one of them answers for; None: neither has any."""
+        """Return the last epoch that one of the states can answer for, or None when both are empty."""
         ends = [side.row.frontier for side in (self.before, self.after) if side.row.frontier is not None]
         return max(ends, default=None)
 
     # -- from SQL alone ---------------------------------------------------------------------------------------------
 
     def to_document(self) -> Document:
-        """All but the rows of vertices and edges."""
+        """Return the difference as a JSON document, without the rows of vertices and edges."""
         totals = list(self._total_spans())
         return {
             "before": _describe_side(self.before),
@@ -122,7 +122,7 @@ class RevisionDiff:
         return None if epoch is None else self.after.home.schedule.format_label(epoch)
 
     def _total_spans(self) -> Iterable[Document]:
-        """Spans of epochs in which a total differs."""
+        """Yield the spans of epochs in which a total differs."""
         old, new = self.before.epoch_totals, self.after.epoch_totals
         names = self.before.list_motifs(), self.after.list_motifs()
         if self.last_epoch is None:
@@ -148,7 +148,7 @@ class RevisionDiff:
             }
 
     def _trend_rows(self) -> list[Document]:
-        """The totals of the last epochs, before and after."""
+        """Return the totals of the last epochs, before and after."""
         starts = [epoch for side in (self.before, self.after) for epoch in side.epoch_totals]
         if self.last_epoch is None or not starts:
             return []
@@ -164,7 +164,7 @@ class RevisionDiff:
         ]
 
     def _truss_sizes(self) -> list[Document]:
-        """The k-trusses at the end: how many edges they have, before and after."""
+        """Return the number of edges in each k-truss at the last epoch, before and after."""
         if self.last_epoch is None:
             return []
         ends = [
@@ -176,7 +176,7 @@ class RevisionDiff:
         return [{"k": k, "before": size, "after": after[k]} for k, size in before.items()]
 
     def _changed_checks(self) -> list[Document]:
-        """Checks that pass in one of the two and fail in the other, or that fail and were not made before."""
+        """Return the checks that pass in one state and fail in the other, or that fail and are new."""
         before, after = self.before.newest_checks(), self.after.newest_checks()
         turned = []
         for key, check in sorted(after.items()):
@@ -198,8 +198,11 @@ class RevisionDiff:
     # -- from the tables --------------------------------------------------------------------------------------------
 
     def select_rows(self, spark: SparkSession, view: str) -> DataFrame:
-        """The spans in which a vertex's or an edge's values differ, those that differ most first; `COLUMNS`, with
-        epochs as integers."""
+        """Select the spans in which the values of a vertex or an edge differ, the greatest difference first.
+
+        Returns:
+            The columns of `COLUMNS`, with epochs as integers.
+        """
         keys, values = TABLES[view]
         parts = []
         for name, (table, amount) in values.items():
@@ -227,9 +230,9 @@ class RevisionDiff:
         for name in values:
             shown += [F.col(f"old_{name}").alias(f"{name}_before"), (F.expr(f"old_{name} + net_{name}")).alias(name)]
         size = reduce(add, (F.abs(F.col(f"net_{name}")) for name in values))
-        found = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
-        found = self._with_names(spark, found, list(names))
-        return found.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
+        ordered = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
+        ordered = self._with_names(spark, ordered, list(names))
+        return ordered.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
 
     def truss_movements(self, edges: DataFrame) -> list[Document]:
         """Count how many edges enter and leave each k-truss at the last epoch."""
@@ -240,16 +243,16 @@ class RevisionDiff:
             .collect()
         )
         ks = sorted({k for row in end for k in range(2, max(row[0], row[1]) + 1)})
-        found = []
+        movements = []
         for k in ks:
             came = sum(row["count"] for row in end if row[0] < k <= row[1])
             went = sum(row["count"] for row in end if row[1] < k <= row[0])
             if came or went:
-                found.append({"k": k, "entered": came, "left": went})
-        return found
+                movements.append({"k": k, "entered": came, "left": went})
+        return movements
 
     def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
-        """A table's rows before, and the difference to those after, as diff triples."""
+        """Return a table's rows before, and the difference to its rows after, as diff triples."""
         before, after = (Warehouse(spark, side.home) for side in (self.before, self.after))
         old = self._clamp_epochs(before.read_table(table, self.before.row), self.before.row)
         if self._is_additive:
@@ -257,7 +260,7 @@ class RevisionDiff:
             mine, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
             if end is None:
                 return old, self._clamp_epochs(new, self.after.row)
-            due = (F.col("epoch") > end) & ~mine  # what was known to come, and was after the frontier
+            due = (F.col("epoch") > end) & ~mine  # stored before, but after the frontier then
             return old, self._clamp_epochs(new.where(mine | due), self.after.row)
         new = self._clamp_epochs(after.read_table(table, self.after.row), self.after.row)
         if self._compares_by_name:
@@ -277,7 +280,7 @@ class RevisionDiff:
 
     @cached_property
     def _is_additive(self) -> bool:
-        """Was the state after made from the one before by adding batches to it?"""
+        """Tell whether the state after has followed from the state before by added batches only."""
         old, new = self.before, self.after
         if old.home.path != new.home.path or old.row.hidden != new.row.hidden or old.run is not None:
             return False
@@ -292,7 +295,7 @@ class RevisionDiff:
 
     @cached_property
     def _compares_by_name(self) -> bool:
-        """May the two have other numbers for the same names?"""
+        """Tell whether the states may have different numbers for the same names."""
         return not self._is_additive and self.after.home.config.vertices.ids == "string"
 
     def _with_keys(self, warehouse: Warehouse, side: DiffSide, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -323,9 +326,9 @@ def _union_frames(frames: list[DataFrame]) -> DataFrame:
 
 
 def _shown_totals(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
-    found: dict[str, int] = {name: point[name] for name in MEASURES}
-    found |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
-    return found | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
+    totals: dict[str, int] = {name: point[name] for name in MEASURES}
+    totals |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
+    return totals | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
 
 
 def _describe_side(side: DiffSide) -> Document:

@@ -1,6 +1,7 @@
-"""The views that look for triangles when they are asked for: triangles, support, communities.
+"""The views that search for triangles on request: triangles, support and communities.
 
-In one task by a kernel, or of many edges by joins of Spark's. Their rows come in no order, as those of `views`.
+A kernel computes them in one task, or Spark by joins where there are many edges. Their rows have no order, like those
+of `views`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def list_communities(tables: Tables[R], revision: Revision, epoch: int, k: int, only: RowFilter | None = None) -> R:
-    """The k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
+    """List the k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
 
     A community is a class of edges of the k-truss that chains of triangles within it join; a vertex may be in several.
-    Source: Huang et al. 2014. One task: about 55 bytes an edge of the k-truss.
+    Source: Huang et al. 2014. They are computed in one task, with about 55 bytes for each edge of the k-truss.
     """
     require_answerable(tables.home, revision, epoch)
     inside = tables.select_rows(
         f"SELECT * FROM {{stored}} WHERE k >= {k}", stored=tables.read_table("trussness", revision)
     )
     edges = tables.select_rows("SELECT a, b FROM {stored}", stored=sum_at_epoch(tables, inside, epoch, "a", "b"))
-    found = tables.apply_in_one_task(edges, _compute_communities, "src bigint, dst bigint, community bigint")
-    return replace_with_names(tables, revision, found, ["src", "dst"], only)
+    communities = tables.apply_in_one_task(edges, _compute_communities, "src bigint, dst bigint, community bigint")
+    return replace_with_names(tables, revision, communities, ["src", "dst"], only)
 
 
 def _compute_communities(edges: pa.Table) -> pa.Table:
@@ -39,7 +40,8 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
 
     import algorithms.kernels.communities
 
-    a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))  # of equal ones the first edge decides
+    # communities of equal size are ordered by their first edges
+    a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))
     classes = algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
     _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
@@ -50,24 +52,28 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
 def list_triangles(
     tables: Tables[R], revision: Revision, epoch: int, since: int | None = None, only: RowFilter | None = None
 ) -> R:
-    """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
+    """List the triangles of an epoch: a, b, c, diff (1).
+
+    With `since`, list the triangles that came (1) and went (-1) since that epoch. `only` selects the rows of some
+    vertices.
+    """
     require_forward(tables.home, revision, epoch if since is None else since, epoch)
     now = _edges_at(tables, revision, epoch)
     before = None if since is None else _edges_at(tables, revision, since)
     if tables.distributed:
         frames = cast("tuple[DataFrame, DataFrame | None]", (now, before))
-        found = cast(R, _triangles_by_joins(*frames))
+        triangles = cast(R, _triangles_by_joins(*frames))
     else:
         sides = [_triangles_in_one_task(tables, edges) for edges in (now, before) if edges is not None]
         query = "SELECT a, b, c, 1 AS diff FROM {now}" + " UNION ALL SELECT a, b, c, -1 FROM {before}" * (
             len(sides) - 1
         )
-        found = tables.select_rows(query, **dict(zip(("now", "before"), sides, strict=False)))
+        triangles = tables.select_rows(query, **dict(zip(("now", "before"), sides, strict=False)))
     net = (
         "SELECT a, b, c, n AS diff FROM (SELECT a, b, c, CAST(sum(diff) AS BIGINT) AS n FROM {found} GROUP BY a, b, c) "
         "net WHERE n <> 0"
     )
-    return replace_with_names(tables, revision, tables.select_rows(net, found=found), ["a", "b", "c"], only)
+    return replace_with_names(tables, revision, tables.select_rows(net, found=triangles), ["a", "b", "c"], only)
 
 
 def _triangles_in_one_task(tables: Tables[R], edges: R) -> R:
@@ -97,20 +103,23 @@ def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> Data
 
 
 def count_support(tables: Tables[R], revision: Revision, epoch: int, only: RowFilter | None = None) -> R:
-    """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; of a
-    distributed engine in cells, where a task has not the memory."""
+    """Count the triangles of each edge of an epoch: src, dst, support.
+
+    This needs one task with about 200 bytes for each edge. Where a task does not have the memory, a distributed engine
+    counts them in cells.
+    """
     require_answerable(tables.home, revision, epoch)
     edges = _edges_at(tables, revision, epoch)
     size = memory_budget.max_cell_edges(tables.home.config)
     if tables.distributed and (count := _count_stored_edges(tables, revision)) > size:
-        found = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
+        support = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
     else:
-        found = tables.apply_in_one_task(edges, _compute_support, "src bigint, dst bigint, support bigint")
-    return replace_with_names(tables, revision, found, ["src", "dst"], only)
+        support = tables.apply_in_one_task(edges, _compute_support, "src bigint, dst bigint, support bigint")
+    return replace_with_names(tables, revision, support, ["src", "dst"], only)
 
 
 def _count_stored_edges(tables: Any, revision: Revision) -> int:
-    """How many rows of edges a warehouse of Spark stores."""
+    """Return the number of rows in the table `edges`, from its metadata."""
     return int(tables.size("edges", revision.snapshots["edges"]).rows)
 
 
@@ -139,7 +148,7 @@ def _edge_ends(edges: pa.Table) -> tuple[Any, Any]:
 
 
 def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
-    """The edges of an epoch: a, b, diff (1)."""
+    """Return the edges of an epoch: a, b, diff (1)."""
     query = (
         "SELECT a, b, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
         f"WHERE epoch <= {epoch} AND until > {epoch} GROUP BY a, b) alive WHERE n <> 0"
@@ -148,7 +157,7 @@ def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
 
 
 def _endless_interval() -> list[Column]:
-    """An edge set as intervals that never end."""
+    """Return the columns that turn a set of edges into intervals that never end."""
     from pyspark.sql import functions as F
 
     from algorithms.time_lattice import FOREVER

@@ -1,4 +1,4 @@
-"""Vertices as they are stored, by number, and as the landed files call them."""
+"""The translation between the numbers of vertices in the tables and their names in the landed files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ from .engine_protocol import R, Tables
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The rows that touch one of some vertices, or with `all` every one of them."""
+    """A filter for the rows that touch one of some vertices, or with `all` every one of them."""
 
-    names: tuple[str, ...]  # as typed
+    names: tuple[str, ...]  # as a person types them
     all: bool = False
 
     def for_ids(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
-        """`ids`: the vertices as the rows have them, as they stand in a query."""
+        """Filter rows by vertices.
+
+        Args:
+            tables: The tables of the home.
+            rows: The rows.
+            columns: The columns of the rows that contain vertices.
+            ids: The vertices as the rows have them, as they are written in a query.
+        """
         touched = [f"({' OR '.join(f'{column} = {vertex}' for column in columns)})" for vertex in ids]
         return tables.select_rows(
             f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.all else ' OR ').join(touched)}", rows=rows
@@ -29,7 +36,15 @@ class RowFilter:
 def replace_with_names(
     tables: Tables[R], revision: Revision, rows: R, columns: list[str], only: RowFilter | None = None
 ) -> R:
-    """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
+    """Replace the numbers of vertices by their names in homes with string ids.
+
+    Args:
+        tables: The tables of the home.
+        revision: The revision whose names are used.
+        rows: The rows.
+        columns: The columns of the rows that contain vertices.
+        only: A filter of the rows, which is applied before.
+    """
     if only is not None:
         rows = only.for_ids(tables, rows, columns, map(str, numbers_of_names(tables, only.names, revision)))
     if tables.home.config.vertices.ids == "integer":
@@ -45,7 +60,11 @@ def replace_with_names(
 
 
 def numbers_of_names(tables: Tables[R], names: Iterable[str], *revisions: Revision) -> list[int]:
-    """Vertices as typed → their numbers in the first of the revisions that knows each."""
+    """Return the numbers of vertices, each in the first of the revisions that has its name.
+
+    Raises:
+        UsageError: A vertex is no integer in a home with integer ids, or no revision has its name.
+    """
     wanted = list(names)
     if tables.home.config.vertices.ids == "integer":
         odd = [name for name in wanted if not re.fullmatch(r"[+-]?[0-9]+", name)]

@@ -1,7 +1,7 @@
-"""What a reader sees: totals over epochs (from SQL alone), and the tables as of an epoch and a revision.
+"""The views of a reader: totals over epochs (from SQL alone), and the tables as of an epoch and a revision.
 
 Everything here reads one row of the ledger and the snapshots that it pins. A view is one query, by Spark or by DuckDB
-(`tables`); its rows come in no order. Those that look for triangles are in `dense`.
+(`engine_protocol.Tables`), and its rows have no order. The views that search for triangles are in `triangle_views`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..state.totals import sum_totals, totals_at, truss_sizes
 from .engine_protocol import R, Tables
 from .vertex_names import RowFilter, numbers_of_names, replace_with_names
 
-MOST_EPOCHS = 100_000  # that are listed one by one
+MOST_EPOCHS = 100_000  # up to so many epochs each is listed
 
 
 def select_totals(
@@ -28,11 +28,20 @@ def select_totals(
     as_of: int | None = None,
     all_epochs: bool = False,
 ) -> list[dict[str, Any]]:
-    """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
+    """Return the graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
 
-    Rows: epoch, label, revision, and what `sum_totals` gives, the motifs by name.
-    Over more than `MOST_EPOCHS` epochs only those are listed that were landed or at which something changes.
-    `revision` of a row is the newest published revision that contributes to it.
+    Of more than `MOST_EPOCHS` epochs only those are listed that have landed or at which something changes.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        revision: The revision (default: the newest).
+        as_of: The epoch, or the last one of `all_epochs`.
+        all_epochs: Whether every epoch is listed.
+
+    Returns:
+        Rows of epoch, label, the totals of `sum_totals`, the motifs by name, and revision: the newest published
+        revision that contributes to the row.
     """
     row = ledger.get_revision(revision)
     if row.frontier is None:
@@ -45,11 +54,11 @@ def select_totals(
     if all_epochs and until - first > MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)
     names = ledger.list_motifs(row)
-    out, newest = [], 0
+    rows, newest = [], 0
     for epoch, point in totals_at(points, epochs).items():
         if epoch in batches:
             newest = max(newest, batches[epoch].revision)
-        out.append(
+        rows.append(
             {
                 "epoch": epoch,
                 "label": home.schedule.format_label(epoch),
@@ -58,7 +67,7 @@ def select_totals(
                 "revision": max(point["revision"], newest),
             }
         )
-    return out
+    return rows
 
 
 def select_as_of(
@@ -69,10 +78,20 @@ def select_as_of(
     motifs: Sequence[str] = (),
     only: RowFilter | None = None,
 ) -> R:
-    """Return a view as of an epoch: `vertices` (vertex, degree, triangles, clustering, a column for each motif) or
-    `edges` (src, dst, trussness).
+    """Return the view `vertices` or `edges` as of an epoch.
 
-    `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
+    Args:
+        tables: The tables of the home.
+        revision: The revision.
+        view: "vertices" or "edges".
+        epoch: The epoch.
+        motifs: The names of the motifs.
+        only: A filter of the rows by vertices.
+
+    Returns:
+        For `vertices`: vertex, degree, triangles, clustering, and a column for each motif; for `edges`: src, dst,
+        trussness. `clustering` is the local clustering coefficient, which is the number of triangles divided by that of
+        pairs of neighbours; it is 0 below two neighbours.
     """
     require_answerable(tables.home, revision, epoch)
     if view == "vertices":
@@ -109,7 +128,7 @@ def _select_vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: 
 
 
 def select_changes(tables: Tables[R], revision: Revision, since: int, until: int, only: RowFilter | None = None) -> R:
-    """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
+    """Return the diffs that turn the edges of epoch `since` into those of `until`: src, dst, trussness, diff."""
     require_forward(tables.home, revision, since, until)
     query = f"SELECT a, b, k, diff FROM {{stored}} WHERE epoch > {since} AND epoch <= {until}"
     rows = tables.select_rows(query, stored=tables.read_table("trussness", revision))
@@ -119,11 +138,12 @@ def select_changes(tables: Tables[R], revision: Revision, since: int, until: int
 def select_changes_since(
     tables: Tables[R], old: Revision, new: Revision, *, all_epochs: bool = False, only: RowFilter | None = None
 ) -> R:
-    """What a consumer who has revision `old` applies to have `new`: exactly once, also after corrections.
+    """Return the diffs that a consumer of revision `old` applies exactly once to have revision `new`.
 
-    By default the edges at the frontier of each: src, dst, trussness, diff. With `all_epochs` the collection that they
-    come from, src, dst, trussness, epoch, diff: the sum of the diffs at epochs <= t is the state at t. Ids of a home
-    with string ids are names, whatever numbers either revision has for them.
+    By default they are about the edges at the frontier of each revision: src, dst, trussness, diff. With `all_epochs`
+    they are about the whole collection: src, dst, trussness, epoch, diff, where the sum of the diffs at epochs <= t is
+    the state at t. In a home with string ids the vertices are names, even if the revisions have different numbers for
+    them.
     """
     since = max((row.since for row in (old, new) if row.since is not None), default=None)
 
@@ -153,13 +173,15 @@ def select_changes_since(
 
 
 def _revision_with_names(tables: Tables[R], old: Revision, new: Revision) -> Revision | None:
-    """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them again,
-    and after a rollback their numbers go to others."""
+    """Return which of two revisions has the names of both, or None when neither has.
+
+    A rebuild from the landing numbers the names again, and after a rollback other names may get the same numbers.
+    """
     if tables.home.config.vertices.ids == "integer":
         return new
 
     def has_more_names(one: Revision, other: Revision) -> bool:
-        """Has it names that the other has not?"""
+        """Tell whether one revision has names that the other does not have."""
         same = "SELECT 1 FROM {other} o WHERE o.id = m.id AND o.name = m.name"
         query = f"SELECT count(*) AS n FROM {{one}} m WHERE NOT EXISTS ({same})"
         return bool(
@@ -182,7 +204,7 @@ def _sum_diffs(tables: Tables[R], rows: R, by: Sequence[str] = ()) -> R:
 
 
 def require_answerable(home: Home, revision: Revision, epoch: int) -> None:
-    """Raises `UsageError` when the tables cannot say what was there at an epoch: after the frontier, before `since`."""
+    """Raise `UsageError` when the tables have no answer for an epoch: after the frontier, or before `since`."""
     label = home.schedule.format_label
     if revision.frontier is not None and epoch > revision.frontier:
         raise UsageError(
@@ -198,13 +220,21 @@ def require_answerable(home: Home, revision: Revision, epoch: int) -> None:
 
 
 def require_forward(home: Home, revision: Revision, since: int, until: int, view: str = "changes") -> None:
-    """Raises `UsageError` unless both epochs can be answered for, and the first comes first."""
+    """Raise `UsageError` unless both epochs can be answered for, and `since` is not after `until`.
+
+    Args:
+        home: The home.
+        revision: The revision.
+        since: The first epoch.
+        until: The last epoch.
+        view: The view, which the error names.
+    """
     for epoch in (since, until):
         require_answerable(home, revision, epoch)
     if since > until:
         first, last = home.schedule.format_label(until), home.schedule.format_label(since)
         raise UsageError(
-            f"from {last} to {first} is backwards: what changes is asked from an epoch to a later one.",
+            f"the range from {last} to {first} is backwards: give the earlier epoch first.",
             f"altneu show {view} {first} {last}",
         )
 
@@ -212,20 +242,30 @@ def require_forward(home: Home, revision: Revision, since: int, until: int, view
 def list_trusses(
     home: Home, ledger: Ledger, revision: int | None = None, *, all_epochs: bool = False, as_of: int | None = None
 ) -> list[dict[str, Any]]:
-    """The sizes of every k-truss, from SQL alone, of each epoch the greatest k first and 2 last: epoch, label, k, edges
-    (of trussness >= k), exactly (of just k)."""
-    out = []
+    """Return the sizes of every k-truss, from SQL alone, for each epoch the greatest k first.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        revision: The revision (default: the newest).
+        all_epochs: Whether every epoch is listed.
+        as_of: The epoch (default: the frontier).
+
+    Returns:
+        Rows of epoch, label, k, edges (of trussness >= k), exactly (of trussness k).
+    """
+    rows = []
     for point in select_totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
         head = {"epoch": point["epoch"], "label": point["label"]}
         for k, edges in reversed(truss_sizes(point["trusses"]).items()):
-            out.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
-    return out
+            rows.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
+    return rows
 
 
 def select_truss_changes(
     tables: Tables[R], revision: Revision, since: int, until: int, k: int, only: RowFilter | None = None
 ) -> R:
-    """Edges that entered (1) or left (-1) the k-truss between two epochs: src, dst, diff."""
+    """Return the edges that entered (1) or left (-1) the k-truss between two epochs: src, dst, diff."""
     require_forward(tables.home, revision, since, until)
     query = (
         "SELECT a AS src, b AS dst, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
@@ -236,15 +276,17 @@ def select_truss_changes(
 
 
 def sum_at_epoch(tables: Tables[R], rows: R, epoch: int, *data: str) -> R:
-    """The data that are there at an epoch, each with the sum of its diffs, `n`."""
+    """Sum the diffs of equal data up to an epoch as `n`, and return the data whose sum is not zero."""
     columns = ", ".join(data)
     query = f"SELECT {columns}, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} WHERE epoch <= {epoch} GROUP BY {columns}"
     return tables.select_rows(f"SELECT * FROM ({query}) sums WHERE n <> 0", rows=rows)
 
 
 def select_quarantine(tables: Tables[R], revision: Revision, first: int | None, last: int | None) -> R:
-    """The malformed rows of the published batches of some epochs, both included (default: all): epoch, file, line,
-    reason, text."""
+    """Return the malformed rows of the published batches of a range of epochs, including both (default: all).
+
+    The columns are epoch, file, line, reason, text.
+    """
     bounds = [f"epoch {sign} {epoch}" for sign, epoch in ((">=", first), ("<=", last)) if epoch is not None]
     where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
     data = "epoch, file, line, reason, text"

@@ -1,10 +1,11 @@
-"""Reports: one HTML page per epoch and an index over all, made from the SQL database alone; and of some epochs a page
-with their rows and trusses, read from the tables by DuckDB. No Spark, no network.
+"""The report pages: one HTML page per epoch and an index over all, made without Spark and without a network.
 
-`epoch_document` returns what is known of one epoch as JSON, `render_page` and `render_index` return the HTML on
-request, and `write_pages` writes the files: those of the epochs that it is given, and of every other epoch whose page
-shows something that has changed since. The index also says what the landing holds beyond the database, and when that
-was looked at.
+These pages are made from the SQL database alone. Some epochs also have a page of their rows and trusses, which DuckDB
+reads from the tables.
+
+`epoch_document` returns what is known about one epoch as a JSON document, and `render_page` and `render_index` return
+HTML on request. `write_pages` writes the pages of the epochs that it is given, and of every other epoch whose page is
+out of date. The index also shows where the landing differs from the database, and when it was looked at.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The history of a check: its results over epochs and revisions, what is usual, when it began to fail, what changed
-then. From the database alone, as JSON: the facts behind its page.
+"""The facts behind the page of a check, as a JSON document, from the SQL database alone.
 
-What is usual of a number of rows, or of a growth, is learned for each epoch from those that are published before it
-now, with the sensitivity of now; the results are those that were found then.
+They are its results over epochs and revisions, the usual values, and when it began to fail and what changed then. The
+usual number of rows, or the usual growth, of an epoch is learned from the epochs that are published before it now, with
+the present sensitivity. The results are those that were found at the time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .epoch_page import Document
 from .html.formatting import format_observed
 
 NEWEST = 60  # results of a check that its page shows
-POINTS = 60  # epochs, and revisions, in its pictures
-BATCHES = 8  # that a run has brought when a check began to fail
+POINTS = 60  # epochs, and revisions, in its charts
+BATCHES = 8  # batches that are shown of the run in which a check began to fail
 Key = tuple[str, str]
 
 
 def page_name(key: Key) -> str:
-    """The file of a check's page.
+    """Return the file name of a check's page.
 
     >>> page_name(("volumes", "as many rows as usual"))
     'check=volumes.as-many-rows-as-usual.html'
@@ -42,14 +42,17 @@ def page_name(key: Key) -> str:
 
 
 def known_checks(found: Ledger) -> dict[Key, str]:
-    """Every check that has a result → the name of its page; in order."""
+    """Return every check that has a result, with the name of its page, in order."""
     rows = found.read_rows(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
 def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
-    """Select the checks whose pages have something new to show after a run: a failure at any time, or a number
-    that has bounds. A page of another one says that it has never failed, as of the revision that it names."""
+    """Select the checks whose pages may show something new after a run.
+
+    These are the checks that have failed at some time, and those of a number that has bounds. The page of any other
+    check says that it has never failed, as of the revision that the page names.
+    """
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
     once = {(suite, name) for suite, name in map(tuple, found.read_rows(failed))}
     return {key for key in keys if key in once or _measure_of(key) != "wrong"}
@@ -58,13 +61,25 @@ def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
 def check_history(
     home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
 ) -> Document:
-    """The facts of one check. Raises `LookupError` where it has no result."""
+    """Return the facts of one check.
+
+    Args:
+        home: The home.
+        found: Its ledger.
+        stand: The status of every epoch.
+        every: All incidents.
+        key: The suite and the name of the check.
+        at: The time now, as it is stored.
+
+    Raises:
+        LookupError: The check has no result.
+    """
     results = _newest_results(found, key)
     if not results:
         raise LookupError(key)
     newest, label = results[-1][0], home.schedule.format_label
-    mine = [one for one in every if (one.first.suite, one.first.name) == key]
-    standing = {epoch for one in mine if one.is_open for epoch in one.epochs}
+    incidents = [incident for incident in every if (incident.first.suite, incident.first.name) == key]
+    standing = {epoch for incident in incidents if incident.is_open for epoch in incident.epochs}
     by_epoch = {record.epoch: record for record, published in results if published}
     shown = sorted(by_epoch)[-POINTS:]
     by_revision: dict[int, Counter[bool]] = defaultdict(Counter)
@@ -87,14 +102,14 @@ def check_history(
             for record, published in reversed(results)
         ],
         "more": len(results) == NEWEST,
-        "incidents": [incident_document(home, one, at) for one in mine],
-        "began": incident_origin(home, found, mine[0], results) if mine and mine[0].is_open else None,
+        "incidents": [incident_document(home, incident, at) for incident in incidents],
+        "began": incident_origin(home, found, incidents[0], results) if incidents and incidents[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 
 
 def incident_document(home: Home, one: Incident, at: str) -> Document:
-    """An incident as pages and commands show it."""
+    """Return an incident as a JSON document, as pages and commands show it."""
     first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.format_label
     epochs = [label(epoch) for epoch in one.epochs]
     newest = one.open_failures[-1] if one.is_open else one.last
@@ -122,7 +137,7 @@ def incident_document(home: Home, one: Incident, at: str) -> Document:
 
 
 def incident_origin(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
-    """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
+    """Return when the check of an incident began to fail, and what that run had changed: kind, settings, batches."""
     first, label = one.first, home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
     run_id = first.run_id or found.get_revision(first.revision).run_id
@@ -166,7 +181,7 @@ def _format_value(value: Any) -> str:
 
 
 def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
-    """The newest results, oldest first, and whether each is of what was published."""
+    """Return the newest results of a check, the oldest first, each with whether it is about a published state."""
     published = (checks.c.run_id.is_(None) | ledger.c.revision.is_not(None)).label("published")
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
     mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
@@ -188,26 +203,26 @@ def _result_document(record: CheckRecord, *, published: bool, label: str) -> Doc
     }
 
 
-# -- the picture over epochs --------------------------------------------------------------------------------------
+# -- the chart over epochs ----------------------------------------------------------------------------------------
 
 
 def _measure_of(key: Key) -> str:
-    """What is drawn: rows, growth, or wrong (how many rows, or differences, a result has found)."""
+    """Return what the chart shows: "rows", "growth", or "wrong" (the rows or differences that a result has found)."""
     if key == (volumes.SUITE, volumes.ROWS):
         return "rows"
     return "growth" if key[0] == volumes.SUITE and key[1] in volumes.GROWTH.values() else "wrong"
 
 
 def count_wrong(record: CheckRecord) -> int:
-    """How many rows, or differences, a result has found: `3 of 10 rows`, `1 difference`; 1 where it does not say."""
-    told = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
-    return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
+    """Return how many rows or differences a result has found (`3 of 10 rows`), or 1 where it does not say so."""
+    matched = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
+    return 0 if record.passed else int(matched[1].replace(",", "")) if matched else 1
 
 
 def _chart_points(
     home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord], standing: set[int]
 ) -> list[Document]:
-    """A point an epoch: its value now, what is usual there, and what its newest result says."""
+    """Return one point per epoch, with its present value, the usual values, and its newest result."""
     of = _measure_of(key)
     landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]
     place = {epoch: number for number, (epoch, _) in enumerate(landed)}
@@ -228,7 +243,7 @@ def _chart_points(
             if at is not None and of == "rows":
                 band = volumes.usual_rows(numbers[max(0, at - volumes.WINDOW) : at], epoch, *learned)
                 value, (low, high) = numbers[at][1], band.row_bounds if band else (None, None)
-            elif at:  # a growth has an epoch before it
+            elif at:  # a growth needs an epoch before
                 band = volumes.usual_growth(numbers[max(0, at - volumes.WINDOW - 1) : at], epoch, *learned)
                 value = (1 + max(numbers[at][1], 0)) / (1 + max(numbers[at - 1][1], 0))
                 low, high = (math.exp(band.low), math.exp(band.high)) if band else (None, None)

@@ -1,7 +1,7 @@
-"""What is known of one epoch, as JSON: the facts behind its page, a function of the database alone.
+"""The facts behind the page of one epoch, as a JSON document, from the SQL database alone.
 
-What a stage recorded beyond its numbers (`quarantine_sample`, `top_vertices`, `top_edges`, `entered_core`, …) is there
-where it was recorded. `written` says as of which revision and when.
+What a stage has recorded beyond its numbers (`quarantine_sample`, `top_vertices`, `top_edges`, `entered_core`, …) is
+contained where it was recorded. `written` has the revision and the time of the document.
 """
 
 from __future__ import annotations
@@ -26,21 +26,27 @@ from .html.verdict import epoch_verdict
 from .page_queries import WINDOW, ReportState
 
 SEVERITIES = tuple(Severity)
-SPANS = 12  # stretches of later epochs that a correction moved
+SPANS = 12  # spans of later epochs that a correction has changed
 
 Document = dict[str, Any]
 T = TypeVar("T")
 
 
 def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
-    """The facts of an epoch, one of those that the state was read for; `at`: when."""
+    """Return the facts of an epoch.
+
+    Args:
+        state: The state of the database, read for this epoch among others.
+        epoch: The epoch.
+        at: The time now, as it is stored.
+    """
     batch, tried = state.batches.get(epoch), state.newest_unresolved(epoch)
     published = state.landings[epoch][-1] if batch else None
     before, after = state.neighbouring_epochs(epoch)
     shown = tried if tried is not None and (tried.state is RunState.FAILED or published is None) else None
     run_id = shown.run_id if shown is not None else published.run_id if published else None
     group = state.checks.get(epoch, [])
-    found: Document = {
+    document: Document = {
         "epoch": epoch,
         "label": state.label(epoch),
         "state": state.judge_epoch(epoch),
@@ -67,12 +73,12 @@ def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
         "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend_rows(state, epoch),
     }
-    found["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
-    return {**found, "verdict": epoch_verdict(found)}
+    document["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
+    return {**document, "verdict": epoch_verdict(document)}
 
 
 def epoch_start(home: Home, epoch: int) -> datetime | None:
-    """The first instant of an epoch, of a schedule by time and as far as the calendar goes."""
+    """Return the first instant of an epoch, or None without a schedule by time or beyond the calendar."""
     try:
         return None if home.schedule.seconds is None else home.schedule.start_of(epoch)
     except (OverflowError, ValueError):
@@ -86,19 +92,19 @@ def _weekday_of(home: Home, epoch: int) -> str | None:
 
 
 def _trend_rows(state: ReportState, epoch: int) -> list[Document]:
-    """Rows and totals over the last epochs; those after the frontier are left out."""
-    found = []
+    """Return rows and totals of the last epochs, without those after the frontier."""
+    rows = []
     for each in state.epoch_window(epoch):
         if state.frontier is None or each > state.frontier:
             continue
         batch, point = state.batches.get(each), state.at(each)
         landed = {"rows": batch.rows if batch else 0, "bad_rows": batch.bad_rows if batch else 0}
-        found.append({"epoch": each, "label": state.label(each), **landed, **point})
-    return found
+        rows.append({"epoch": each, "label": state.label(each), **landed, **point})
+    return rows
 
 
 def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -> Document:
-    """The batch, compared with those of the landed epochs before and with the one that it replaced."""
+    """Return the batch, compared with those of the landed epochs before and with the one that it replaced."""
     place = bisect_right(state.landed, batch.epoch - 1)
     past = [state.batches[epoch] for epoch in state.landed[max(0, place - volumes.WINDOW) : place]]
     ingest = state.get_facts(published.run_id, IngestFacts)
@@ -118,8 +124,10 @@ def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -
 
 
 def usual_rows(state: ReportState, epoch: int) -> Document:
-    """The usual number of rows of an epoch, see `expectations.volumes.usual_band`; `low` None: too few epochs to say
-    so."""
+    """Return the usual number of rows of an epoch (`expectations.volumes.usual_band`).
+
+    `low` and `high` are None where there are too few epochs before.
+    """
     place = bisect_right(state.landed, epoch - 1)
     past = [(each, state.batches[each].rows) for each in state.landed[max(0, place - volumes.WINDOW) : place]]
     seasons, width = (
@@ -139,8 +147,10 @@ def usual_rows(state: ReportState, epoch: int) -> Document:
 
 
 def _former_batch(state: ReportState, batch: Batch, published: LandedBatch) -> Document | None:
-    """The batch of the same epoch that this one replaced: none of it (`for_removed_epoch`) after a rollback before
-    it."""
+    """Return the batch of the same epoch that this one replaced, or None.
+
+    After a rollback the replaced batch is that of a removed epoch (`StagedBatch.for_removed_epoch`).
+    """
     former = state.former_batch(batch.epoch)
     if former is None:
         return None
@@ -155,11 +165,11 @@ def _former_batch(state: ReportState, batch: Batch, published: LandedBatch) -> D
 
 
 def _moved_totals(state: ReportState, batch: Batch, published: LandedBatch) -> Document | None:
-    """What the run of this batch did to the totals of later epochs that were final before it. None: there were none."""
+    """Return how the run of this batch has changed the totals of later epochs that were final before, or None."""
     frontier, now = state.frontiers.get(batch.revision - 1), state.frontier
     if frontier is None or now is None or min(frontier, now) <= batch.epoch:
         return None
-    frontier = min(frontier, now)  # a rollback may have put it back
+    frontier = min(frontier, now)  # a rollback may have moved it back
     steps = [step for step in state.run_effects(published.run_id) if step[0] <= frontier]
     place = bisect_right(steps, batch.epoch, key=lambda step: step[0])
     later = steps[place:]
@@ -177,7 +187,7 @@ def _moved_totals(state: ReportState, batch: Batch, published: LandedBatch) -> D
 
 
 def _graph_document(state: ReportState, epoch: int) -> Document | None:
-    """The totals at the epoch, their change since the epoch before, and what each revision did to them."""
+    """Return the totals at an epoch, their change since the epoch before, and how each revision has changed them."""
     if state.frontier is None or epoch > state.frontier:
         return None
     now, then = state.at(epoch), state.at(epoch - 1)
@@ -212,13 +222,16 @@ def _graph_document(state: ReportState, epoch: int) -> Document | None:
 
 
 def _first_recorded(epoch: int, recorded: Sequence[Mapping[str, Sequence[T]] | None]) -> list[T]:
-    """What the first of some runs that has any recorded for an epoch."""
+    """Return what the first of some runs has recorded for an epoch."""
     return next((list(by_epoch[str(epoch)]) for by_epoch in recorded if by_epoch and by_epoch.get(str(epoch))), [])
 
 
 def _audit_document(state: ReportState, epoch: int) -> Document:
-    """`says`: equal, proved, differs, stale or none; `since`: the newest revision that may have changed the epoch. What
-    follows is of the comparison with a full recomputation; `proof` the same of the newest proof."""
+    """Return what audits say about an epoch.
+
+    `says` is equal, proved, differs, stale or none, and `since` the newest revision that may have changed the epoch.
+    The findings are those of the newest comparison with a full recomputation, and in `proof` those of the newest proof.
+    """
     says, rows = state.newest_audit(epoch), state.audits.get(epoch, [])
     return {
         "says": says.verdict if says else "none",
@@ -239,16 +252,23 @@ def _audit_findings(state: ReportState, audit: AuditStatus | None, rows: list[Ch
 
 
 def check_document(state: ReportState, row: CheckRecord) -> Document:
-    """`fresh`: it is about what is published now; `counts`: a failure that does, or that nothing has undone."""
+    """Return a result as a JSON document.
+
+    `fresh` tells whether it is about what is published now, and `counts` whether it is a failure that still matters.
+    """
     names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
-    found = {name: getattr(row, name) for name in names}
-    found["observed"] = format_observed(row.observed)
-    found |= {"passed": row.passed, "fresh": state.is_fresh(row), "counts": not row.passed and state.is_relevant(row)}
-    return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
+    document = {name: getattr(row, name) for name in names}
+    document["observed"] = format_observed(row.observed)
+    document |= {
+        "passed": row.passed,
+        "fresh": state.is_fresh(row),
+        "counts": not row.passed and state.is_relevant(row),
+    }
+    return {**document, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
 
 
 def run_summary(one: Attempt, revision: int | None) -> Document:
-    """A run in a line."""
+    """Return a run in a few fields."""
     names = ("run_id", "state", "error", "kind", "started_at", "finished_at", "seconds", "epochs")
     return {**{name: getattr(one, name) for name in names}, "revision": revision}
 
@@ -260,7 +280,7 @@ def _failed_run_document(state: ReportState, run: Attempt) -> Document:
 
 
 def _held_run_document(state: ReportState, run: Attempt | None) -> Document | None:
-    """The newest run, if it waits for a decision or was rejected."""
+    """Return the newest run if it waits for a decision or was rejected, otherwise None."""
     if run is None or run.state not in (RunState.HELD, RunState.REJECTED):
         return None
     return {**run_summary(run, None), "approval": state.approval_document(run.run_id)}

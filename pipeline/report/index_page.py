@@ -1,4 +1,7 @@
-"""What the index shows: every epoch in a few fields, what needs attention, trends, the newest runs, what is landed."""
+"""The facts behind the index page.
+
+They are every epoch in a few fields, what needs attention, trends, the newest runs, and the landing.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ from .check_page import incident_document, known_checks
 from .epoch_page import SEVERITIES, Document, epoch_start, run_summary
 from .html.formatting import STATES, format_number, format_observed, join_words, pluralize
 
-GRID = 3_000  # the newest epochs; older ones by name
-RUNS = 10
-REVISIONS = 60  # the newest, to compare two of
-CLOSED = 5  # incidents, the newest
-ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # of those that are not closed
-LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
+GRID = 3_000  # the newest epochs, which are shown; older ones are found by name
+RUNS = 10  # the newest runs
+REVISIONS = 60  # the newest revisions, of which a reader may compare two
+CLOSED = 5  # the incidents that were closed last
+ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # the order of incidents that are not closed
+LANDED = ("missing", "changed", "gone")  # states in which the landing differs from the database
 
 
 def index_document(
@@ -50,7 +53,17 @@ def index_document(
     landing: Document | None,
     every: Sequence[Incident] = (),
 ) -> Document:
-    """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
+    """Return the facts of the index.
+
+    Args:
+        home: The home.
+        found: Its ledger.
+        stand: The status of every epoch.
+        at: The time now, as it is stored.
+        page: A function that returns the state of an epoch's page: `new`, `old` (out of date), or None.
+        landing: What `inspect_landing` returns.
+        every: All incidents.
+    """
     newest, label = stand.newest, home.schedule.format_label
     axis = stand.shown_epochs[-GRID:]
     failed, core = (
@@ -84,7 +97,7 @@ def index_document(
         why = why or reasons[entry["epoch"]] or "it stopped without saying why"
         entry["why"] = why if STATES[entry["state"]].attention else None
     count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
-    said = Counter(entry["audit"] for entry in epochs)
+    audits = Counter(entry["audit"] for entry in epochs)
     older = len(stand.shown_epochs) - len(axis)
     published = sum(1 for row in stand.rows.values() if row.batch)
     return {
@@ -98,7 +111,7 @@ def index_document(
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
-        "headline": _index_headline(published, count, said, older, known=bool(axis or newest.revision)),
+        "headline": _index_headline(published, count, audits, older, known=bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(found)],
         "revisions": _newest_revisions(found),
@@ -114,7 +127,10 @@ def index_document(
 
 
 def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
-    """The greatest trussness at every epoch from `low` on: read where some k comes or goes."""
+    """Return a function from an epoch, not before `low`, to its greatest trussness.
+
+    Only the epochs are read at which the edges of some k come or go.
+    """
     moved = select_total_diffs(newest).subquery()
     at = (
         sa.select(moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
@@ -153,7 +169,7 @@ def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
 
 
 def _newest_revisions(found: Ledger) -> list[Document]:
-    """The newest revisions: which run made each, over how many epochs, and when."""
+    """Return the newest revisions, with the kind of run, the number of epochs, and the time."""
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
     rows = found.read_rows(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
@@ -164,14 +180,14 @@ def _newest_revisions(found: Ledger) -> list[Document]:
 
 
 def _check_links(found: Ledger, every: Sequence[Incident]) -> list[Document]:
-    """Every check with its page, and whether it has an open incident."""
+    """Return every check with its page and whether it has an open incident."""
     failing = {(one.first.suite, one.first.name) for one in every if one.is_open}
     pages = known_checks(found).items()
     return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
 def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Document]:
-    """The rollbacks that decide about some epochs' batches, and how many and which."""
+    """Return the rollbacks that determine the batches of some epochs, with the number and the range of these."""
     every = select_landings(newest.revision).subquery()
     mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
@@ -185,15 +201,15 @@ def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Doc
 
 
 def _worst_check(failed: list[CheckRecord]) -> str | None:
-    """The worst of some failed checks, in a line."""
+    """Describe the worst of some failed checks in one line."""
     worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
     return None if worst is None else f"{worst.name}: {format_observed(worst.observed)}"
 
 
 def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
-    """Epoch → what its newest audit found, in a line."""
-    mine = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
-    rows = [row for row in found.read_rows(mine) if not row.passed] if epochs else []
+    """Describe for each epoch in one line what its newest audit has found."""
+    newest_audits = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
+    rows = [row for row in found.read_rows(newest_audits) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 
@@ -222,10 +238,10 @@ def _index_headline(
 
 
 def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
-    """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
+    """Return where the landing differs from the database, with the time, or None where the landing cannot be read."""
     try:
-        _, there = compare_with_ledger(home, found)
+        _, states_by_epoch = compare_with_ledger(home, found)
     except (AltneuError, OSError):
         return None
-    states = {name: [entry.label for entry in there.values() if entry.state == name] for name in LANDED}
+    states = {name: [entry.label for entry in states_by_epoch.values() if entry.state == name] for name in LANDED}
     return {"at": at, **states}

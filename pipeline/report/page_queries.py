@@ -1,7 +1,7 @@
-"""What the pages of some epochs need, read in a fixed number of queries and a few a run; answers by epoch.
+"""The queries for the pages of some epochs: a fixed number, and a few for each run.
 
-The number of rows that are read follows the span of these epochs (and `WINDOW`), not the length of the history.
-All of it is as of the revision that is the newest when it begins.
+The number of rows that are read follows the span of these epochs (and `WINDOW`), and not the length of the history. All
+answers are as of the revision that is the newest at the beginning.
 """
 
 from __future__ import annotations
@@ -45,12 +45,19 @@ from ..state.stage_results import F
 from ..state.totals import NOTHING, DisplayedTotals, sum_totals
 
 WINDOW = 30  # epochs of history on an epoch's page
-LISTED = 100  # failed checks of a run
+LISTED = 100  # failed checks of a run that are read
 
 
 class ReportState:
-    """The database as the pages of these epochs, which lie close together, see it. `former`: `newest` is not the newest
-    revision, and what came after it is left out."""
+    """The state of the database for the pages of some epochs that lie close together.
+
+    Args:
+        home: The home.
+        found: Its ledger.
+        epochs: The epochs.
+        newest: The revision that the pages are about; by default the newest.
+        former: Whether `newest` is an older revision, so that later runs are left out.
+    """
 
     def __init__(
         self, home: Home, found: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False
@@ -61,7 +68,7 @@ class ReportState:
         self.newest = newest or found.get_revision()
         self.frontier = self.newest.frontier
         self.tried = list_unpublished(found)
-        if former:  # what was tried since says nothing of that revision
+        if former:  # later attempts are not about that revision
             kept = {
                 each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
             }
@@ -80,7 +87,7 @@ class ReportState:
     # -- batches and runs ---------------------------------------------------------------------------------------
 
     def _read_batches(self) -> None:
-        """Every batch of the epochs asked for, and the published ones of the landed epochs before."""
+        """Read every batch of the epochs, and the published batches of the landed epochs before."""
         published = select_landings(self.newest.revision).subquery()
         sizes = sa.select(batches.c.run_id, sa.func.count().label("epochs")).group_by(batches.c.run_id).subquery()
         own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
@@ -119,12 +126,12 @@ class ReportState:
         self.landed = sorted(self.batches)
 
     def newest_unresolved(self, epoch: int) -> Attempt | None:
-        """The run of an epoch that did not publish and still says something."""
+        """Return the newest run of an epoch that has not published and still matters, or None."""
         group = self.landings.get(epoch)
         return newest_unresolved(self.tried.get(epoch, []), group[-1].revision if group else 0)
 
     def former_batch(self, epoch: int) -> LandedBatch | None:
-        """The batch that the published one replaced; None when it is the first, or the same."""
+        """Return the batch that the published one replaced, or None when there is none, or it was the same."""
         group = self.landings.get(epoch, [])
         if len(group) < 2 or not group[-1].digest or group[-1].digest == group[-2].digest:
             return None
@@ -132,7 +139,7 @@ class ReportState:
 
     @cached_property
     def frontiers(self) -> dict[int, int]:
-        """Revision → its frontier, of those on which the published batches were built."""
+        """Return the frontier of each revision on which a published batch was built."""
         parents = {batch.revision - 1 for epoch, batch in self.batches.items() if epoch >= self.low}
         rows = self.read_rows(
             sa.select(ledger.c.revision, ledger.c.frontier).where(ledger.c.revision.in_(sorted(parents)))
@@ -141,23 +148,23 @@ class ReportState:
 
     @cached_property
     def list_motifs(self) -> list[str]:
-        """The motifs that the newest revision was published with."""
+        """Return the motifs that the newest revision was published with."""
         return self.found.list_motifs(self.newest)
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
-        """The stages of a run, except the one that writes the report."""
+        """Return the stages of a run, except the stage `report`."""
         if run_id not in self._stages:
             self._stages[run_id] = [row for row in self.found.list_stages(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
     def get_facts(self, run_id: str, kind: type[F]) -> F | None:
-        """What a stage of the run recorded, named by the class of its facts; None when it has not finished."""
-        said = (row.facts for row in self.list_stages(run_id))
-        return next((facts for facts in said if isinstance(facts, kind)), None)
+        """Return the facts of a stage of a run by their class, or None when the stage has not finished."""
+        recorded = (row.facts for row in self.list_stages(run_id))
+        return next((facts for facts in recorded if isinstance(facts, kind)), None)
 
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:
-        """Revision → its run and when it was published, of those that the pages name."""
+        """Return the run and the time of each revision that the pages name."""
         named = {self.marks.contributing_revision(epoch) for epoch in self.epochs} | {
             revision for revision, _ in self.sums_history
         }
@@ -170,7 +177,7 @@ class ReportState:
         return {row.revision: (row.run_id, row.published_at) for row in rows}
 
     def get_attempt(self, run_id: str) -> tuple[Attempt, int | None]:
-        """A run, and the revision that it published."""
+        """Return a run, and the revision that it has published, or None."""
         row = self.found.get_run(run_id)
         known = self.read_rows(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return describe_attempt(row), known[0].revision if known else None
@@ -180,16 +187,16 @@ class ReportState:
         return self.found.list_approvals()
 
     def approval_document(self, run_id: str) -> dict[str, str | None] | None:
-        """What a person has decided of a run: verdict, person, because, at; None: nothing."""
-        said = self._approvals_by_run.get(run_id)
-        if said is None or said.verdict is Verdict.WANTED:
+        """Return the decision of a person about a run (verdict, person, because, at), or None."""
+        approval = self._approvals_by_run.get(run_id)
+        if approval is None or approval.verdict is Verdict.WANTED:
             return None
-        return {"verdict": said.verdict, "person": said.person, "because": said.because, "at": said.at}
+        return {"verdict": approval.verdict, "person": approval.person, "because": approval.because, "at": approval.at}
 
     # -- the axis -----------------------------------------------------------------------------------------------
 
     def _read_axis(self) -> None:
-        """`axis`: the epochs to show up to the one after `high`: every one of them when that is feasible."""
+        """Read the axis: the epochs to show up to the one after `high`, every epoch if there are not too many."""
         now = select_current_batches(self.newest.revision).subquery()
         ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
         many, first, last = tuple(self.read_rows(ends_of)[0])
@@ -214,30 +221,32 @@ class ReportState:
         before = select_epochs(every.c.epoch < self.low, every.c.epoch.desc(), WINDOW)
         inside = select_epochs((every.c.epoch >= self.low) & (every.c.epoch <= self.high), every.c.epoch, None)
         after = select_epochs(every.c.epoch > self.high, every.c.epoch, 1)
-        found = sorted({*before, *inside, *after, *known})
-        low, high = bisect_right(found, self.low - 1), bisect_right(found, self.high)
-        self.axis = found[max(0, low - WINDOW) : high + 1]
+        known_epochs = sorted({*before, *inside, *after, *known})
+        low, high = bisect_right(known_epochs, self.low - 1), bisect_right(known_epochs, self.high)
+        self.axis = known_epochs[max(0, low - WINDOW) : high + 1]
 
     def epoch_window(self, epoch: int) -> list[int]:
         place = bisect_right(self.axis, epoch)
         return self.axis[max(0, place - WINDOW) : place]
 
     def neighbouring_epochs(self, epoch: int) -> tuple[int | None, int | None]:
-        """The epochs to show before and after one."""
+        """Return the shown epochs before and after an epoch, or None."""
         place, there = bisect_right(self.axis, epoch), epoch in self.axis
         before = place - 1 - there
         return self.axis[before] if before >= 0 else None, self.axis[place] if place < len(self.axis) else None
 
     def describe_epoch(self, epoch: int) -> str:
-        """The epoch in a sentence."""
+        """Return an epoch as it is named in a sentence."""
         return self.label(epoch) if self.home.schedule.seconds else f"epoch {epoch}"
 
     # -- totals -------------------------------------------------------------------------------------------------
 
     @cached_property
     def sums_history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
-        """Per revision what it did to the sums, epoch by epoch, oldest first: those that are the newest ones anywhere
-        from `low` to `high`."""
+        """Return how each revision has changed the sums, epoch by epoch, the oldest revision first.
+
+        The revisions are those that are among the newest ones at some epoch from `low` to `high`.
+        """
         moved = select_total_diffs(self.newest).subquery()
         upto = sa.select(moved.c.revision).where(moved.c.epoch <= self.low).distinct()
         upto = upto.order_by(moved.c.revision.desc()).limit(WINDOW)
@@ -245,12 +254,12 @@ class ReportState:
         some = {row.revision for statement in (upto, inside) for row in self.read_rows(statement)}
         diffs = sa.select(moved.c.revision, moved.c.measure, fold_epochs(moved.c.epoch, self.low), moved.c["diff"])
         diffs = diffs.where(moved.c.revision.in_(sorted(some)) & (moved.c.epoch <= self.high))
-        found = diffs.subquery()
-        total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
-        grouped = sa.select(found.c.revision, found.c.measure, found.c.epoch, total).group_by(
-            found.c.revision, found.c.measure, found.c.epoch
+        selected = diffs.subquery()
+        total = sa.cast(sa.func.sum(selected.c["diff"]), sa.BigInteger).label("diff")
+        grouped = sa.select(selected.c.revision, selected.c.measure, selected.c.epoch, total).group_by(
+            selected.c.revision, selected.c.measure, selected.c.epoch
         )
-        rows = self.read_rows(grouped.order_by(found.c.revision, found.c.epoch))
+        rows = self.read_rows(grouped.order_by(selected.c.revision, selected.c.epoch))
         out: dict[int, list[tuple[int, dict[str, int]]]] = {}
         for revision, measure, epoch, diff in map(tuple, rows):
             effects = out.setdefault(revision, [])
@@ -261,7 +270,7 @@ class ReportState:
         return sorted(out.items())
 
     def run_effects(self, run_id: str) -> list[tuple[int, dict[str, int]]]:
-        """What a published run did to the sums, at every epoch at which that changes."""
+        """Return how a published run has changed the sums, at every epoch at which this change differs."""
         if run_id not in self._effects:
             moved = select_total_diffs(self.newest).subquery()
             sums = [
@@ -270,11 +279,11 @@ class ReportState:
             ]
             mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
             now = dict.fromkeys(SUMS, 0)
-            found: list[tuple[int, dict[str, int]]] = []
+            effects: list[tuple[int, dict[str, int]]] = []
             for epoch, *diffs in map(tuple, self.read_rows(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
                 now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
-                found.append((epoch, now))
-            self._effects[run_id] = found
+                effects.append((epoch, now))
+            self._effects[run_id] = effects
         return self._effects[run_id]
 
     # -- checks -------------------------------------------------------------------------------------------------
@@ -289,15 +298,15 @@ class ReportState:
             kinds.get(row.suite, self.checks)[row.epoch].append(row)
 
     def newest_audit(self, epoch: int) -> AuditStatus | None:
-        """What says whether the numbers are right: a comparison with a full recomputation, or a proof."""
+        """Return the audit that says whether the numbers are right: a full recomputation or a proof, or None."""
         return choose_audit(self.newest_comparison(epoch), self.newest_proof(epoch))
 
     def newest_comparison(self, epoch: int) -> AuditStatus | None:
-        """The newest one with a full recomputation."""
+        """Return the newest comparison with a full recomputation, or None."""
         return self._find_audit(epoch, self.audits.get(epoch))
 
     def newest_proof(self, epoch: int) -> AuditStatus | None:
-        """The newest one."""
+        """Return the newest proof, or None."""
         return self._find_audit(epoch, self.proofs.get(epoch), proof=True)
 
     def _find_audit(self, epoch: int, rows: list[CheckRecord] | None, *, proof: bool = False) -> AuditStatus | None:
@@ -312,29 +321,36 @@ class ReportState:
         return is_relevant(row, self.batches.get(row.epoch), self.marks)
 
     def failed_checks(self, epoch: int) -> list[CheckRecord]:
-        """The failed checks that count, other than the audit."""
+        """Return the failed checks that still matter, without those of audits."""
         return [row for row in self.checks.get(epoch, ()) if not row.passed and self.is_relevant(row)]
 
     def judge_epoch(self, epoch: int) -> EpochState:
-        """The state of an epoch, one of `STATES`."""
+        """Return the state of an epoch, one of `STATES`."""
         failed = [row.severity for row in self.failed_checks(epoch)]
         return judge_epoch(self.batches.get(epoch), self.newest_unresolved(epoch), self.newest_audit(epoch), failed)
 
     def failures_of(self, run_id: str) -> list[CheckRecord]:
-        """Failed checks of a run, published or not."""
+        """Return the failed checks of a run, whether it has published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
         statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
         return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:
-        """The last epochs at which a run has run its suites."""
+        """Return the last epochs at which a run has run its suites."""
         mine = (checks.c.run_id == run_id) & (checks.c.suite.not_in((FULL, PROOF)))
         statement = sa.select(checks.c.epoch).where(mine).distinct().order_by(checks.c.epoch.desc()).limit(3)
         return sorted(row.epoch for row in self.read_rows(statement))
 
 
 def totals_by_epoch(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], DisplayedTotals]:
-    """The graph's totals at each epoch from `low` to `high`."""
+    """Return a function from an epoch, from `low` to `high`, to the graph's totals.
+
+    Args:
+        found: The ledger.
+        newest: The revision.
+        low: The first epoch.
+        high: The last epoch.
+    """
     moved = select_total_diffs(newest).subquery()
     at = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
     diffs = at.where(moved.c.epoch <= high).subquery()

@@ -1,8 +1,8 @@
-"""Where the pages are: the folder `reports` of the home, or what `[reports] uri` names, in an object store as well.
+"""The store of the report pages: the folder `reports` of the home, or the place in `[reports] uri`.
 
-A page is a file with links to its neighbours by their names, so that either is read as it is. On this machine a file is
-replaced as a whole at once; into a store pages are sent together, when `settle` is called. Whatever a store says is an
-`Unavailable` that names the setting.
+That place may be in an object store. A page is a file that links its neighbours by their names, so that the pages can
+be read from either. On this machine a file is replaced as a whole at once. Into an object store the pages are sent
+together by `flush_pages`. Errors of an object store become an `Unavailable` that names the setting.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..state import filesystem
 
 
 class PageStore:
-    """The files that were there when it was made, and since; by their paths from the folder."""
+    """The files in the folder of the reports, by their paths below it."""
 
     def __init__(self, home: Home) -> None:
         self.home, self._local = home, None if home.reports_remotely else home.reports
@@ -42,15 +42,15 @@ class PageStore:
         return name in self._stamps
 
     def written_at(self, name: str) -> int:
-        """When it was written, in nanoseconds since 1970; of one that has not been sent yet 0."""
+        """Return when a page was written, in nanoseconds since 1970, or 0 for a page that has not been sent yet."""
         return self._stamps[name]
 
     def page_location(self, name: str) -> str:
-        """Its path, or its URI."""
+        """Return the path or the URI of a page."""
         return f"{self.home.reports_at}/{name}"
 
     def read_page(self, name: str) -> str | None:
-        """Its text; None where it is not there."""
+        """Return the text of a page, or None where it does not exist."""
         if name not in self._stamps:
             return None
         with self._translate_store_errors():
@@ -60,13 +60,13 @@ class PageStore:
                 return None
 
     def put_page(self, name: str, text: str) -> None:
-        """Write a whole file or nothing."""
+        """Write a page, as a whole or not at all."""
         if self._local is None:
             self._due[name], self._stamps[name] = text, 0
             return
         path = self._local / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open_whole_file(path, synced=False) as stream:  # a page can be made again
+        with open_whole_file(path, synced=False) as stream:  # a lost page can be written again
             stream.write(text.encode("utf-8"))
         self._stamps[name] = path.stat().st_mtime_ns
 
@@ -76,7 +76,7 @@ class PageStore:
         self._stamps.pop(name, None)
 
     def flush_pages(self) -> None:
-        """Send what was put, and look when it was written."""
+        """Send the pages that were put, and read their times."""
         if not self._due:
             return
         with self._translate_store_errors():
@@ -95,5 +95,5 @@ class PageStore:
                 raise
             raise Unavailable(
                 f"[reports] uri = {self.home.reports_at}: {filesystem.format_store_error(error)}.",
-                "altneu doctor; when the store answers: altneu report   (writes what has changed)",
+                "altneu doctor; when the store answers: altneu report   (writes the pages that have changed)",
             ) from error

@@ -1,9 +1,9 @@
-"""The pages as files in the home's `reports`, and on request.
+"""The writing of the report pages, as files in the home's `reports`, and on request.
 
-Beside the files stands what each of them shows (`.pages.json`): a *stamp* of everything that its content hangs on. A
-page whose stamp is not that of the database any more is out of date: it is rewritten, or, of more than `PAGES` of
-them, replaced by a short one that says so. So a page never goes on saying what is not true any more, and a history of
-which nothing has changed is not written again.
+The file `.pages.json` has a *stamp* of each page: everything that its content depends on. A page whose stamp differs
+from that of the database is out of date. It is written again, or, where there are more than `PAGES` such pages,
+replaced by a short page that says so. A page therefore never shows what is no longer true, and pages that have not
+changed are not written again.
 """
 
 from __future__ import annotations
@@ -40,16 +40,22 @@ from .page_store import PageStore
 from .rows_page import describe_rows as rows_of
 from .rows_page import page_name as rows_name
 
-PAGES = 500  # pages that are written at once, the newest
+PAGES = 500  # pages that are written at once, those of the newest epochs
 CHUNK = 200  # epochs that are read at once
-KEPT = 60  # pages of rows, the newest
+KEPT = 60  # pages of rows that are kept, the newest
 MANIFEST = ".pages.json"
 _ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 
 
 def epoch_document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
-    """What is known of one epoch, or what was known of it as a former `revision` published it: the JSON behind its
-    page."""
+    """Return the facts of one epoch as a JSON document, now or as an older revision published them.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        epoch: The epoch.
+        revision: The revision (default: the newest).
+    """
     newest = ledger.get_revision()
     if revision is None or revision == newest.revision:
         return describe_epoch(ReportState(home, ledger, [epoch], newest), epoch, lease.timestamp())
@@ -61,20 +67,20 @@ def epoch_document(home: Home, ledger: Ledger, epoch: int, revision: int | None 
 
 
 def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
-    """The file of an epoch's page: of the newest revision, or of the one that is named, which stays what it is."""
+    """Return the file name of an epoch's page; with a revision, of the page that this revision keeps."""
     of = "" if revision is None else f".revision={revision}"
     return f"epoch={home.schedule.format_label(epoch)}{of}.html"
 
 
 def render_page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
-    """The page of an epoch as of now, or as a revision published it; it links pages that are made on request, too."""
+    """Render the page of an epoch, now or as a revision published it. It also links pages that are made on request."""
     found = epoch_document(home, ledger, epoch, revision)
     rows = _existing_rows_page(home, _readable_store(home), epoch, found["written"]["revision"])
     return render_epoch_page(found, lambda name: True, check_page.known_checks(ledger), (), rows)
 
 
 def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
-    """The page of a check as of now, by the name of its file; None: there is no such check."""
+    """Render the page of a check by its file name. Return None where there is no such check."""
     key = next((key for key, file in check_page.known_checks(ledger).items() if file == name), None)
     if key is None:
         return None
@@ -84,7 +90,14 @@ def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
 
 
 def render_index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
-    """The index as of now; it links pages that are made on request, too. `inside`, `base`: see `render_index_page`."""
+    """Render the index. It also links pages that are made on request.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
+        base: The address of the pages.
+    """
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     every = incidents.list_incidents(ledger)
     found = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
@@ -93,14 +106,17 @@ def render_index(home: Home, ledger: Ledger, inside: Document | None = None, bas
 
 
 def read_written_page(home: Home, name: str) -> str | None:
-    """A page that is not made on request, by its name: of rows, of a vertex, of a difference, of Data Docs; None: none.
-    Raises `Unavailable`."""
+    """Return a page that is not made on request (of rows, a vertex, a difference, Data Docs) by its name, or None.
+
+    Raises:
+        Unavailable: The store of the pages does not answer.
+    """
     as_written = re.fullmatch(r"(diff-|rows=|vertex=)[^/]*\.html|data-docs/[^/]+/[^/]+\.html", name)
     return PageStore(home).read_page(name) if as_written else None
 
 
 def _readable_store(home: Home) -> PageStore | None:
-    """The folder, for links; None where it cannot be read: a page is made without it."""
+    """Return the store of the pages, or None where it cannot be read; a page is then made without some links."""
     try:
         return PageStore(home)
     except Unavailable as error:
@@ -109,7 +125,7 @@ def _readable_store(home: Home) -> PageStore | None:
 
 
 def refresh_pages(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
-    """`write_pages`, after something that must not fail because of a page; returns what went wrong, or None."""
+    """Write pages after an action that must not fail because of a page. Return what went wrong, or None."""
     try:
         write_pages(home, ledger, list(epochs))
     except Exception as error:
@@ -119,7 +135,11 @@ def refresh_pages(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str
 
 
 def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
-    """`write_pages`, after a run, and why not: a store that does not take the pages fails no run."""
+    """Write pages after a run, which must not fail because an object store does not accept them.
+
+    Returns:
+        What `write_pages` returns, and why pages could not be written, or None.
+    """
     try:
         return write_pages(home, ledger, epochs), None
     except Unavailable as error:
@@ -132,34 +152,44 @@ def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list
 def write_pages(
     home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False, limit: int | None = PAGES
 ) -> list[str]:
-    """Write the pages of some epochs, of those that are out of date, and the index. Returns the paths, or URIs, of what
-    it was asked for: the index first, the newest epoch last; of more than `limit` epochs the newest.
+    """Write the pages of some epochs, all pages that are out of date, and the index.
 
-    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there. Raises
-    `Unavailable` where the store of `[reports] uri` does not take them.
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        epochs: The epochs.
+        data_docs: Whether Great Expectations' own pages of their checks are written as well. The page of an epoch links
+            those that exist.
+        limit: The greatest number of pages that are written, those of the newest epochs; None for no limit.
+
+    Returns:
+        The paths or URIs of the index and of the pages of `epochs`, the newest epoch last.
+
+    Raises:
+        Unavailable: The store of `[reports] uri` does not accept the pages.
     """
     folder = PageStore(home)
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     files = ReportIndex(home, stand, folder)
-    asked = sorted(set(epochs))[-limit if limit else 0 :]
-    files.expect_pages(asked)
+    wanted = sorted(set(epochs))[-limit if limit else 0 :]
+    files.expect_pages(wanted)
     known, every = check_page.known_checks(ledger), incidents.list_incidents(ledger)
-    there = set(known.values())
+    check_pages = set(known.values())
     frontier = stand.newest.frontier
-    for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
+    for epoch in {frontier, *(wanted if len(wanted) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
             _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
-        return name in there or files.has_page(name)
+        return name in check_pages or files.has_page(name)
 
-    due = sorted({*asked, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
+    due = sorted({*wanted, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
     put_off = due[:-limit] if limit else []
     for chunk in _split_epochs([epoch for epoch in due if epoch not in set(put_off)]):
         state = ReportState(home, ledger, chunk, stand.newest)
         for epoch in chunk:
-            if data_docs and epoch in asked:
+            if data_docs and epoch in wanted:
                 _write_data_docs(state, epoch, folder)
             links = sorted(name for name in folder.list_names() if name.startswith(f"{_docs_link(state, epoch)}/"))
             files.put_page(
@@ -183,11 +213,11 @@ def write_pages(
     found = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
     folder.put_page("index.html", render_index_page(found | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
-    return [folder.page_location(name) for name in ("index.html", *map(files.page_name, asked))]
+    return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
 
 
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
-    """Write the page of an epoch as a revision published it, under a name of its own; its path, or URI."""
+    """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
     folder = PageStore(home)
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     files, row = ReportIndex(home, stand, folder), ledger.get_revision(revision)
@@ -205,8 +235,22 @@ def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
 
 
 def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revision) -> str:
-    """Write the page of a vertex at an epoch as a revision has it, and that of the epoch's rows, which then leads to
-    it; its path, or URI. Raises what `vertex_page.describe_vertex` raises."""
+    """Write the page of a vertex at an epoch, and the page of the epoch's rows, which links it.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        epoch: The epoch.
+        vertex: The name of the vertex.
+        row: The revision.
+
+    Returns:
+        The path or URI of the page.
+
+    Raises:
+        UsageError: There is no such vertex.
+        AltneuError: The tables cannot be read by one process.
+    """
     folder = PageStore(home)
     at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     axis = (
@@ -233,11 +277,13 @@ def _write_rows(
     files: ReportIndex,
     again: bool = False,
 ) -> None:
-    """Write the page of an epoch's rows, if it is not there or `again`; a table that cannot be read is told to the log
-    alone."""
+    """Write the page of an epoch's rows, unless it exists and `again` is false.
+
+    A table that cannot be read is only logged.
+    """
     name = rows_name(home.schedule.format_label(epoch), row.revision)
-    there = name in files.folder and not again
-    if not row.snapshots or (row.since is not None and epoch < row.since) or there:
+    exists = name in files.folder and not again
+    if not row.snapshots or (row.since is not None and epoch < row.since) or exists:
         return
     try:
         files.folder.put_page(
@@ -250,7 +296,7 @@ def _write_rows(
 
 
 def _split_epochs(epochs: list[int]) -> Iterator[list[int]]:
-    """Epochs that lie close together, in parts that are read at once."""
+    """Yield the epochs in chunks that lie close together and are read at once."""
     part: list[int] = []
     for epoch in epochs:
         if part and (epoch - part[-1] > WINDOW or len(part) == CHUNK):
@@ -262,7 +308,7 @@ def _split_epochs(epochs: list[int]) -> Iterator[list[int]]:
 
 
 class ReportIndex:
-    """The pages that are there, and what each of them shows."""
+    """The pages that exist, with the stamp of each."""
 
     def __init__(self, home: Home, stand: EpochStatuses, folder: PageStore) -> None:
         self.home, self.stand, self.folder = home, stand, folder
@@ -278,7 +324,7 @@ class ReportIndex:
         labels = {self.page_name(epoch): epoch for epoch in {*known, *stand.shown_epochs, *stand.rows}}
         for name, written in there.items():
             if name in labels:
-                entry = known.get(labels[name], {})  # of another writer, or of an earlier version: out of date
+                entry = known.get(labels[name], {})  # pages without a stamp are out of date
                 self.entries[labels[name]] = entry if entry.get("mtime") == written else {}
         self._names = {self.page_name(epoch) for epoch in self.entries}
 
@@ -297,27 +343,27 @@ class ReportIndex:
         return page_name(self.home, epoch)
 
     def has_page(self, name: str) -> bool:
-        """Is there a page of an epoch of that name?"""
+        """Tell whether the page of an epoch with this name exists."""
         return name in self._names
 
     def has_page_or_rows(self, name: str) -> bool:
-        """Tell whether a page exists, or is one of rows or of a vertex, which are made on request."""
+        """Tell whether the page of an epoch, of rows or of a vertex with this name exists."""
         return self.has_page(name) or (name.startswith(("rows=", "vertex=")) and name in self.folder)
 
     def add_rows_page(self, name: str) -> None:
-        """There is a page of rows of this name, if it is one."""
-        if told := _ROWS.fullmatch(name):
-            self._rows.setdefault(told[1], {})[int(told[2])] = self.folder.written_at(name)
+        """Record that a page exists, if its name is that of a page of rows."""
+        if matched := _ROWS.fullmatch(name):
+            self._rows.setdefault(matched[1], {})[int(matched[2])] = self.folder.written_at(name)
 
     def rows_page(self, epoch: int) -> str | None:
-        """The page of an epoch's rows as they are published now; None: there is none."""
+        """Return the page of an epoch's rows as they are published now, or None."""
         label, newest = self.home.schedule.format_label(epoch), self.stand.newest.revision
         since = max(self.stand.status_of(epoch).revision, self.stand.marks.everywhere)
         known = [revision for revision in self._rows.get(label, ()) if since <= revision <= newest]
         return rows_name(label, max(known)) if known else None
 
     def remove_old_rows_pages(self) -> None:
-        """Delete old pages of rows. The newest stay, and those that a page of a former revision links."""
+        """Delete old pages of rows, except the newest and those that the page of an older revision links."""
         every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
         for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
             if f"epoch={label}.revision={revision}.html" in self.folder:
@@ -326,13 +372,13 @@ class ReportIndex:
             del self._rows[label][revision]
 
     def expect_pages(self, epochs: Iterable[int]) -> None:
-        """These are about to be written: others may link them."""
+        """Record that the pages of some epochs will be written, so that other pages may link them."""
         for epoch in epochs:
             self.entries.setdefault(epoch, {})
             self._names.add(self.page_name(epoch))
 
     def content_stamp(self, epoch: int) -> list[Any]:
-        """All that the content of a page hangs on, in short."""
+        """Return the stamp of a page: everything that its content depends on."""
         row, tried, frontier = (
             self.stand.status_of(epoch),
             self.stand.newest_unresolved(epoch),
@@ -345,24 +391,24 @@ class ReportIndex:
             row.check,
             frontier is not None and epoch <= frontier,
             self.home.config.checks.sensitivity,
-            self.stand.put_back,  # up to there it says what its batch did to later epochs
+            self.stand.put_back,  # the page shows how its batch has changed later epochs up to this one
             [tried.run_id, tried.state, tried.last] if tried else None,
             len(self.stand.tried.get(epoch, ())),
-            None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
+            None if place is None else axis[max(place - WINDOW + 1, 0)],  # the first epoch of its charts
             [[self.home.schedule.format_label(each), self.has_page(self.page_name(each))] for each in around],
             self.rows_page(epoch),
         ]
 
     def is_current(self, epoch: int) -> bool:
-        """Does the page show what the database says?"""
+        """Tell whether a page shows what is in the database now."""
         return self.entries.get(epoch, {}).get("stamp") == self.content_stamp(epoch)
 
     def is_marked_outdated(self, epoch: int) -> bool:
-        """Does the file itself say that it is out of date?"""
+        """Tell whether the page itself says that it is out of date."""
         return bool(self.entries.get(epoch, {}).get("old"))
 
     def shown_state(self, epoch: int) -> str | None:
-        """What the index says of the page: `new`, `old`, or None where there is none."""
+        """Return the state of a page in the index: `new`, `old`, or None where there is no page."""
         if epoch not in self.entries:
             return None
         return "new" if self.is_current(epoch) and not self.is_marked_outdated(epoch) else "old"
@@ -377,20 +423,20 @@ class ReportIndex:
         }
 
     def save_stamps(self) -> None:
-        """All that was put is there; then what it shows."""
+        """Send all pages that were put, and then write their stamps."""
         self.folder.flush_pages()
-        there = {epoch for epoch in self.entries if self.page_name(epoch) in self.folder}
+        written = {epoch for epoch in self.entries if self.page_name(epoch) in self.folder}
         entries = {
             str(epoch): entry | {"mtime": self.folder.written_at(self.page_name(epoch))}
             for epoch, entry in sorted(self.entries.items())
-            if entry and epoch in there
+            if entry and epoch in written
         }
         self.folder.put_page(MANIFEST, json.dumps(entries, separators=(",", ":")))
         self.folder.flush_pages()
 
 
 def write_difference(home: Home, name: str, found: Document) -> str:
-    """Write the page of a difference beside the others; its path, or URI."""
+    """Write the page of a difference, and return its path or URI."""
     folder = PageStore(home)
     folder.put_page(f"diff-{name}.html", render_difference_page({**found, "at": lease.timestamp()}))
     folder.flush_pages()
@@ -398,13 +444,13 @@ def write_difference(home: Home, name: str, found: Document) -> str:
 
 
 def _existing_rows_page(home: Home, folder: PageStore | None, epoch: int | None, revision: int) -> str | None:
-    """The page of an epoch's rows at a revision; None: it was not written."""
+    """Return the name of the page of an epoch's rows at a revision, or None where it was not written."""
     name = rows_name("" if epoch is None else home.schedule.format_label(epoch), revision)
     return name if folder is not None and name in folder else None
 
 
 def _written_pages(home: Home, folder: PageStore | None, newest: Revision) -> Document:
-    """What the index leads to that was written: the newest page of rows, and differences of two revisions (`1-2`)."""
+    """Return the written pages that the index links: the newest page of rows, and differences of revisions (`1-2`)."""
     found = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.list_names() if folder else ()))
     rows = _existing_rows_page(home, folder, newest.frontier, newest.revision)
     return {"rows": rows, "differences": sorted(each[1] for each in found if each)}

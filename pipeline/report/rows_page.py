@@ -1,8 +1,10 @@
-"""The rows behind an epoch's numbers: its first vertices and edges, what came and went since the epoch before, its
-densest trusses drawn, and how these moved. The only page that reads tables.
+"""The page of the rows behind an epoch's numbers.
 
-DuckDB reads them, as a revision pins them, where little is stored (`MOST`); else the page says the commands. It takes
-some tenths of a second and starts no Spark. What a page shows is that of the revision in its name, for good.
+It shows the first vertices and edges, the edges that came and went since the epoch before, the densest trusses as
+pictures, and how they have changed. Unlike the page of an epoch, it reads the tables.
+
+DuckDB reads them as a revision pins them where little is stored (`MOST`); otherwise the page shows the commands. This
+takes some tenths of a second and starts no Spark. A page always shows the state at the revision in its name.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from .page_queries import totals_by_epoch
 if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
 
-MOST = 2_000_000  # stored rows of the tables that are read
-ROWS = 300  # of each table on the page
-EPOCHS = 12  # over which the trusses are followed
-FOLLOWED = 400  # edges of the trusses that are followed and drawn, at each of these epochs
-MOVED = 50_000  # changes of these epochs
-DRAWN, VERTICES = 6, 60  # pictures, and vertices in each
-NAMED = 8  # vertices of a list
+MOST = 2_000_000  # stored rows up to which the tables are read
+ROWS = 300  # rows of each table on the page
+EPOCHS = 12  # epochs over which the trusses are followed
+FOLLOWED = 400  # edges at each of these epochs up to which trusses are followed and drawn
+MOVED = 50_000  # changes at these epochs up to which trusses are followed
+DRAWN, VERTICES = 6, 60  # pictures of communities, and vertices in each
+NAMED = 8  # vertices that a list names
 READ = ("degrees", "triangle_counts", "trussness")
 
 Edge = tuple[int, int]
@@ -39,7 +41,8 @@ Group = frozenset[int]  # the vertices of a community
 
 
 def page_name(label: str, revision: int) -> str:
-    """
+    """Return the file name of the page of an epoch's rows.
+
     >>> page_name("2004-05-15", 7)
     'rows=2004-05-15.revision=7.html'
     """
@@ -47,21 +50,32 @@ def page_name(label: str, revision: int) -> str:
 
 
 def import_in_background() -> None:
-    """Import what reads the tables while Spark is at work: it takes 0.3 s."""
+    """Import the reader of the tables in another thread while Spark works, because the import takes 0.3 s."""
 
     def load_modules() -> None:
-        with suppress(ImportError):  # whoever needs it says so
+        with suppress(ImportError):  # the error is raised where the module is used
             from ..storage import duckdb_tables  # noqa: F401
 
     threading.Thread(target=load_modules, daemon=True).start()
 
 
 def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
-    """The facts of the page; `axis`: the epochs to show, in order. `why`: what keeps the rows from being shown here.
-    Raises what DuckDB and pyiceberg raise of tables that cannot be read."""
+    """Return the facts of the page. It raises the errors of DuckDB and pyiceberg for tables that cannot be read.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        row: The revision.
+        epoch: The epoch.
+        axis: The epochs that are shown, in order.
+        at: The time now, as it is stored.
+
+    Returns:
+        The facts; `why` is the reason why no rows are shown, or None.
+    """
     label = home.schedule.format_label
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
-    found: Document = {
+    document: Document = {
         "label": label(epoch),
         "before": label(window[-2]) if window[1:] else None,
         "revision": row.revision,
@@ -72,16 +86,16 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
         "trusses": None,
     }
     if filesystem.local_path(home.warehouse) is None:
-        return {**found, "why": "the tables are not on a disk of this machine"}
+        return {**document, "why": "the tables are not on a disk of this machine"}
     from ..storage.duckdb_tables import DuckTables
 
     tables = DuckTables(home)
     stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
-        return {**found, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
+        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
     points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
-        **found,
+        **document,
         "tables": list(_row_tables(home, ledger, row, epoch, window, points(epoch))),
         "trusses": _truss_flows(tables, row, window, [points(each)["trusses"] for each in window]),
     }
@@ -101,15 +115,15 @@ def _row_tables(
 
     graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
     at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
-    asked = [
+    questions = [
         ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
         ("edges", "Edges", Question("edges", top=ROWS, **at), point["edges"], "those of the greatest trussness"),
     ]
     if window[1:]:
         span = (label(window[-2]), label(epoch))
         question = Question("changes", span, revision=row.revision, limit=ROWS + 1)
-        asked.append(("changes", f"Edges that came (1) and went (−1) since {span[0]}", question, None, "the first"))
-    for view, title, question, count, which in asked:
+        questions.append(("changes", f"Edges that came (1) and went (−1) since {span[0]}", question, None, "the first"))
+    for view, title, question, count, which in questions:
         answer = graph.ask(question)
         rows = [list(each.values()) for each in answer.iterate_rows()]
         words = [view, *question.span, *([f"--as-of {label(epoch)}"] if question.as_of else [])]
@@ -130,8 +144,17 @@ def _row_tables(
 def _truss_flows(
     tables: DuckTables, row: Revision, window: Sequence[int], sizes: Sequence[Mapping[int, int]]
 ) -> Document | None:
-    """How the communities of the k-truss moved over some epochs, and those of the last one to draw. `sizes`: k → edges
-    of trussness k at each epoch. None: there is no triangle."""
+    """Return how the communities of a k-truss have changed over some epochs, and those of the last epoch to draw.
+
+    Args:
+        tables: The tables of the home.
+        row: The revision.
+        window: The epochs.
+        sizes: The number of edges of trussness k at each epoch, by k.
+
+    Returns:
+        The document, or None where there is no triangle.
+    """
     label, most = tables.home.schedule.format_label, max(sizes[-1], default=0)
     ks = [k for k in range(3, most + 1) if all(_edges_inside(size, k) <= FOLLOWED for size in sizes)]
     if most < 3:
@@ -148,10 +171,10 @@ def _truss_flows(
         return {"k": k, "edges": _edges_inside(sizes[-1], k), "epochs": [], "drawn": []}
     states = _trussness_by_epoch(diffs, window)
     ends = sorted({end for state in states for edge in state for end in edge})
-    called: dict[int, Any] = {end: end for end in ends}
+    names: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
         mine = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
-        called = {
+        names = {
             each["id"]: each["name"]
             for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
         }
@@ -169,13 +192,13 @@ def _truss_flows(
                     for number, (group, edges) in zip(numbers[place], groups[place].items(), strict=True)
                 ],
                 "flows": _community_flows(groups[place - 1], groups[place]) if place else [],
-                "entered": _list_members(inside - before, called),
-                "left": _list_members(before - inside, called),
+                "entered": _list_members(inside - before, names),
+                "left": _list_members(before - inside, names),
                 "said": list(_community_events(groups, numbers, place)),
             }
         )
     drawn = [
-        _drawn_community(number, edges, states[-1], called)
+        _drawn_community(number, edges, states[-1], names)
         for number, edges in zip(numbers[-1], groups[-1].values(), strict=True)
     ]
     return {"k": k, "edges": len(states[-1]), "epochs": steps, "drawn": drawn[:DRAWN], "more": len(drawn[DRAWN:])}
@@ -186,7 +209,7 @@ def _edges_inside(sizes: Mapping[int, int], k: int) -> int:
 
 
 def _trussness_by_epoch(diffs: Iterable[Mapping[str, Any]], window: Sequence[int]) -> list[dict[Edge, int]]:
-    """Edge → its trussness at each epoch of the window."""
+    """Return the trussness of each edge at each epoch of the window."""
     by_epoch: dict[int, Counter[tuple[int, int, int]]] = defaultdict(Counter)
     for diff in diffs:
         by_epoch[diff["epoch"]][diff["a"], diff["b"], diff["k"]] += diff["diff"]
@@ -200,10 +223,10 @@ def _trussness_by_epoch(diffs: Iterable[Mapping[str, Any]], window: Sequence[int
 
 
 def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
-    """The classes of edges that chains of triangles join, by their vertices; those with the most edges first.
+    """Return the classes of edges that chains of triangles join, by their vertices; those with the most edges first.
 
-    Of the few edges of a picture, in plain Python: `algorithms.compile_kernels.communities` does the same for millions,
-    and takes seconds to load.
+    This is plain Python for the few edges of a picture. `algorithms.kernels.communities` does the same for millions of
+    edges, but takes seconds to load.
 
     >>> list(edge_communities([(1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)]).values())
     [[(1, 2), (1, 3), (2, 3)], [(3, 4), (3, 5), (4, 5)]]
@@ -229,21 +252,27 @@ def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     classes: dict[Edge, list[Edge]] = defaultdict(list)
     for edge in listed:
         classes[find_root(edge)].append(edge)
-    out: dict[Group, list[Edge]] = {}
+    communities: dict[Group, list[Edge]] = {}
     for mine in sorted(classes.values(), key=lambda mine: (-len(mine), mine)):
-        out.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
-    return out
+        communities.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
+    return communities
 
 
 def _community_flows(before: Iterable[Group], after: Iterable[Group]) -> list[tuple[int, int, int]]:
-    """Place before, place after, how many vertices both have: two at least, since one may be in many communities."""
+    """Return pairs of communities before and after, by index, that share vertices, with the number of these.
+
+    At least two vertices must be shared, because one vertex may be in many communities.
+    """
     pairs = ((i, j, len(one & other)) for i, one in enumerate(before) for j, other in enumerate(after))
     return [pair for pair in pairs if pair[2] > 1]
 
 
 def number_communities(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
-    """A number for each community of each epoch: it keeps that of the one before with which it shares the most
-    vertices, unless another has more of that one; else it gets the next number."""
+    """Number the communities of each epoch.
+
+    A community keeps the number of that community of the epoch before with which it shares the most vertices, unless
+    another community shares more with it. Otherwise it gets the next number.
+    """
     numbers: list[list[int]] = []
     last = 0
     for place, now in enumerate(groups):
@@ -266,7 +295,7 @@ def number_communities(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
 
 
 def _community_events(groups: Sequence[Iterable[Group]], numbers: Sequence[Sequence[int]], place: int) -> Iterable[str]:
-    """What happened to communities since the epoch before: those whose number goes or comes."""
+    """Yield what has happened to the communities whose numbers have come or gone since the epoch before."""
     if not place:
         return
     old, new = numbers[place - 1], numbers[place]
@@ -289,17 +318,17 @@ def _list_members(vertices: Iterable[int], called: Mapping[int, Any]) -> Documen
 def _drawn_community(
     number: int, edges: Sequence[Edge], k_of: Mapping[Edge, int], called: Mapping[int, Any]
 ) -> Document:
-    """A community to draw: of a large one the vertices with the most edges in it."""
+    """Return a community to draw; of a large one only the vertices with the most edges in it are drawn."""
     degree = Counter(end for edge in edges for end in edge)
-    kept = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
-    place = {vertex: at for at, vertex in enumerate(sorted(kept))}
-    there = set(edges)
-    shown = [pair for pair in combinations(sorted(kept), 2) if pair in there]
+    drawn_vertices = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
+    place = {vertex: at for at, vertex in enumerate(sorted(drawn_vertices))}
+    present = set(edges)
+    shown = [pair for pair in combinations(sorted(drawn_vertices), 2) if pair in present]
     return {
         "number": number,
         "k": max(k_of[edge] for edge in edges),
         "vertices": len(degree),
         "edges": len(edges),
-        "names": [str(called[vertex]) for vertex in sorted(kept)],
+        "names": [str(called[vertex]) for vertex in sorted(drawn_vertices)],
         "lines": [(place[a], place[b], k_of[a, b]) for a, b in shown],
     }

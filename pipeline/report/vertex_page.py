@@ -1,5 +1,7 @@
-"""The page of a vertex: its numbers over epochs, its neighbourhood drawn, its edges. Read from the tables by DuckDB, as
-`rows` reads them; what it shows is that of the epoch and the revision in its name, for good.
+"""The page of a vertex: its numbers over epochs, a picture of its neighbourhood, and its edges.
+
+DuckDB reads them from the tables, as for the page of rows. A page always shows the state at the epoch and the revision
+in its name.
 """
 
 from __future__ import annotations
@@ -19,17 +21,29 @@ from .epoch_page import Document
 if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
 
-MOST = 20_000_000  # stored rows of the tables that are read: only those of a few vertices leave DuckDB
-EDGES = 300  # on the page
+MOST = 20_000_000  # stored rows up to which the tables are read; only rows of a few vertices leave DuckDB
+EDGES = 300  # edges on the page
 DRAWN = 40  # neighbours in the picture
-EPOCHS = 800  # of the small charts, the newest
+EPOCHS = 800  # epochs in the small charts, the newest
 READ = ("degrees", "triangle_counts", "trussness")
 MEASURES = ("degree", "triangles", "trussness")
 
 
 def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[int], at: str) -> Document:
-    """The facts of the page; `axis`: the epochs of the charts, in order. Raises `UsageError` where there is no such
-    vertex, and `AltneuError` where the tables are no business of one process."""
+    """Return the facts of the page.
+
+    Args:
+        home: The home.
+        row: The revision.
+        epoch: The epoch.
+        vertex: The name of the vertex.
+        axis: The epochs of the charts, in order.
+        at: The time now, as it is stored.
+
+    Raises:
+        UsageError: There is no such vertex, or it has no edge at any epoch.
+        AltneuError: The tables are too large for one process, or not on this machine.
+    """
     from ..reading.vertex_names import numbers_of_names
     from ..reading.views import require_answerable
     from ..storage.duckdb_tables import DuckTables
@@ -50,12 +64,12 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
             f"vertex {vertex} has no edge at any epoch up to {label(epoch)} at revision {row.revision}.",
             f"altneu show vertices --as-of {label(epoch)} --revision {row.revision}",
         )
-    beside = {b if a == number else a: k for (a, b), k in edges.items()}
-    near = sorted(beside, key=lambda other: (-beside[other], other))
+    trussness_by_neighbour = {b if a == number else a: k for (a, b), k in edges.items()}
+    near = sorted(trussness_by_neighbour, key=lambda other: (-trussness_by_neighbour[other], other))
     drawn = sorted([number, *near[:DRAWN]])
     among = ", ".join(map(str, drawn))
     k_of = _neighbourhood_edges(tables, row, epoch, f"a IN ({among}) AND b IN ({among})")
-    called = _vertex_names(tables, row, [number, *near[:EDGES]])
+    names = _vertex_names(tables, row, [number, *near[:EDGES]])
     place = {each: at for at, each in enumerate(drawn)}
     return {
         "vertex": vertex,
@@ -66,9 +80,9 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
         "labels": [label(each) for each in window],
         "series": series,
         "now": {name: series[name][-1] for name in MEASURES} if window else {},
-        "edges": [[called[other], beside[other]] for other in near[:EDGES]],
+        "edges": [[names[other], trussness_by_neighbour[other]] for other in near[:EDGES]],
         "count": len(near),
-        "names": [str(called[each]) for each in drawn],
+        "names": [str(names[each]) for each in drawn],
         "self": place[number],
         "lines": [(place[a], place[b], k_of[a, b]) for a, b in combinations(drawn, 2) if (a, b) in k_of],
         "command": f"{_report_command(home, row, epoch, vertex)} --format csv",
@@ -76,7 +90,7 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
 
 
 def _no_page_error(home: Home, row: Revision, epoch: int, vertex: str, why: str) -> AltneuError:
-    return AltneuError(f"there is no page of a vertex: {why}.", _report_command(home, row, epoch, vertex))
+    return AltneuError(f"no page of a vertex can be made: {why}.", _report_command(home, row, epoch, vertex))
 
 
 def _report_command(home: Home, row: Revision, epoch: int, vertex: str) -> str:
@@ -85,7 +99,7 @@ def _report_command(home: Home, row: Revision, epoch: int, vertex: str) -> str:
 
 
 def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Sequence[int]) -> dict[str, list[int]]:
-    """Degree, triangles and greatest trussness of a vertex at each epoch of the window."""
+    """Return the degree, the triangles and the greatest trussness of a vertex at each epoch of the window."""
     last = window[-1] if window else 0
 
     def sum_by_epoch(table: str, where: str, k: str) -> dict[int, Counter[int]]:
@@ -104,26 +118,26 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
         "triangles": sum_by_epoch("triangle_counts", own, "0"),
         "trussness": sum_by_epoch("trussness", f"a = {number} OR b = {number}", "k"),
     }
-    out: dict[str, list[int]] = {}
+    series: dict[str, list[int]] = {}
     for name, diffs in read.items():
         moments, now, values = sorted(diffs), Counter[int](), []
         for epoch in window:
             while moments and moments[0] <= epoch:
                 now.update(diffs[moments.pop(0)])
             values.append(max((k for k, n in now.items() if n > 0), default=0) if name == "trussness" else now[0])
-        out[name] = values
-    return out
+        series[name] = values
+    return series
 
 
 def _neighbourhood_edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:
-    """(a, b) → the trussness of an edge at an epoch."""
+    """Return the trussness of each selected edge (a, b) at an epoch."""
     query = f"SELECT a, b, k FROM {{stored}} WHERE ({where}) AND epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
     found = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
     return {(each["a"], each["b"]): each["k"] for each in found}
 
 
 def _vertex_names(tables: DuckTables, row: Revision, numbers: Sequence[int]) -> Mapping[int, Any]:
-    """Number → what the landed files say."""
+    """Return the names of vertices in the landed files, by number."""
     if tables.home.config.vertices.ids == "integer":
         return {number: number for number in numbers}
     query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, numbers))})"

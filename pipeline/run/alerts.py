@@ -1,13 +1,15 @@
 """Messages about what is wrong: once when an incident opens, once when it is over, to every channel.
 
-`send_alerts` looks at the incidents as they are now, and sends what a channel has not received: so it may be called as
-often as anything has happened, by any process. A channel is whatever takes a message: the URLs of `ALTNEU_ALERTS` here,
-the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new; what was sent is in the
-database (`pipeline.page_queries.alert_log`). An incident that somebody has acknowledged or muted before it was sent is
-not sent. A channel that fails is logged, and tried again at the next call; nothing here ever makes a run fail.
+`send_alerts` looks at the incidents as they are now, and sends what a channel has not received. Any process may
+therefore call it, as often as something has happened. A channel is whatever takes a message: the URLs of
+`ALTNEU_ALERTS` here, the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new. The
+database records what was sent (`pipeline.state.alert_log`). An incident that somebody has acknowledged or muted before
+it was sent is not sent. A channel that fails is logged, and the next call tries it again. Nothing here makes a run
+fail.
 
-Besides incidents there are problems that no check finds: an epoch that is not published (`epoch_problem`), over when it
-is, and a task of a scheduler that has failed for another reason (`task_problem`), of whose end nothing is said.
+Besides incidents there are two problems that no check finds: an epoch that is not published (`epoch_problem`), which is
+over when the epoch is published, and a task of a scheduler that has failed for another reason (`task_problem`), whose
+end is not reported.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Pages = Callable[[str], str]  # the name of a page's file → its address
 
 @dataclass(frozen=True)
 class Message:
-    """What a channel gets: a line, and the text below it. `severity` None: all of it is over."""
+    """The title and the text that a channel receives. `severity` is None when every problem in it is over."""
 
     title: str
     text: str
@@ -47,25 +49,25 @@ class Message:
 
 
 class Channel(Protocol):
-    """Whoever takes messages; `name`: by which the database knows it, without passwords."""
+    """A receiver of messages. The database knows it by its `name`, which contains no password."""
 
     @property
     def name(self) -> str: ...
 
     def send_message(self, message: Message) -> None:
-        """Raises when the message was not received."""
+        """Send a message. Raise an error when it was not received."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to say: that a problem is there, or over."""
+    """A problem that has begun or is over, as one part of a message."""
 
     key: AlertKey
     said: AlertKind
     title: str
     lines: tuple[str, ...]
     severity: Severity = Severity.CRITICAL
-    epoch: int | None = None  # whose publication ends it
+    epoch: int | None = None  # the epoch whose publication ends the problem
 
     def render_text(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.lines if line)])
@@ -76,7 +78,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class AppriseChannel:
-    """A receiver as apprise knows it: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
+    """A receiver with a URL that apprise understands: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
 
     url: str
 
@@ -94,32 +96,35 @@ class AppriseChannel:
         if receiver is None or not receiver.notify(
             body=message.text, title=message.title, notify_type=kind, body_format=NotifyFormat.TEXT
         ):
-            raise AltneuError(f"{self.name} did not take it.")
+            raise AltneuError(f"{self.name} did not accept the message.")
 
     def apprise_receiver(self) -> Any:
-        """Apprise's own object; None: it knows no such URL."""
+        """Return apprise's object for the URL, or None when apprise does not understand the URL."""
         from apprise import Apprise, AppriseAsset
 
         return Apprise.instantiate(self.url, asset=AppriseAsset(async_mode=False, secure_logging=True))
 
 
 def alert_channels() -> list[Channel]:
-    """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
-    one of the URLs."""
+    """Return the receivers that `ALTNEU_ALERTS` names.
+
+    Raises:
+        UsageError: Apprise is not installed, or does not understand one of the URLs.
+    """
     text = read_secret(VARIABLE) or ""
     if not text.strip():
         return []
     require_extras(f"sending alerts ({VARIABLE})", "alerts")
     from apprise.utils.parse import parse_urls
 
-    found = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
-    wrong = [each.name.partition(":")[0] for each in found if each.apprise_receiver() is None]
+    channels = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
+    wrong = [channel.name.partition(":")[0] for channel in channels if channel.apprise_receiver() is None]
     if wrong:
         raise UsageError(
             f"{VARIABLE}: URL(s) that apprise does not understand (they begin with {', '.join(wrong)}:).",
             "https://github.com/caronc/apprise/wiki lists the forms; altneu incidents send --test tries them",
         )
-    return list(found)
+    return list(channels)
 
 
 # -- what is sent -------------------------------------------------------------------------------------------------
@@ -133,23 +138,33 @@ def send_alerts(
     problems: Iterable[Problem] = (),
     patience: float = 0,
 ) -> bool:
-    """Send what is new to each channel; True when all of it was received. Never raises.
+    """Send what is new to each channel. This function raises no error; failures are logged.
 
-    `patience`: a stage that has failed since fewer seconds is left out, for its scheduler may try it again.
+    Args:
+        home: The home whose incidents are sent.
+        ledger: The ledger of the home.
+        to: A function that returns the channels.
+        pages: A function from the file name of a report page to its address; by default that of the local reports.
+        problems: Problems that are sent besides the incidents.
+        patience: A stage that failed less than this number of seconds ago is left out, because its scheduler may try
+            it again.
+
+    Returns:
+        Whether every channel has received all of it.
     """
     every = True
     try:
         receivers = to()
         if not receivers:
             return True
-        found, problems = list_incidents(ledger), list(problems)
+        incidents, problems = list_incidents(ledger), list(problems)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
         return False
     for channel in receivers:
         try:
-            _send_to_channel(home, ledger, channel, found, problems, pages or _report_pages(home), patience)
-        except Exception as error:  # the run is what matters, whatever happens to its alerts
+            _send_to_channel(home, ledger, channel, incidents, problems, pages or _report_pages(home), patience)
+        except Exception as error:  # a run must not fail because its alerts do
             every = False
             log.warning("alerts could not be sent to %s: %s", channel.name, error)
     return every
@@ -159,104 +174,109 @@ def _send_to_channel(
     home: Home,
     ledger: Ledger,
     channel: Channel,
-    found: list[Incident],
+    incidents: list[Incident],
     problems: list[Problem],
     pages: Pages,
     patience: float,
 ) -> None:
-    told = alert_log.list_sent(ledger, channel.name)
-    news = [_opened_problem(home, one, pages) for one in found if _is_due(home, one, patience)] + problems
-    news += _closed_problems(home, ledger, found, told, pages)
-    mine = [
-        each
-        for each in news
-        if alert_log.is_claimable(told.get((each.key, each.said)))
-        and alert_log.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
+    sent = alert_log.list_sent(ledger, channel.name)
+    news = [
+        _opened_problem(home, incident, pages) for incident in incidents if _is_due(home, incident, patience)
+    ] + problems
+    news += _closed_problems(home, ledger, incidents, sent, pages)
+    claimed = [
+        problem
+        for problem in news
+        if alert_log.is_claimable(sent.get((problem.key, problem.said)))
+        and alert_log.claim_message(ledger, channel.name, problem.key, problem.said, problem.epoch, problem.title)
     ]
-    if not mine:
+    if not claimed:
         return
-    keys, received = [(each.key, each.said) for each in mine], False
+    keys, received = [(problem.key, problem.said) for problem in claimed], False
     try:
-        channel.send_message(_compose_message(home, mine))
+        channel.send_message(_compose_message(home, claimed))
         received = True
     finally:
         (alert_log.confirm_messages if received else alert_log.release_messages)(ledger, channel.name, keys)
 
 
 def _compose_message(home: Home, news: list[Problem]) -> Message:
-    opened = [each for each in news if each.said is AlertKind.OPENED]
+    opened = [problem for problem in news if problem.said is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
         title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
-    parts = [each.render_text() for each in news[:MANY]]
+    parts = [problem.render_text() for problem in news[:MANY]]
     if len(news) > MANY:
         parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
-    severity = min((each.severity for each in opened), key=tuple(Severity).index, default=None)
+    severity = min((problem.severity for problem in opened), key=tuple(Severity).index, default=None)
     return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
 
 
-def _is_due(home: Home, one: Incident, patience: float) -> bool:
-    """Is an incident one to be sent?"""
-    if not one.is_open or one.acknowledgement or one.mute_at(lease.timestamp()):
+def _is_due(home: Home, incident: Incident, patience: float) -> bool:
+    """Tell whether an incident is to be sent."""
+    if not incident.is_open or incident.acknowledgement or incident.mute_at(lease.timestamp()):
         return False
-    if home.config.alerts.severity == "critical" and one.severity is not Severity.CRITICAL:
+    if home.config.alerts.severity == "critical" and incident.severity is not Severity.CRITICAL:
         return False
     since = (lease.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
-    return not (patience and one.first.suite == STAGES and one.first.at > since)
+    return not (patience and incident.first.suite == STAGES and incident.first.at > since)
 
 
-def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
-    shown = incident_document(home, one, lease.timestamp())
-    page = shown["page"] or shown["report"]
-    report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
+def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
+    document = incident_document(home, incident, lease.timestamp())
+    page = document["page"] or document["report"]
+    report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
+    since = format_minute(incident.first.at)
     lines = (
-        f"{abbreviate_labels(shown['epochs'])}since {format_minute(one.first.at)}, incident {one.identifier}",
-        shown["observed"],
-        shown["meaning"],
-        f"page: {pages(shown['report'] or page)}" if page else "",
-        f"next: {report}{shown['remedy']}",
-        f"on it? altneu incidents ack {one.identifier} --by NAME --because TEXT",
+        f"{abbreviate_labels(document['epochs'])}since {since}, incident {incident.identifier}",
+        document["observed"],
+        document["meaning"],
+        f"page: {pages(document['report'] or page)}" if page else "",
+        f"next: {report}{document['remedy']}",
+        f"on it? altneu incidents ack {incident.identifier} --by NAME --because TEXT",
     )
-    return Problem(alert_key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
+    return Problem(
+        alert_key(incident), AlertKind.OPENED, f"{incident.severity}: {incident.first.name}", lines, incident.severity
+    )
 
 
 def _closed_problems(
     home: Home,
     ledger: Ledger,
-    found: list[Incident],
-    told: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
+    incidents: list[Incident],
+    sent: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
     pages: Pages,
 ) -> list[Problem]:
-    """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
-    known = {alert_key(one): one for one in found}
+    """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
+    known = {alert_key(incident): incident for incident in incidents}
     batches = ledger.published_batches()
     news = []
-    for (which, said), row in told.items():
-        if said is not AlertKind.OPENED or row.sent_at is None:
+    for (key, kind), row in sent.items():
+        if kind is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
-        if which.suite == EPOCH and row.epoch in batches:
+        if key.suite == EPOCH and row.epoch in batches:
             at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
-        elif which.suite in (EPOCH, TASK):
+        elif key.suite in (EPOCH, TASK):
             continue
-        elif which not in known:
+        elif key not in known:
             lines = ("what had failed was tried again and ended well, or another run has taken its place",)
-        elif not known[which].is_open:
-            end = known[which].last
-            if end.ended and known[which].mute_at(end.ended) is None:
-                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[which].epochs])
-                lines = (f"{where}from {format_minute(known[which].first.at)} to {format_minute(end.ended)}", end.why)
+        elif not known[key].is_open:
+            end = known[key].last
+            if end.ended and known[key].mute_at(end.ended) is None:
+                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[key].epochs])
+                lines = (f"{where}from {format_minute(known[key].first.at)} to {format_minute(end.ended)}", end.why)
         if lines:
-            news.append(Problem(which, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
+            news.append(Problem(key, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
     return news
 
 
 def alert_key(one: Incident) -> AlertKey:
-    """By which the database knows an incident."""
+    """Return the key under which the database stores the alerts of an incident."""
     return AlertKey(one.first.suite, one.first.name, one.opened)
 
 
@@ -264,12 +284,15 @@ def alert_key(one: Incident) -> AlertKey:
 
 
 def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
-    """Describe that an epoch is not published, which is one problem until it is. None: an open incident says
-    that a run of it has failed."""
+    """Describe that an epoch is not published; this is one problem until the epoch is published.
+
+    Returns:
+        The problem, or None when an open incident already says that a run of the epoch has failed.
+    """
     if any(
         epoch in failure.epochs
-        for one in list_incidents(ledger)
-        for failure in one.open_failures
+        for incident in list_incidents(ledger)
+        for failure in incident.open_failures
         if not failure.published
     ):
         return None
@@ -284,13 +307,13 @@ def task_problem(task: str, run: str, title: str, lines: Iterable[str]) -> Probl
 
 
 def test_message(home: Home) -> Message:
-    """One to try a channel with."""
+    """Return a message to test a channel with."""
     text = f"This is how alerts of this home arrive. Nothing is wrong.\nhome: {home.path}"
     return Message("altneu: a test of the alerts", text, None)
 
 
 def abbreviate_labels(labels: Sequence[str]) -> str:
-    """The epochs of a problem, in few words.
+    """Return a short text that names the epochs of a problem.
 
     >>> abbreviate_labels(["1"]), abbreviate_labels(["1", "2", "5"]), abbreviate_labels([])
     ('epoch 1, ', '3 epochs (1 … 5), ', '')
@@ -301,7 +324,7 @@ def abbreviate_labels(labels: Sequence[str]) -> str:
 
 
 def format_minute(iso: str) -> str:
-    """A stored time as a person reads it.
+    """Format a stored time for a person.
 
     >>> format_minute("2026-05-01T09:30:12.123+00:00")
     '2026-05-01 09:30 UTC'
@@ -310,6 +333,6 @@ def format_minute(iso: str) -> str:
 
 
 def _report_pages(home: Home) -> Pages:
-    """Where the pages are, outside Airflow."""
+    """Return the addresses of the report pages outside Airflow."""
     base = (home.config.alerts.pages or home.reports_at).rstrip("/")
     return lambda name: f"{base}/{name}"

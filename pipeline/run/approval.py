@@ -1,8 +1,9 @@
-"""Runs that a person decides on: which of them are held, and what may become of one.
+"""The runs that a person decides on: which runs are held, and how a held run is approved, rejected or expires.
 
-A run is held after its last check when it was begun so (`--hold`) or as `[publish] approve` says. It is bound to the
-revision that it was made from: published there, as it was computed and checked, or not at all. Whatever others publish
-meanwhile overtakes it. Until it is published, rejected or older than `[runs] hold_days` its branches stay.
+A run is held after its last check when it was started with `--hold`, or when `[publish] approve` asks for it. It is
+bound to its parent, the revision that it was computed from: it is published on that revision, as it was computed and
+checked, or not at all. When another run publishes a revision in the meantime, the held run is overtaken. The branches
+of a held run are kept until it is published, rejected, or older than `[runs] hold_days`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ FEW = 8  # epochs that a command names one by one
 
 
 def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
-    """Why a run whose checks are done must not be published yet; None: it may."""
-    said, approve = ledger.get_approval(run_id), home.config.publish.approve
-    if said is not None:
+    """Return why a run whose checks are done must not be published yet, or None when it may be published."""
+    approval, approve = ledger.get_approval(run_id), home.config.publish.approve
+    if approval is not None:
         return {
             Verdict.APPROVED: None,
             Verdict.WANTED: "it was begun with --hold",
-            Verdict.REJECTED: f"it was {said.describe()}",
-        }[said.verdict]
+            Verdict.REJECTED: f"it was {approval.describe()}",
+        }[approval.verdict]
     if approve == "always":
         return '[publish] approve = "always"'
     failed = ledger.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
@@ -42,7 +43,12 @@ def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
 
 
 def hold_run(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
-    """Hold a run whose checks are done. Raises `RevisionConflict` when it is overtaken already, `LeaseLost`."""
+    """Hold a run whose checks are done.
+
+    Raises:
+        RevisionConflict: Another run has published a revision since this run began.
+        LeaseLost: Another process has taken over the run.
+    """
     conflict = ledger.supersede_if_behind(run_id)
     if conflict is not None:
         raise conflict
@@ -54,7 +60,11 @@ def hold_run(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
 
 
 def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
-    """The held run of that name, or the only one. Raises `UsageError` for any other."""
+    """Return the held run with this id, or the only held run when the id is None.
+
+    Raises:
+        UsageError: There is no such run, it is not held, or the id is None and not exactly one run is held.
+    """
     held = ledger.list_held()
     if run_id is None:
         if len(held) == 1:
@@ -79,32 +89,46 @@ def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
 
 
 def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
-    """Record that a held run may be published on its parent. Raises `RevisionConflict` when it is overtaken, and
-    `UsageError` when the settings that decide its meaning have changed since."""
+    """Record that a held run may be published on its parent.
+
+    Args:
+        home: The home of the run.
+        ledger: The ledger of the home.
+        run: The held run.
+        person: Who approves, if it is known.
+        because: The reason, if one is given.
+
+    Raises:
+        RevisionConflict: Another run has published a revision since the run was held.
+        UsageError: The semantic settings have changed since.
+    """
     require_publishable(home, ledger, run)
     with lease.hold_lease(ledger, run.run_id):
         ledger.approve_run(run.run_id, person, because)
 
 
 def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    """Raises why a held run cannot be published, if so."""
+    """Raise `RevisionConflict` or `UsageError` when a held run can no longer be published."""
     by = newer_revision(ledger, run)
     if by is not None:
         raise RevisionConflict(
             f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
-            f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. "
-            f"Nothing of it was published.",
+            f"{ledger.get_revision(by).run_id}): what would be published is not what was looked at. "
+            f"Nothing of the held run was published.",
             f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
-    if json.dumps(run.config) != json.dumps(home.config.semantic_settings()):  # the order of motifs, too
+    if json.dumps(run.config) != json.dumps(
+        home.config.semantic_settings()
+    ):  # as JSON, because the order of the motifs counts
         raise UsageError(
-            f"{home.path / 'altneu.toml'} has other settings than held run {run.run_id} was computed with.",
-            f"put them back, or: altneu discard {run.run_id}",
+            f"the settings in {home.path / 'altneu.toml'} differ from those that held run {run.run_id} was computed "
+            f"with.",
+            f"restore the settings, or: altneu discard {run.run_id}",
         )
 
 
 def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
-    """Record that a held run is not to be published; its branches go with the next run or compaction."""
+    """Record that a held run is not to be published. The next run or compaction removes its branches."""
     with lease.hold_lease(ledger, run.run_id):
         ledger.reject_run(run.run_id, person, because)
     openlineage.emit_run(home, ledger, run.run_id)
@@ -112,7 +136,7 @@ def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, b
 
 
 def expire_held_runs(home: Home, ledger: Ledger) -> None:
-    """Reject the runs that were held for longer than `[runs] hold_days`, but for those that a process works on."""
+    """Reject the runs that were held for longer than `[runs] hold_days`, except those that a process works on."""
     for run in ledger.list_held():
         if lease.read_clock() >= hold_deadline(home, run):
             days = f"{home.config.runs.hold_days:g} day(s)"
@@ -121,23 +145,25 @@ def expire_held_runs(home: Home, ledger: Ledger) -> None:
 
 
 def hold_deadline(home: Home, run: RunRecord) -> datetime:
-    """When a held run is not kept any longer."""
+    """Return the time from which a held run may be rejected because nobody has decided."""
     return datetime.fromisoformat(run.last_signal) + timedelta(days=home.config.runs.hold_days)
 
 
 def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
-    """The revision that another run has published on a held one's parent, if one has."""
+    """Return the revision that another run has published on the parent of a held run, or None."""
     return run.parent + 1 if ledger.get_revision().revision != run.parent else None
 
 
 def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
-    """Labels of a run's epochs whose folders in the landing are not what the run has read. What is published is what
-    was computed: they are `changed` then."""
+    """Return the labels of a run's epochs whose landing folders have changed since the run has read them.
+
+    When the run is published, what it computed is published, and these epochs are in state `changed`.
+    """
     _, now = compare_with_ledger(home, ledger)
 
     def digest_of(epoch: int) -> str | None:
-        there = now.get(epoch)
-        return EMPTY_DIGEST if there is None or there.state == "gone" else there.digest
+        state = now.get(epoch)
+        return EMPTY_DIGEST if state is None or state.state == "gone" else state.digest
 
     read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
     return [
@@ -146,7 +172,7 @@ def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
 
 
 def rerun_command(home: Home, run: RunRecord) -> str:
-    """The command that computes a run's epochs again, to be held."""
+    """Return the command that computes a run's epochs again and holds the new run."""
     if run.kind is not RunKind.RUN:
         return f"altneu rebuild {'--from-landing ' if run.kind is RunKind.RELOAD else ''}--hold"
     labels = [home.schedule.format_label(epoch) for epoch in sorted(run.epochs)]
@@ -156,7 +182,7 @@ def rerun_command(home: Home, run: RunRecord) -> str:
 
 
 def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
-    """The ledger row of a held run, were it published now: with the snapshots that its audit has seen."""
+    """Return the revision that a held run would be if it were published now, with the snapshots that its audit saw."""
     parent = ledger.get_parent(run)
     return replace(
         parent,
@@ -170,7 +196,7 @@ def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
 
 
 def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
-    """A held run, as `status` shows it."""
+    """Return a held run as the JSON document that `altneu status` shows."""
     by = newer_revision(ledger, run)
     return {
         "run_id": run.run_id,
@@ -186,13 +212,13 @@ def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, o
 
 
 def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
-    """Raises `RunFailed` when a run that is about to be published waits for a person."""
+    """Raise `RunFailed` when a run that is about to be published waits for an approval."""
     why = approval_reason(home, ledger, run_id)
     if why is not None:
-        raise RunFailed(f"run {run_id} is not published before somebody approves: {why}.", f"altneu publish {run_id}")
+        raise RunFailed(f"run {run_id} needs an approval before it is published: {why}.", f"altneu publish {run_id}")
 
 
 def _renew_pages(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    from ..report import refresh_pages  # its templates are slow to import, and this module is part of every command
+    from ..report import refresh_pages  # its templates are slow to import, and every command imports this module
 
     refresh_pages(home, ledger, run.epochs)

@@ -1,12 +1,14 @@
-"""Compaction: the same answers from fewer rows and files (law 9). What expires is reported; asking for it is an error.
+"""Compaction merges old revisions and small files, so that fewer rows and files give the same answers (law 9).
 
-Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
-`since` become `since`; equal rows are summed and zeros dropped. Every table is rewritten, sorted by its key, next to
-the old one, and must have its fingerprint (`unchanged`); then one SQL transaction lets the kept revisions read the new
-one, so that a reader sees either. Revisions from before a rollback or a rebuild keep the snapshots that they have. What
-nobody can read any more goes once it has been out of use for the grace period, so that readers and runs at work are
-left in peace; a run that builds on the old snapshots is right all the same, and the next compaction takes its rows
-along.
+`[retention]` sets two frontiers of time: revisions before the oldest kept one become that one, and epochs before
+`since` become `since`. Then equal rows are summed, and rows whose sum is zero are dropped. The revisions that expire
+are reported, and to ask for one of them is an error.
+
+Every table is rewritten next to the old one, sorted by its key, and must have the same fingerprints
+(`compaction_verification`). Then one SQL transaction lets the kept revisions read the new table, so that a reader sees
+either the old or the new one as a whole. Revisions from before a rollback or a rebuild keep their snapshots. What
+nobody can read any more is removed once it has been out of use for the grace period, so that active readers and runs
+are not disturbed. A run that builds on the old snapshots is still right, and the next compaction includes its rows.
 """
 
 from __future__ import annotations
@@ -59,10 +61,21 @@ KEYS = {
 
 
 def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
-    """A table's rows with equal answers at every epoch >= `since` and revision >= `oldest`.
+    """Fold a table's rows into fewer rows that give equal answers at every epoch >= `since` and revision >= `oldest`.
 
-    Upserts are not advanced, because a window counts from their own epoch: before `since` each key keeps the row that
-    is in force there. Keys with a row before `since` that came after `oldest` keep all of theirs.
+    The epochs of upserts do not change, because a window counts from the epoch of the upsert. Of the upserts before
+    `since`, each key keeps the one that is in force at `since`. A key that has an upsert before `since` which was
+    published after `oldest` keeps all its upserts.
+
+    Args:
+        table: The name of the table.
+        rows: Its stored rows.
+        since: The epoch before which history is folded; None keeps all epochs.
+        oldest: The revision before which history is folded.
+        live_for: For how many epochs an upsert makes an edge; None without a window.
+
+    Returns:
+        The folded rows, with the columns of `rows`.
     """
     data = [column for column in rows.columns if column not in ("revision", "diff")]
     revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
@@ -82,10 +95,12 @@ def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_
     values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
     ordered = winning_upserts(settled, key, values)
     last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
-    kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    in_force = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if live_for is not None:
-        kept = kept.where(F.col("epoch") + live_for > begin)
-    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
+        in_force = in_force.where(F.col("epoch") + live_for > begin)
+    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(
+        in_force.select(*data, "revision", "diff")
+    )
 
 
 def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
@@ -93,9 +108,13 @@ def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
 
 
 def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
-    """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those that expire.
+    """Return what a compaction of revision `row` keeps.
 
-    Revisions published since are no business of it: their rows are not in the new tables.
+    Revisions that are published later are not considered, because their rows are not in the new tables.
+
+    Returns:
+        The epoch `since` before which history is folded (None: all epochs are kept), the revisions that will read the
+        new tables, and the revisions that expire.
     """
     newest = row.revision
     kinds = {run.run_id: run.kind for run in ledger.list_runs()}
@@ -119,20 +138,32 @@ def compact(
     grace: float = 3600.0,
     say: Say = lambda text: None,
 ) -> CompactFacts:
-    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill.
+    """Fold the history, rewrite the tables, and remove what nobody can read. It may be repeated after a kill.
 
-    Raises `UsageError` where the settings do not have the value columns that are stored: they would be lost.
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        spark: A session with Iceberg.
+        grace: For how many seconds something must have been out of use before it is removed.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        The facts of the compaction, with the sizes of the tables before and after.
+
+    Raises:
+        UsageError: The settings do not have the value columns that are stored; a compaction would lose them.
+        CheckFailed: The new tables do not have the fingerprints of the old ones.
     """
     row = ledger.require_published()
     if words := changed_values(home, ledger):
         raise UsageError(
-            f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. "
-            "A compaction would lose them; nothing was changed.",
-            "put them back, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
+            f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
+            "A compaction would lose the stored ones; nothing was changed.",
+            "restore them, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
         )
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
-    live_for = ledger.get_run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
+    live_for = ledger.get_run(row.run_id).config.get("live_for")  # as it was published, even if altneu.toml has changed
     sizes = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
     def rewrite_table(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -163,7 +194,7 @@ def compact(
         )
     graph_cache.drop_other_graphs(
         home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.get_revision())
-    )  # what killed runs have left goes
+    )  # removes what killed runs have left behind
     bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
     refresh_pages(home, ledger)
@@ -182,8 +213,23 @@ def replace_and_drop(
     grace: float,
     say: Say,
 ) -> CompactFacts:
-    """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
-    raises where the new ones say anything else than the old ones."""
+    """Carry out the steps of a compaction, independently of what a table is.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        warehouse: The branches and snapshots of the tables.
+        row: The revision that is compacted.
+        rewrite: A function from a table, the run id, `since` and the oldest kept revision to the new snapshot.
+        verify: A function of the new snapshots, `since` and the kept revisions. It raises an error where a new table
+            gives another answer than the old one, and returns whether it has compared them.
+        remove_orphans: A function that removes the files of a table which no snapshot names, and returns their number.
+        grace: For how many seconds something must have been out of use before it is removed.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        The facts of the compaction, without the sizes before it.
+    """
     approval.expire_held_runs(home, ledger)
     warehouse.discard_leftovers(ledger)
     since, line, dropped = compaction_horizon(home, ledger, row)
@@ -240,7 +286,7 @@ def _rewrite_if_useful(
     size: Size,
     live_for: int | None,
 ) -> int:
-    """Write a table again; return its snapshot, or the one that it has when there is nothing to gain."""
+    """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present snapshot."""
     base = row.snapshots[table]
     if not size.rows or (size.files == 1 and since == row.since and not warehouse.count_removed_rows(table, base)):
         return base
@@ -259,7 +305,7 @@ def _rewrite_if_useful(
 
 
 def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
-    """A table's rows, sorted by its key into files of `FILE_BYTES`."""
+    """Sort a table's rows by its key into files of about `FILE_BYTES`."""
     files = max(1, math.ceil(size.bytes / FILE_BYTES))
     cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
     return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

@@ -1,9 +1,11 @@
-"""The proof that a compaction changes nothing: what each kept revision sees of the new tables has the fingerprints that
-its runs have recorded, at every epoch that the tables answer for; or, where none are recorded, those of the old tables.
+"""The verification that a compaction has changed no answer, by fingerprints.
 
-The new files are read back whole for it, in one job. Recorded fingerprints also show where the old tables were damaged:
-then nothing is replaced either. Of upserts before the kept epochs a compaction keeps only those that are in force.
-These have no recorded fingerprint: the upserts in force are selected from the old and from the new table, and compared.
+What each kept revision sees of the new tables must have the fingerprints that its runs have recorded, at every epoch
+that the tables answer for. Where none are recorded, it must have the fingerprints of the old tables.
+
+One job reads back all new files. The recorded fingerprints also show where the old tables were damaged already; then
+nothing is replaced. Of the upserts before the kept epochs a compaction keeps only those that are in force. These have
+no recorded fingerprint: the upserts in force are selected from the old and from the new table, and compared.
 """
 
 from __future__ import annotations
@@ -36,9 +38,22 @@ def verify_compaction(
     revisions: Sequence[int],
     live_for: int | None,
 ) -> None:
-    """Compare the tables of `pins` with those of `row`, as some consecutive revisions see them. Raises `CheckFailed`.
+    """Compare the new tables with the old ones, as consecutive revisions see them.
 
-    Serving tables are left out: they have no revisions. `live_for`: for how many epochs an upsert makes an edge.
+    Serving tables are left out, because they have no revisions.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        warehouse: Its tables.
+        row: The revision that is compacted, with the snapshots of the old tables.
+        pins: The snapshot of each new table.
+        since: The epoch before which history is folded; None keeps all epochs.
+        revisions: The consecutive revisions that will read the new tables.
+        live_for: For how many epochs an upsert makes an edge; None without a window.
+
+    Raises:
+        CheckFailed: A new table differs from the old one, or the old one from what was published.
     """
     pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
 
@@ -51,8 +66,8 @@ def verify_compaction(
     def former_fingerprints(tables: Sequence[str]) -> dict[int, Prints]:
         return fingerprints_seen({table: row.snapshots[table] for table in tables})
 
-    recorded, found = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
-    wrong = _first_difference(recorded, found, since)
+    recorded, actual = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
+    wrong = _first_difference(recorded, actual, since)
     if wrong is not None:
         revision, difference = wrong
         damaged = _first_difference(recorded, former_fingerprints([difference.table]), since) is not None
@@ -66,7 +81,7 @@ def verify_compaction(
         for table in pins
         if pins[table] != row.snapshots[table] and any(table not in recorded[r] for r in recorded)
     ]
-    wrong = _first_difference(former_fingerprints(unknown), found, since) if unknown else None
+    wrong = _first_difference(former_fingerprints(unknown), actual, since) if unknown else None
     if wrong is None and since is not None and pins["upserts"] != row.snapshots["upserts"]:
         old, new = (
             _fingerprint_rows_in_force(warehouse, row, snapshot, since, revisions, live_for)
@@ -85,8 +100,10 @@ def _fingerprint_rows_in_force(
     revisions: Sequence[int],
     live_for: int | None,
 ) -> dict[int, Prints]:
-    """Compute the fingerprints of the upserts in force at epoch `since` that are older, as the oldest and the newest of
-    some revisions see them; EXECUTES."""
+    """Compute the fingerprints of the upserts from before epoch `since` that are in force at it; EXECUTES.
+
+    They are computed as the oldest and the newest of `revisions` see them.
+    """
     stored = visible_rows(warehouse.read_snapshot("upserts", snapshot), row).where(F.col("epoch") < since)
     seen = {
         revision: select_rows_in_force(stored.where(F.col("revision") <= revision), since, live_for)
@@ -99,8 +116,7 @@ def _fingerprint_rows_in_force(
 
 
 def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -> DataFrame:
-    """Select from upserts before epoch `since` the one of each key that is in force there, with all its columns (law
-    1).
+    """Select the upserts from before epoch `since` that are in force at it, with all columns (law 1).
 
     It is selected by one aggregation, not by the windows of `winning_upserts`, which compactions fold by.
     """
@@ -121,12 +137,12 @@ def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -
 
 
 def _first_difference(
-    expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
+    expected: Mapping[int, Prints], actual: Mapping[int, Prints], since: int | None
 ) -> tuple[int, FingerprintDifference] | None:
-    """The newest revision that sees something else, and the first thing."""
-    for revision in sorted(found, reverse=True):
+    """Return the newest revision at which the fingerprints differ, with the first difference there, or None."""
+    for revision in sorted(actual, reverse=True):
         for difference in list_differences(
-            fold_fingerprints(expected[revision], since), fold_fingerprints(found[revision], since)
+            fold_fingerprints(expected[revision], since), fold_fingerprints(actual[revision], since)
         ):
             return revision, difference
     return None
@@ -135,7 +151,7 @@ def _first_difference(
 def _damaged_error(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
     landing = " --from-landing" if difference.table in LANDED else ""
     return CheckFailed(
-        f"what is stored is not what was published as revision {revision}: "
+        f"the stored tables are not what was published as revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}. Nothing was replaced.",
         f"altneu audit --fingerprints (names every table that is damaged), then: altneu rebuild{landing}",
     )
@@ -145,7 +161,7 @@ def _changed_error(home: Home, ledger: Ledger, revision: int, difference: Finger
     meaning = changed_meaning(home, ledger)
     settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
     return CheckFailed(
-        f"the new tables are not the old ones at revision {revision}: "
+        f"the new tables differ from the old ones at revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
         meaning.advice or "altneu compact; if it fails again, report it",
     )

@@ -1,8 +1,8 @@
-"""What incremental maintenance saves: both ways side by side, in a scratch home on the same landing.
+"""A comparison of what incremental maintenance and full recomputation cost, in a scratch home on the same landing.
 
-Everything before the first chosen epoch is published there in one pass; then each chosen epoch is maintained by a run
-of its own and recomputed from scratch, one after the other in this session, and compared. The home itself is not
-touched. The first epoch bears the warm-up of the session: look at the later ones.
+Everything before the first chosen epoch is published there in one pass. Then each chosen epoch is maintained by a run
+of its own, recomputed from scratch in the same session, and compared. The home itself is not touched. The seconds of
+the first epoch include the warm-up of the session: look at the later ones.
 """
 
 from __future__ import annotations
@@ -29,8 +29,19 @@ from .stages import STAGES
 def compare_costs(
     home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
-    out = []
+    """Maintain and recompute each epoch, and return a row of costs for each.
+
+    Args:
+        home: The home whose landing and settings are used; it is not changed.
+        epochs: The epochs to compare.
+        spark: A session with Iceberg.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        One row per epoch: epoch, label, landed rows, changed edges, seconds of maintenance and of recomputation, their
+        ratio, and the number of checks that found a difference.
+    """
+    rows = []
     maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
@@ -54,17 +65,17 @@ def compare_costs(
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
             recomputed = time.perf_counter() - began
-            kept = sum(seconds[name] or 0.0 for name in maintained)
-            out.append(
+            maintained_seconds = sum(seconds[name] or 0.0 for name in maintained)
+            rows.append(
                 {
                     "epoch": epoch,
                     "label": home.schedule.format_label(epoch),
                     "rows": ledger.get_facts(row.run_id, IngestFacts).rows,
                     "changes": ledger.get_facts(row.run_id, EdgesFacts).rows,
-                    "maintained_s": round(kept, 2),
+                    "maintained_s": round(maintained_seconds, 2),
                     "recomputed_s": round(recomputed, 2),
-                    "ratio": round(recomputed / kept, 2),
+                    "ratio": round(recomputed / maintained_seconds, 2),
                     "differences": sum(not check["passed"] for check in checks),
                 }
             )
-    return out
+    return rows

@@ -1,4 +1,4 @@
-"""A difference as people look at it: with its first rows, the next command, and in words for whoever decides."""
+"""The difference between two revisions as a person looks at it: with its first rows, the next command and a summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST = 10  # rows that are shown
 
 
 def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
-    """What a held run would change."""
+    """Return the difference between a held run's parent and what the run would publish."""
     from ..reading.revision_diff import DiffSide, RevisionDiff
 
     after = DiffSide(home, ledger, approval.unpublished_revision(ledger, run), run)
@@ -27,27 +27,27 @@ def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
 
 
 def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
-    """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
-    said = found.to_document()
+    """Return a difference as a JSON document, with the first rows of vertices and edges; EXECUTES."""
+    document = found.to_document()
     for view in VIEWS:
         frame = found.select_rows(spark, view).persist()
         first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
-        said[view] = {"count": frame.count(), "rows": first}
+        document[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
-            moved = {each["k"]: each for each in found.truss_movements(frame)}
+            moved = {sizes["k"]: sizes for sizes in found.truss_movements(frame)}
             none = {"entered": 0, "left": 0}
-            said["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in said["trusses"]]
+            document["trusses"] = [{**sizes, **none, **moved.get(sizes["k"], {})} for sizes in document["trusses"]]
         frame.unpersist()
     run = found.after.run
-    said["next"] = None
+    document["next"] = None
     if run is not None:
         by = approval.newer_revision(found.after.ledger, run)
-        said["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
-    return said
+        document["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
+    return document
 
 
 def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
-    """Epochs by their labels."""
+    """Replace the epochs in the rows of a view by their labels."""
     from pyspark.sql import functions as F
 
     from ..reading.revision_diff import COLUMNS
@@ -59,10 +59,10 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
 
 
 def diff_summary(found: RevisionDiff) -> str:
-    """Totals and checks in Markdown, from SQL alone."""
-    said = found.to_document()
-    lines = [f"From {said['before']['name']} to {said['after']['name']}."]
-    for each in said["totals"][:FIRST]:
+    """Describe the totals and checks of a difference in Markdown, from the SQL database alone."""
+    document = found.to_document()
+    lines = [f"From {document['before']['name']} to {document['after']['name']}."]
+    for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
         moved = [
             f"{name.replace('_', ' ')} {both['before']:,} → {both['after']:,}"
@@ -70,11 +70,11 @@ def diff_summary(found: RevisionDiff) -> str:
             if (both := each[name])["before"] != both["after"]
         ]
         lines.append(f"- {span}: {', '.join(moved) or 'only trussness or motifs'}")
-    if len(said["totals"]) > FIRST:
-        lines.append(f"- {len(said['totals']) - FIRST:,} more spans of epochs")
-    if not said["totals"]:
-        lines.append("- no total is other")
-    for check in said["checks"][:FIRST]:
+    if len(document["totals"]) > FIRST:
+        lines.append(f"- {len(document['totals']) - FIRST:,} more spans of epochs")
+    if not document["totals"]:
+        lines.append("- no total differs")
+    for check in document["checks"][:FIRST]:
         turned = "would pass again" if check["after"] else "would fail"
         lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""What a run would do and cost, before it does: from the landing's listing and the SQL database alone, without Spark.
+"""A forecast of what a run would do and cost, from the landing's listing and the SQL database, without Spark.
 
-What it would do is the list of `decisions` that the run takes, over estimates instead of counts. Rows are counted in
-small landings, malformed ones among them; of large ones they come from the size of the files, by the bytes per row of
-what was published before. Seconds come from a straight line through the rows and seconds of the newest published runs,
-stage by stage. Both are estimates and say so.
+The forecast takes the same plan choices as the run (`plan_choices`), from estimates instead of counts. Rows are counted
+in small landings, including malformed ones. In large landings they are estimated from the size of the files, by the
+bytes per row of what was published before. Seconds are estimated for each stage by a straight line through the rows and
+seconds of the newest published runs. The output says that these are estimates.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from .plan_choice import Number, PlanChoice
 from .plan_choices import choose_all
 from .planning import Plan, split_by_size
 
-COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
+COUNTED = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan would do.
+    """What a plan would do, and what it would cost.
 
-    `decisions`: of the first of its `revisions`; none when there is nothing to do. `restated`: published epochs that
-    are not run again but whose results may change, because a batch before them (and within the window, if there is one)
-    does. `stages`: seconds, None before the first published run.
+    `decisions` are the plan choices of the first of its `revisions`; there are none when there is nothing to do.
+    `restated` are published epochs that are not run again but whose results may change, because a batch before them
+    changes (within the window, if there is one). `stages` has the seconds of each stage; it is None before the first
+    published run.
     """
 
     plan: Plan
@@ -49,12 +50,12 @@ class Forecast:
     rows: int
     decisions: Sequence[PlanChoice]
     stages: dict[str, float] | None
-    words: dict[str, str]  # decision → what it says
-    learned: int = 0  # runs that the seconds are learned from
+    words: dict[str, str]  # name of a plan choice → its description
+    learned: int = 0  # number of runs from which the seconds are estimated
 
     @property
     def revision(self) -> int | None:
-        """The first that would be published."""
+        """Return the first revision that would be published, or None when there is nothing to do."""
         return self.plan.scope.revision if self.plan.run or self.plan.kind is not RunKind.RUN else None
 
     @property
@@ -63,11 +64,11 @@ class Forecast:
 
     @property
     def counts(self) -> dict[str, int]:
-        """State of an epoch → how many are in it."""
-        found: dict[str, int] = {}
+        """Return the number of epochs in each state."""
+        counts: dict[str, int] = {}
         for entry in self.plan.epochs:
-            found[entry.state] = found.get(entry.state, 0) + 1
-        return found
+            counts[entry.state] = counts.get(entry.state, 0) + 1
+        return counts
 
     @property
     def incomplete(self) -> list[EpochState]:
@@ -114,7 +115,7 @@ class Forecast:
 
 
 def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
-    """What a run of the plan would do and cost."""
+    """Estimate what a run of the plan would do and cost."""
     run, frontier = set(plan.run), plan.parent.frontier
     chosen = [epoch for epoch in plan.epochs if epoch.epoch in run]
     late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
@@ -142,7 +143,7 @@ def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
 
 @dataclass(frozen=True)
 class EstimatedCounts:
-    """The numbers of the decisions before a run: what is stored is known, what changes is bounded."""
+    """The numbers for the plan choices before a run: what is stored is known, and what changes is bounded."""
 
     home: Home
     ledger: Ledger
@@ -174,11 +175,11 @@ class EstimatedCounts:
 
     @cached_property
     def _table_rows(self) -> dict[str, int] | None:
-        """Table → rows; None where they are not known: the tables' metadata is out of reach."""
+        """Return the number of rows of each table, or None where the metadata of the tables cannot be read."""
         if not self.plan.parent.revision:
             return {}
-        if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
-            from ..storage.refs_without_spark import open_branches  # which loads PySpark
+        if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # a rollback records no sizes
+            from ..storage.refs_without_spark import open_branches  # loads PySpark
 
             try:
                 tables = open_branches(self.home)
@@ -189,7 +190,7 @@ class EstimatedCounts:
         return {table: size.rows for table, size in self.ledger.table_sizes().items()}
 
     def _sum_or_unknown(self, tables: Sequence[str], rows: int) -> int | None:
-        """So many rows and those of tables, where both are known."""
+        """Return `rows` plus the rows of some tables, or None where one of them is not known."""
         counted = self._is_counted or self.plan.kind is RunKind.REBUILD
         if self._table_rows is None or not counted:
             return None
@@ -212,8 +213,10 @@ class EstimatedCounts:
         return (self._table_rows or {}).get(table, 0) if self.plan.scope.appends_to(table) else 0
 
     def changed_rows(self, table: str) -> Number:
-        """Bound the number of changed edge intervals: about one a row, at most all stored ones and one for each new
-        row."""
+        """Bound the number of changed edge intervals.
+
+        There is about one for each row, and at most all stored intervals and one for each new row.
+        """
         relations = 1 if table == "edges" else len(motif_patterns.extra_relations(self.home.config.motif_patterns()))
         most = self.changed_upserts().most
         if self.plan.kind is RunKind.RUN:
@@ -239,8 +242,8 @@ class EstimatedCounts:
             if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
                 proposed[row.run_id] = row.facts.proposals
         known = [(proposed[run], changed[run]) for run in proposed if run in changed]
-        each = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
-        return None if each is None else round(self.changed_rows("edges").value * each)
+        per_row = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
+        return None if per_row is None else round(self.changed_rows("edges").value * per_row)
 
     def has_graph_cache(self) -> bool:
         return graph_cache.cached_graph_key(self.ledger, self.plan.parent) is not None
@@ -260,20 +263,23 @@ def _count_landed_rows(home: Home, epochs: set[int]) -> int:
 def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:
     """Return the other epochs at which an edge of a batch in `run` may be alive."""
     live_for = home.config.edges.live_for
-    out = []
+    restated = []
     for epoch in others:
         place = bisect_right(run, epoch)
         if place and (live_for is None or epoch < run[place - 1] + live_for):
-            out.append(epoch)
-    return out
+            restated.append(epoch)
+    return restated
 
 
 def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, int]:
-    """Stage → expected seconds for so many landed rows, and how many runs say so; None before any was published."""
-    found = ledger.list_recent_stages(RUNS)
-    landed = {row.run_id: row.facts.rows for row in found if isinstance(row.facts, IngestFacts)}
+    """Return the expected seconds of each stage for this number of landed rows, and from how many runs they come.
+
+    The seconds are None before the first published run.
+    """
+    stages = ledger.list_recent_stages(RUNS)
+    landed = {row.run_id: row.facts.rows for row in stages if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
-    for row in found:
+    for row in stages:
         if row.run_id in landed and row.seconds is not None:
             points.setdefault(row.stage, []).append((landed[row.run_id], row.seconds))
     if not points:

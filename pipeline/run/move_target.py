@@ -1,9 +1,10 @@
-"""Where `altneu move` puts a home: a new folder, and what goes elsewhere; its settings there.
+"""The places to which `altneu move` moves a home, and the settings of the new home.
 
-    read("new", ["s3://bucket/graph", "postgresql+psycopg://me@host/altneu", "https://catalog/api?namespace=graph"])
+    parse_target("new", ["s3://bucket/graph", "postgresql+psycopg://me@host/altneu", "https://host/api?namespace=graph"])
 
-A store takes tables, landing and reports, below that prefix; PostgreSQL the database; a REST catalog lists the tables.
-What is not said stays in the folder. Secrets are the environment's, and none is written.
+An object store takes the tables, the landing and the reports below its prefix, PostgreSQL takes the database, and a
+REST catalog lists the tables. Everything else stays in the new folder. Secrets come from the environment, and none is
+written.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ OF_CATALOG = ("namespace", "warehouse", "scope")
 
 @dataclass(frozen=True)
 class MoveTarget:
-    """folder: the new home; store: the prefix of an object store; database: an SQLAlchemy URI; catalog: as in
-    `[storage] catalog`."""
+    """The places of a new home.
+
+    `folder` is the new home, `store` the prefix of an object store, `database` an SQLAlchemy URI, and `catalog` the
+    value of `[storage] catalog`.
+    """
 
     folder: Path
     store: str | None = None
@@ -37,12 +41,12 @@ class MoveTarget:
     catalog: dict[str, str] | None = None
 
     def to_arguments(self) -> list[str]:
-        """What `--to` said, in one spelling."""
+        """Return the places as normalized arguments of `--to`."""
         catalog = self.catalog and "?".join((self.catalog["uri"], str(sorted(self.catalog.items()))))
-        return [each for each in (self.store, self.database, catalog) if each]
+        return [place for place in (self.store, self.database, catalog) if place]
 
     def settings_text(self, home: Home) -> str:
-        """The text of the new `altneu.toml`."""
+        """Return the text of the new `altneu.toml`."""
         file = home.path / NAME
         places = {name: f"{self.store}/{name}" if self.store else None for name in ("warehouse", "landing", "reports")}
         return replace_settings(
@@ -57,36 +61,36 @@ class MoveTarget:
         )
 
     def target_home(self, home: Home) -> Home:
-        """The new home; nothing of it is written."""
+        """Return the new home without writing anything."""
         return Home(self.folder, parse_settings(self.settings_text(home), str(self.folder / NAME)))
 
 
 def parse_target(folder: Path | str, to: Sequence[str]) -> MoveTarget:
-    """Raises `UsageError`."""
-    found = MoveTarget(Path(folder).expanduser().resolve())
+    """Read the folder and the arguments of `--to`. Raise `UsageError` for an argument that names no possible place."""
+    target = MoveTarget(Path(folder).expanduser().resolve())
     for text in to:
-        new = _with_part(found, text)
-        name = next(name for name in ("store", "database", "catalog") if getattr(new, name) != getattr(found, name))
-        if getattr(found, name) is not None:
+        new = _with_part(target, text)
+        name = next(name for name in ("store", "database", "catalog") if getattr(new, name) != getattr(target, name))
+        if getattr(target, name) is not None:
             raise UsageError(
-                f"--to {_redact_location(text)}: one {name} is named already.", "name each kind of place once"
+                f"--to {_redact_location(text)}: another --to names a {name} already.", "name each kind of place once"
             )
-        found = new
-    return found
+        target = new
+    return target
 
 
-def _with_part(found: MoveTarget, text: str) -> MoveTarget:
+def _with_part(target: MoveTarget, text: str) -> MoveTarget:
     if re.match(r"https?://", text):
-        return replace(found, catalog=_parse_catalog(text))
+        return replace(target, catalog=_parse_catalog(text))
     if re.match(r"(postgres|postgresql|sqlite)(\+\w+)?:", text):
-        return replace(found, database=_parse_database(text))
+        return replace(target, database=_parse_database(text))
     if re.match(r"\w+://", text) and not text.startswith("file:") and setting_types.is_landing(text):
-        return replace(found, store=filesystem.normalize_location(text))
+        return replace(target, store=filesystem.normalize_location(text))
     if re.match(r"\w+://", text) and not text.startswith("file:"):
-        what = "no place that is known, or one with keys or options in it, which belong into the environment"
+        what = "this is not a known kind of place, or it contains keys or options, which belong into the environment"
         raise UsageError(f"--to {_redact_location(text)}: {what}.", f"--to {FORMS}")
     raise UsageError(
-        f"--to {text}: a folder of this machine is the new home itself.", f"altneu move {text}   (without --to)"
+        f"--to {text}: a folder on this machine is named without --to.", f"altneu move {text}   (without --to)"
     )
 
 
@@ -97,7 +101,7 @@ def _parse_database(text: str) -> str:
     url = sa.make_url(text)
     if url.password is not None or "password" in url.query:
         raise UsageError(
-            f"--to {_redact_location(text)}: the new altneu.toml would hold the password.",
+            f"--to {_redact_location(text)}: the new altneu.toml would contain the password.",
             "leave it out: every process finds it in its environment, by PGPASSWORD or the file of PGPASSFILE",
         )
     return text
@@ -105,19 +109,19 @@ def _parse_database(text: str) -> str:
 
 def _parse_catalog(text: str) -> dict[str, str]:
     uri, _, options = text.partition("?")
-    said = dict(parse_qsl(options, keep_blank_values=True))
-    if not setting_types.is_endpoint(uri) or said.keys() - set(OF_CATALOG) or not all(said.values()):
+    parameters = dict(parse_qsl(options, keep_blank_values=True))
+    if not setting_types.is_endpoint(uri) or parameters.keys() - set(OF_CATALOG) or not all(parameters.values()):
         raise UsageError(
             f"--to {_redact_location(text)}: expected the address of a REST catalog, with no option but "
             f"{', '.join(OF_CATALOG)}.",
-            "tokens are said in the environment: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL",
+            "set tokens in the environment: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL",
         )
-    return {"type": "rest", "uri": uri} | said
+    return {"type": "rest", "uri": uri} | parameters
 
 
 def _redact_location(text: str) -> str:
-    """A place as a message may name it: without its password, and without options."""
-    found = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:***@", text)
+    """Return a place as a message may name it, without its password and its options."""
+    redacted = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:***@", text)
     if re.match(r"s3|gs|https?:", text):
-        found = re.sub(r"(://)[^/@]*@", r"\1***@", text)
-    return re.sub(r"\?.*", "?***", found)
+        redacted = re.sub(r"(://)[^/@]*@", r"\1***@", text)
+    return re.sub(r"\?.*", "?***", redacted)

@@ -1,15 +1,17 @@
-"""What a run has read and written, and what its checks have found, as OpenLineage events.
+"""OpenLineage events that say what a run has read and written, and what its checks have found.
 
-Sent where OpenLineage's own variables name a receiver (`OPENLINEAGE_URL`, …), from one place for the command line and
-Airflow: START when a run begins, COMPLETE when it has published, FAIL or ABORT when it will not; made of what the
-database holds. Only what was published is an output, with the snapshot that readers see. The checks are an event of
-their own, of the job `….audit` below the run's: assertions on its input tables, as the specification has it.
+Events are sent where OpenLineage's own variables (`OPENLINEAGE_URL`, …) name a receiver, in the same way from the
+command line and from Airflow: START when a run begins, COMPLETE when it has published, FAIL or ABORT when it will not
+publish. They are made from the database. Only what was published is an output, with the snapshot that readers see. The
+checks are an event of their own, of the job `….audit` whose parent is the run: assertions on its input tables, as the
+specification asks.
 
-Datasets are named by where they are, as the specification asks for tables of Iceberg in a catalog of files: namespace
-`file` or that of the store. A receiver that is down or slow costs `WAIT` seconds at most, and never fails a run.
+Datasets are named by their location, as the specification asks for Iceberg tables in a catalog of files: the namespace
+is `file` or that of the store. A receiver that is down or slow delays a run by at most `WAIT` seconds, and never makes
+it fail.
 
-Where Airflow's own provider sends events of the tasks, these have the datasets (`pipeline.scheduling.lineage`), and
-nothing of a run is sent from here (`send_by_tasks`).
+Where Airflow's own provider sends events of the tasks, those events name the datasets (`pipeline.scheduling.lineage`),
+and this module sends no events of runs (`send_by_tasks`).
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 WAIT = 5.0  # seconds for a receiver
 LANDING = "landing"
 STATES = {RunState.RUNNING: "START", RunState.PUBLISHED: "COMPLETE", RunState.DONE: "COMPLETE", RunState.FAILED: "FAIL"}
-# column of a table → the columns that it comes from, where a stage takes them from others; `diff` is by these, too
+# column of a table → the columns from which a stage derives it
 COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "upserts": {name: [f"{LANDING}.{name}"] for name in ("src", "dst", "op", "seq")},
     "edges": {name: ["upserts.src", "upserts.dst"] for name in ("a", "b")},
@@ -50,7 +52,7 @@ COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "triangle_counts": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
     "trussness": {"a": ["edges.a"], "b": ["edges.b"], "k": ["edges.a", "edges.b", "edges.diff"]},
 }
-# words in the name of a check that no suite of a table has → the table that it is about
+# word in the name of a check that belongs to no table's suite → the table that the check is about
 ABOUT = {
     "truss": "trussness",
     "triangle": "triangle_counts",
@@ -65,7 +67,7 @@ _by_tasks: ContextVar[bool] = ContextVar("_by_tasks", default=False)
 
 @contextlib.contextmanager
 def send_by_tasks(sends: bool) -> Iterator[None]:
-    """Inside, a scheduler sends what there is to say of runs, if it `sends`."""
+    """Run the block without sending events of runs when `sends` is true, because the scheduler's tasks send them."""
     token = _by_tasks.set(sends)
     try:
         yield
@@ -74,7 +76,7 @@ def send_by_tasks(sends: bool) -> Iterator[None]:
 
 
 def is_wanted() -> bool:
-    """Does the environment name a receiver?"""
+    """Tell whether the environment names a receiver."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() in ("true", "1"):
         return False
     named = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
@@ -82,18 +84,18 @@ def is_wanted() -> bool:
 
 
 def emit_run(home: Home, ledger: Ledger, run_id: str) -> None:
-    """Send how a run stands now. Never raises."""
+    """Send the events of a run in its present state. This function raises no error; failures are logged."""
     if _by_tasks.get() or not is_wanted():
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
         _send_events(run_events(home, ledger, run_id))
-    except Exception as error:  # the run is what matters, whatever happens to its lineage
+    except Exception as error:  # a run must not fail because its lineage cannot be sent
         log.warning("the lineage of run %s could not be sent: %s", run_id, error)
 
 
 def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
-    """Send what an audit outside a run has found of what is published. Never raises."""
+    """Send the results of an audit of what is published. This function raises no error; failures are logged."""
     if not is_wanted() or not results:
         return
     try:
@@ -105,7 +107,7 @@ def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
 
 
 def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
-    """The events of a run, as it stands now; the last one is its own."""
+    """Return the events of a run in its present state: that of its checks, if there are any, and last its own."""
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
@@ -134,7 +136,7 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
 
 
 def _send_events(found: Iterable[RunEvent]) -> None:
-    """Send events in another thread, so that a receiver that does not answer is not waited for longer than `WAIT`."""
+    """Send events in another thread, and wait at most `WAIT` seconds for the receiver."""
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
 
@@ -179,7 +181,7 @@ def _event_uuid(at: str, text: str) -> str:
 
 
 def _job_of(home: Home, name: str) -> Any:
-    """A job of the home: its identity, and the kind of run."""
+    """Return a job of the home, named by the home's identity and the kind of run."""
     from openlineage.client.event_v2 import Job
     from openlineage.client.facet_v2 import job_type_job
 
@@ -200,7 +202,7 @@ def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
         first, end = home.schedule.start_of(min(run.epochs)), home.schedule.start_of(max(run.epochs) + 1)
         facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(first.isoformat(), end.isoformat())
     parent = os.environ.get("OPENLINEAGE_PARENT_ID", "").split("/")
-    if len(parent) >= 3:  # namespace/job/run, as OpenLineage's other programs take it
+    if len(parent) >= 3:  # namespace/job/run, the form that other programs of OpenLineage use
         job = parent_run.Job(parent[0], "/".join(parent[1:-1]))
         facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(parent[-1]), job)
     return facets
@@ -210,7 +212,7 @@ def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
 
 
 def dataset_name(home: Home, table: str) -> tuple[str, str]:
-    """Namespace and name of a table, or of the landing."""
+    """Return the namespace and the name of a table, or of the landing."""
     at = home.landed_at if table == LANDING else f"{home.warehouse.rstrip('/')}/{NAMESPACE}/{table}"
     store = re.match(r"(\w+://[^/]+)/(.*)", at)
     return (store[1], store[2]) if store else ("file", at)
@@ -247,7 +249,7 @@ def _dataset_facets(home: Home, table: str, snapshot: int | None) -> dict[str, A
 
 
 def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
-    """What a run reads from outside: the landed files, or, to compute again, the stored rows of its parent."""
+    """Return what a run reads: the landed files, or for a rebuild the stored upserts of its parent."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
@@ -257,24 +259,24 @@ def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset
     if run.kind is RunKind.REBUILD:
         snapshot = ledger.get_parent(run).snapshots.get("upserts")
         return [InputDataset(*dataset_name(home, "upserts"), facets=_dataset_facets(home, "upserts", snapshot))]
-    read = ledger.staged_batches(run.run_id)
-    rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
+    batches = ledger.staged_batches(run.run_id)
+    rows, files = sum(batch.rows + batch.bad_rows for batch in batches), sum(batch.files for batch in batches)
     facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
-    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
+    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if batches else {})]
 
 
 def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
-    """The tables of which a run has published another snapshot than its parent's; none before it is published."""
+    """Return the tables whose published snapshots differ from the parent's; none before the run is published."""
     from openlineage.client.event_v2 import OutputDataset
 
     row = ledger.published_by(run_id)
     if row is None:
         return []
     before = ledger.get_parent(ledger.get_run(run_id)).snapshots
-    changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
+    changed = {table: snapshot for table, snapshot in sorted(row.snapshots.items()) if before.get(table) != snapshot}
     return [
-        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, each))
-        for table, each in changed.items()
+        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot))
+        for table, snapshot in changed.items()
     ]
 
 
@@ -282,14 +284,14 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
 
 
 def checked_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
-    """The tables that the checks of a run have looked at, with what they have found."""
+    """Return the tables that the checks of a run have looked at, with the results."""
     return _assertion_datasets(
         home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _snapshots_seen(ledger, run_id)
     )
 
 
 def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
-    """The snapshots that a run has published; before that those that its audit has seen, or its stages have written."""
+    """Return the snapshots that a run has published; before that, those that its audit saw or its stages wrote."""
     row = ledger.published_by(run_id)
     if row is not None:
         return row.snapshots
@@ -299,10 +301,12 @@ def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
 
 
 def table_of_check(check: Check) -> str:
-    """The table that a check is about.
+    """Return the table that a check is about.
 
-    >>> table_of_check({"suite": "edges", "name": "a < b"}), table_of_check({"suite": "proof", "name": "trussness values
-    are proved"}) ('edges', 'trussness')
+    >>> table_of_check({"suite": "edges", "name": "a < b"})
+    'edges'
+    >>> table_of_check({"suite": "proof", "name": "trussness values are proved"})
+    'trussness'
     """
     if check["suite"] in TABLES | MOTIFS:
         return check["suite"]
@@ -312,13 +316,13 @@ def table_of_check(check: Check) -> str:
 
 
 def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int]) -> list[InputDataset]:
-    """An assertion on its table for each check, at each epoch."""
+    """Return the tables of some checks, with one assertion for each check at each epoch."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
 
-    by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
+    assertions_by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
     for check in checks:
-        by_table[table_of_check(check)].append(
+        assertions_by_table[table_of_check(check)].append(
             quality.Assertion(
                 assertion=check["name"],
                 success=check["passed"],
@@ -335,9 +339,9 @@ def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[
         InputDataset(
             *dataset_name(home, table),
             facets=_dataset_facets(home, table, snapshots.get(table)),
-            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
+            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(assertions)},
         )
-        for table, told in sorted(by_table.items())
+        for table, assertions in sorted(assertions_by_table.items())
     ]
 
 
@@ -350,7 +354,7 @@ def _audit_event(
     run: RunRecord | None,
     at: str | None = None,
 ) -> RunEvent:
-    """The event of some checks."""
+    """Return the event of some checks, below that of a run if there is one."""
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import parent_run
 

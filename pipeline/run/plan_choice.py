@@ -1,9 +1,9 @@
-"""What a decision of a run is: a rule over numbers, and the ways that are open while they are estimates.
+"""The interface of a plan choice: a rule that chooses the strategy of a stage from numbers.
 
-The numbers are estimates with bounds before a run (`forecast.EstimatedCounts`), counts inside it
-(`run_context.ActualCounts`). `way` is what the rule makes of them, `may` every way that their bounds leave open: the
-run goes one of these, and `taken` reads from the facts of the stage which one it was. `decisions` has those that there
-are. Nothing here loads Spark.
+The numbers are estimates with bounds before a run (`forecast.EstimatedCounts`), and counts inside it
+(`run_context.ActualCounts`). `strategy` is what the rule chooses from them. `possible_strategies` are all that the
+bounds leave open; the run takes one of them, and `strategy_of` reads from the facts of the stage which one it was. The
+module `plan_choices` has all plan choices. Nothing here loads Spark.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..home.settings import Config
 from ..state.records import LANDED, Revision, RunKind
 from ..state.stage_results import Facts
 
-Label = Callable[[int], str]  # epoch → what a person reads
+Label = Callable[[int], str]  # epoch → its label
 
 
 class Strategy(StrEnum):
-    """What a stage may do."""
+    """The ways in which a stage may compute its result."""
 
     NOTHING = "nothing"
     BROADCAST = "broadcast"  # edges
@@ -39,10 +39,10 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a run covers: known before it begins, and the same for its preview."""
+    """What a run builds on and which epochs it covers. It is known before the run begins."""
 
     parent: Revision
-    epochs: tuple[int, ...]  # whose batches it replaces
+    epochs: tuple[int, ...]  # the epochs whose batches it replaces
     kind: RunKind = RunKind.RUN
 
     @property
@@ -51,11 +51,14 @@ class Scope:
 
     @property
     def frontier(self) -> int | None:
-        """The greatest epoch whose state is final once the run is published."""
+        """Return the greatest epoch whose state is final once the run is published."""
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
     def appends_to(self, table: str) -> bool:
-        """Does the run add to a table? A rebuild makes all but the landed rows again, a reload those as well."""
+        """Tell whether the run adds rows to a table.
+
+        A rebuild writes every table except the landed rows again, and a reload writes these again as well.
+        """
         return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
 
 
@@ -65,7 +68,7 @@ class Number:
 
     value: int
     least: int
-    most: int | None  # None: without a bound
+    most: int | None  # None means that there is no bound
 
     @classmethod
     def exact(cls, value: int) -> Self:
@@ -76,40 +79,40 @@ class Number:
         return Number(self.value + other.value, self.least + other.least, most)
 
     def is_at_most(self, limit: int) -> bool:
-        """Is it so whatever the number turns out to be?"""
+        """Tell whether every number within the bounds is at most `limit`."""
         return self.most is not None and self.most <= limit
 
 
 class Numbers(Protocol):
-    """What the rules ask for."""
+    """The numbers from which the rules choose."""
 
     def changed_upserts(self) -> Number:
-        """Rows of `upserts` from which the edges are made: the changed ones, or of a rebuild all."""
+        """Return the number of upserts from which the edges are derived: the changed ones, or all in a rebuild."""
 
     def stored_rows(self, table: str) -> int:
-        """Rows of a table that the run adds to; 0 where it makes the table again."""
+        """Return the number of rows of a table to which the run adds, or 0 where it writes the table again."""
 
     def changed_rows(self, table: str) -> Number:
-        """Rows that the run writes into `edges` or `motif_edges`."""
+        """Return the number of rows that the run writes into `edges` or `motif_edges`."""
 
     def first_change(self) -> int | None:
-        """The first epoch at which an edge changes, or may change; None: none does."""
+        """Return the first epoch at which an edge changes or may change, or None when no edge does."""
 
     def proposal_count(self) -> int | None:
         """Return how many candidates the delta query would propose, if they are counted or known from earlier runs."""
 
     def has_graph_cache(self) -> bool:
-        """Whether the run before has left its graph; its files may have gone since."""
+        """Tell whether the parent's run has recorded a graph cache; its files may be missing by now."""
 
     def has_checkpoint(self) -> bool:
-        """Tell whether the truss checkpoint is there, which is used where no graph cache can be."""
+        """Tell whether there is a truss checkpoint, which is used where no graph cache can be used."""
 
     def published_epochs(self) -> Collection[int]:
-        """The epochs that are published in what the run builds on."""
+        """Return the epochs that are published at the parent of the run."""
 
 
 class PlanChoice(ABC):
-    """One decision of a stage."""
+    """The choice of a strategy for one stage."""
 
     NAME: ClassVar[str]
     FACTS: ClassVar[type[Facts]]
@@ -117,26 +120,26 @@ class PlanChoice(ABC):
     @classmethod
     @abstractmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
-        """The decision, or None where there is none to take."""
+        """Make the choice from the numbers. Return None where there is nothing to choose."""
 
     @property
     @abstractmethod
     def strategy(self) -> str:
-        """What the numbers, as they are known, say."""
+        """Return the strategy that follows from the numbers as they are known now."""
 
     @property
     @abstractmethod
     def possible_strategies(self) -> frozenset[str]:
-        """All ways that are open while the numbers are estimates."""
+        """Return all strategies that are possible while the numbers are estimates."""
 
     @abstractmethod
     def describe(self, label: Label) -> str:
-        """The choice, for a person."""
+        """Describe the choice for a person."""
 
     @classmethod
     @abstractmethod
     def strategy_of(cls, facts: Facts) -> str:
-        """Which way a run went."""
+        """Return the strategy that a run has taken, from the facts of its stage."""
 
     @property
     def is_open(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a run decides, as one list of decisions: `altneu plan` shows the list, the stages take their own from it."""
+"""All plan choices of a run: `altneu plan` shows the list, and each stage takes its own from it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..state.stage_results import AuditFacts, EdgesFacts, Facts, TrianglesFacts,
 from .plan_choice import Label, Number, Numbers, PlanChoice, Scope, Strategy
 
 FULL, LOCAL = "full", "local"  # `[audit] mode`
-# Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
+# "auto" recounts one of PARTS parts; their number doubles until a part has at most PART_EDGES edges.
 PARTS, PART_EDGES = 32, 1 << 16
-# Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
+# Measured (tests/benchmarks/RESULTS.md): the seconds and the edges per second of a full check and of the rest of a run.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
-REGION = 300  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
-CERTIFIED = 1_000_000  # edges of which a peel costs more than to leave their certificates, and to read them
-SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
+REGION = 300  # edges of a region for each edge that comes or goes (tests/benchmarks/RESULTS.md)
+CERTIFIED = 1_000_000  # from so many edges on a peel costs more than writing and reading their certificates
+SPREAD = 5  # the audit of a rebuild cuts history into so many spans, and looks at one epoch of each
 
 
 @dataclass(frozen=True)
 class EdgesChoice(PlanChoice):
-    """Whether the touched pairs are sent to every task, or shuffled to where the edges are."""
+    """The choice whether the touched pairs are sent to every task, or are shuffled to where the edges are."""
 
     NAME, FACTS = "edges", EdgesFacts
     upserts: Number
@@ -61,14 +61,17 @@ class EdgesChoice(PlanChoice):
 
 @dataclass(frozen=True)
 class TrianglesChoice(PlanChoice):
-    """The plan that counts triangles. The delta query is chosen twice: before and after its proposals are counted."""
+    """The choice of the plan that counts triangles.
+
+    The delta query is chosen twice: before and after its proposals are counted.
+    """
 
     NAME, FACTS = "triangles", TrianglesFacts
     wanted: str
     stored: int
     changed: Number
     proposals: int | None = None
-    kept: bool = False  # the run before has left its graph, and nothing expires that is not in it
+    kept: bool = False  # the parent's run has recorded a graph cache, and no edge expires that is not in it
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
@@ -91,11 +94,11 @@ class TrianglesChoice(PlanChoice):
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        found = (
+        strategies = (
             {Strategy.RESUME, Strategy.DELTA, Strategy.BULK} if self.kept else {Strategy.DELTA, Strategy.BULK}
-        )  # it may have gone since
+        )  # the graph cache may be missing by now
         return _unless_unchanged(
-            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else found
+            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else strategies
         )
 
     def describe(self, label: Label) -> str:
@@ -109,13 +112,13 @@ class TrianglesChoice(PlanChoice):
 
 @dataclass(frozen=True)
 class MotifsChoice(PlanChoice):
-    """The plan that counts motifs."""
+    """The choice of the plan that counts motifs."""
 
     NAME, FACTS = "motifs", TrianglesFacts
     wanted: str
     limit: int
     rules: int
-    tables: tuple[str, ...]  # that hold the relations of which the motifs are made
+    tables: tuple[str, ...]  # the tables with the relations that the motifs consist of
     stored: int
     changed: Number
 
@@ -153,7 +156,8 @@ class MotifsChoice(PlanChoice):
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        # with more changes: nothing, the delta query, the enumeration, the joins; each range by its first number
+        # As changes become more, the plan goes from nothing to the delta query, the enumeration and the joins. Each
+        # range of changes is represented by its first number.
         begins = {self.changed.least, 1, (self.stored - 1) // self.rules + 1, self.limit - self.stored + 1}
         changed, most = self.changed, self.changed.most
         return frozenset(self._plan_for(n) for n in begins if changed.least <= n and (most is None or n <= most))
@@ -169,18 +173,20 @@ class MotifsChoice(PlanChoice):
 
 @dataclass(frozen=True)
 class TrussChoice(PlanChoice):
-    """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
-    are there and fit; in one task from the state that it has left in a table, where tasks do not see its files; or from
-    the tables in one task. Of a graph that no task can hold by the region that the change reaches, from such a state,
-    or in parts that tell each other.
+    """The choice from which epoch the trussness is replayed, and how.
 
-    Another way of doing it is a member of `Strategy`, a line in `way` and one in `may`.
+    A graph that one task can hold is replayed in one task: from the graph cache of the parent's run, if its files exist
+    and fit; from the truss checkpoint, where tasks do not see these files; or from the tables. A graph that no task can
+    hold is updated by the region that the change reaches, from the truss checkpoint, or peeled in partitions that
+    exchange messages.
+
+    A new strategy is a member of `Strategy`, a line in `strategy` and one in `possible_strategies`.
     """
 
     NAME, FACTS = "truss", TrussFacts
-    first: int | None  # the first epoch that is replayed, at the earliest; None: none is
+    first: int | None  # the earliest epoch that may be replayed; None when none is
     last: int | None
-    expires: bool  # scheduled expiries come between the old frontier and the new one, whatever changes
+    expires: bool  # edges may expire between the old frontier and the new one, even if nothing changes
     changed: Number
     edges: Number  # intervals in the whole history
     limit: int
@@ -205,7 +211,7 @@ class TrussChoice(PlanChoice):
 
     @property
     def needs_edge_count(self) -> bool:
-        """Whether the edges that are alive in the replayed epochs have to be counted: the whole may be too many."""
+        """Tell whether the edges that are alive in the replayed epochs must be counted, as all may be too many."""
         return self.edges.value > self.limit
 
     @property
@@ -219,11 +225,11 @@ class TrussChoice(PlanChoice):
         return Strategy.STATE if self._can_restore(self.edges.value) else Strategy.TASK
 
     def _is_small(self, changed: int) -> bool:
-        """May the region of so many changed edges be held by a task?"""
+        """Tell whether a task can hold the region of this number of changed edges."""
         return self.state and changed * REGION <= self.most
 
     def _can_restore(self, edges: int) -> bool:
-        """May a task hold the whole state?"""
+        """Tell whether a task can hold the whole truss checkpoint."""
         return self.state and edges <= self.most
 
     @property
@@ -231,23 +237,23 @@ class TrussChoice(PlanChoice):
         if self.first is None:
             return frozenset({Strategy.NOTHING})
         within = self.edges.is_at_most(self.limit)
-        found = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
+        strategies = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
         if self._can_restore(self.edges.least):
-            found.add(Strategy.STATE)
+            strategies.add(Strategy.STATE)
         if not within:
-            found |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
-        return frozenset(found if self.expires else _unless_unchanged(self.changed, found))
+            strategies |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
+        return frozenset(strategies if self.expires else _unless_unchanged(self.changed, strategies))
 
     def describe(self, label: Label) -> str:
         if self.first is None or self.last is None:
             return "nothing to replay"
-        kept = ", from the kept graph if it is there" if self.kept else ""
-        where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
+        kept = ", from the graph cache if it exists" if self.kept else ""
+        where = f"in one task (in partitions beyond {self.limit:,} edges){kept}"
         if self.strategy is Strategy.REGION:
             some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
-            where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
+            where = f"by region in one task, with some {some} (in partitions beyond {self.limit:,})"
         if self.strategy is Strategy.STATE:
-            where = f"in one task, from the state that the last run has left in a table, of {self.edges.value:,} edges"
+            where = f"in one task, from the truss checkpoint of {self.edges.value:,} edges"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
@@ -255,25 +261,27 @@ class TrussChoice(PlanChoice):
         assert isinstance(facts, TrussFacts)
         if facts.plan in (Strategy.RESUME, Strategy.REGION, Strategy.STATE):
             return facts.plan
-        if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
+        if facts.first_epoch is None and not facts.epochs:  # a replay of a graph without edges records no epoch
             return Strategy.NOTHING
-        return Strategy.PARTS if facts.rounds else Strategy.TASK  # of earlier versions as well
+        return Strategy.PARTS if facts.rounds else Strategy.TASK  # this also reads the facts of earlier versions
 
 
 @dataclass(frozen=True)
 class AuditChoice(PlanChoice):
-    """How a run is checked besides the proof of every epoch: in full, some epochs recomputed from scratch (its last
-    one, the frontier, and what `[audit] epochs` asks for; of a rebuild some of all at the least); by a part of the
-    vertices, recounted; or not.
+    """The choice how a run is checked besides the proof of every epoch.
 
-    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold, but where the trussness is
-    maintained by region: there no part is recounted.
+    A full check recomputes some epochs from scratch: the last one of the run, the frontier, and what `[audit] epochs`
+    asks for; in a rebuild also at least some epochs of all history. Otherwise a share of the vertices is recounted, or
+    nothing.
+
+    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold, unless its trussness is
+    maintained by region. In that case no share is recounted.
     """
 
     NAME, FACTS = "audit", AuditFacts
-    epochs: tuple[int, ...]  # of a check in full
+    epochs: tuple[int, ...]  # the epochs of a full check
     wanted: str  # `[audit] mode`
-    asked: bool  # for other epochs than the frontier
+    asked: bool  # whether `[audit] epochs` asks for other epochs than the frontier
     provable: bool
     stored: int
     changed: Number
@@ -296,7 +304,7 @@ class AuditChoice(PlanChoice):
         elif mode == "every":
             chosen.update(epoch for epoch in own if epoch % int(n) == 0)
         elif mode == "sample":
-            chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
+            chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same sample
         changed = numbers.changed_rows("edges")
         edges = numbers.stored_rows("edges") + changed.value
         truss = TrussChoice.choose(scope, config, numbers)
@@ -328,7 +336,7 @@ class AuditChoice(PlanChoice):
 
     @property
     def audit_shares(self) -> int:
-        """Into how many parts the vertices are cut of which one is recounted; 0: none is."""
+        """Return the number of audit shares, of which one is recounted, or 0 when none is."""
         name, _, n = self.mode.partition(" ")
         return int(n) if name == "rolling" else 0
 
@@ -341,7 +349,7 @@ class AuditChoice(PlanChoice):
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        """A run that finds that it cannot prove an epoch recomputes it."""
+        """Return the possible modes. A full check is one of them, as a run recomputes an epoch that it cannot prove."""
         most = self.changed.value if self.changed.most is None else self.changed.most
         modes = {self.mode, self._mode_for(self.changed.least), self._mode_for(most), FULL}
         if self.may_be_region:
@@ -367,7 +375,7 @@ def _join_labels(epochs: Iterable[int]) -> str:
 
 
 def _unless_unchanged(changed: Number, ways: Iterable[str]) -> frozenset[str]:
-    """These ways, or nothing where nothing changes."""
+    """Return the possible strategies, including `nothing` where it is possible that nothing changes."""
     if changed.most == 0:
         return frozenset({Strategy.NOTHING})
     return frozenset({*ways} if changed.least else {*ways, Strategy.NOTHING})
@@ -377,6 +385,6 @@ KINDS: tuple[type[PlanChoice], ...] = (EdgesChoice, TrianglesChoice, MotifsChoic
 
 
 def choose_all(scope: Scope, config: Config, numbers: Numbers) -> list[PlanChoice]:
-    """Every decision of a run, in the order in which it takes them."""
-    found = (kind.choose(scope, config, numbers) for kind in KINDS)
-    return [decision for decision in found if decision is not None]
+    """Return all plan choices of a run, in the order in which the run makes them."""
+    choices = (kind.choose(scope, config, numbers) for kind in KINDS)
+    return [decision for decision in choices if decision is not None]

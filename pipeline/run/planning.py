@@ -1,4 +1,7 @@
-"""What to run: which epochs, as how many revisions. Compares the landing with the ledger, and changes nothing."""
+"""The plan of a run: which epochs it takes, and as how many revisions.
+
+The functions compare the landing with the ledger, and change nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .plan_choice import Scope
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do: `run` are the epochs whose batch is missing or changed, among `epochs`."""
+    """What a run would do. `run` are those of the `epochs` whose batch is missing or changed."""
 
     parent: Revision
     epochs: tuple[EpochState, ...]
@@ -28,20 +31,23 @@ class Plan:
         return Scope(self.parent, self.run, self.kind)
 
     def in_state(self, state: str) -> list[EpochState]:
-        """The epochs of the plan that are in a state of the landing."""
+        """Return the epochs of the plan that are in a given state."""
         return [entry for entry in self.epochs if entry.state == state]
 
 
 def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], *, force: bool = False) -> Plan:
-    """The plan over the epochs that `wanted` accepts. `force`: those whose batch is unchanged too."""
-    parent, found = compare_with_ledger(home, ledger)
-    epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
+    """Plan a run of the epochs that `wanted` accepts; with `force`, also of those whose batch is unchanged."""
+    parent, states = compare_with_ledger(home, ledger)
+    epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
     run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
     return Plan(parent, epochs, run)
 
 
 def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[EpochState], bool]:
-    """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
+    """Return a predicate that tells whether an epoch is in a range of labels, including both ends.
+
+    A bound that is None does not limit the range. Raise `UsageError` where the range is empty.
+    """
     low = home.schedule.parse_epoch(first) if first else None
     high = home.schedule.parse_epoch(last) if last else None
     if low is not None and high is not None and low > high:
@@ -50,19 +56,31 @@ def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[
 
 
 def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bool = False) -> Plan:
-    """The plan over named epochs, which must be landed; with `remove`, those that are gone become empty batches."""
-    parent, found = compare_with_ledger(home, ledger)
+    """Plan a run of named epochs.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        epochs: The epochs, which must be landed.
+        remove: Whether published epochs that are no longer in the landing become empty batches.
+
+    Raises:
+        UsageError: An epoch is not landed, is landed incompletely, or was folded by a compaction.
+    """
+    parent, states = compare_with_ledger(home, ledger)
     chosen, run = [], []
     for epoch in epochs:
-        entry = found.get(epoch)
+        entry = states.get(epoch)
         label = home.schedule.format_label(epoch)
         if entry is not None and entry.state == "incomplete" and (entry.files or not remove):
             raise UsageError(
-                f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then the same command again"
+                f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then repeat the command"
             )
         if entry is None or (entry.state == "gone" and not remove):
-            near = sorted((e for e in found.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
-            hint = f" The nearest landed: {', '.join(e.label for e in near)}." if near else " Nothing is landed."
+            near = sorted((e for e in states.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
+            hint = (
+                f" The nearest landed epochs are {', '.join(e.label for e in near)}." if near else " Nothing is landed."
+            )
             then = f"altneu run {label} --remove" if entry else "altneu land FILE --columns src,dst --epoch " + label
             raise UsageError(f"epoch {label} is not landed (no {home.landed_at}/epoch={label}).{hint}", then)
         if entry.state == "folded" or (entry.state == "gone" and parent.since is not None and epoch < parent.since):
@@ -79,36 +97,42 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
 
 
 def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
-    """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
-    parent, found = compare_with_ledger(home, ledger)
+    """Plan a run that computes everything again: from the stored rows, or with `from_landing` from the files.
+
+    Raise `UsageError` where nothing is published, or where the landing does not have every published epoch.
+    """
+    parent, states = compare_with_ledger(home, ledger)
     if parent.frontier is None:
         raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:
-        return Plan(parent, tuple(e for e in found.values() if e.revision), (), RunKind.REBUILD)
-    unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
+        return Plan(parent, tuple(e for e in states.values() if e.revision), (), RunKind.REBUILD)
+    unready = next((entry for entry in states.values() if entry.state == "incomplete"), None)
     if unready:
         raise UsageError(
-            f"epoch {unready.label} is not landed completely: {unready.why}.", "altneu status, then the same again"
+            f"epoch {unready.label} is not landed completely: {unready.why}.", "altneu status, then repeat the command"
         )
-    gone = [entry.label for entry in found.values() if entry.state == "gone"]
+    gone = [entry.label for entry in states.values() if entry.state == "gone"]
     if gone:
         raise UsageError(
-            f"{len(gone)} published epoch(s) are not in the landing any more (the first: {gone[0]}): a rebuild from "
+            f"{len(gone)} published epoch(s) are not in the landing any more (the first: {gone[0]}); a rebuild from "
             "the landing would lose them.",
-            f"altneu run {gone[0]} --remove   (takes it back on purpose), or: altneu rebuild",
+            f"altneu run {gone[0]} --remove   (removes it on purpose), or: altneu rebuild",
         )
-    return Plan(parent, tuple(found.values()), tuple(found), RunKind.RELOAD)
+    return Plan(parent, tuple(states.values()), tuple(states), RunKind.RELOAD)
 
 
 def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
-    """The epochs of a plan cut into revisions, each with at most `[ingest] max_revision_mb` of landed files."""
+    """Split the epochs of a plan into revisions, each with at most `[ingest] max_revision_mb` of landed files.
+
+    An epoch that is larger than this is a revision of its own.
+    """
     limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
-    out: list[tuple[int, ...]] = []
+    pieces: list[tuple[int, ...]] = []
     room = 0.0
     for epoch in plan.run:
-        if not out or size.get(epoch, 0) > room:
-            out.append(())
+        if not pieces or size.get(epoch, 0) > room:
+            pieces.append(())
             room = limit
-        out[-1] += (epoch,)
+        pieces[-1] += (epoch,)
         room -= size.get(epoch, 0)
-    return out
+    return pieces

@@ -1,14 +1,16 @@
-"""What a run has written, proved: every epoch that it may have changed, at the price of the change.
+"""The verification of the proof of a run: at every epoch that it may have changed, at a cost that follows the change.
 
-The state before was proved, by the run before. Of the state after it is shown here that
+The parent's run has proved the state before. Of the state after, this module shows that
 
-- the edges of all pairs that landed again are those that the landed rows leave, derived by another plan (`landed`);
+- the edges of all pairs that landed again are those that follow from the landed rows, derived by another plan
+  (`landed`);
 - edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
-  proved in its task from the edges alone (`algorithms.proof_records`): by fingerprints of the rows as they are stored;
-- one part of the vertices holds the same when all of it is counted afresh, where `[audit] mode` asks for that.
+  proved in its task from the edges alone (`algorithms.proof_records`): the fingerprints of the stored rows are
+  compared;
+- one share of the vertices has the same rows when all of it is counted again, where `[audit] mode` asks for that.
 
-Where nothing is known of the state before (a home of an earlier version), all pairs and all rows are looked at once:
-the state on which the first change builds is proved with it, and nothing is said of the epochs before.
+Where nothing is known of the state before (in a home of an earlier version), all pairs and all rows are looked at once.
+The state on which the first change builds is proved with them, and nothing is stated about the epochs before.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ from .run_context import RunContext
 
 @dataclass(frozen=True)
 class ProofResult:
-    """epochs: of which something is said; rows: what is wrong (epoch, what, a, b, maintained, recomputed, count), as
-    the suite `proof` takes it; part: which part of the vertices was recounted; looked_at: edges, by the proof."""
+    """What a proof has shown.
+
+    `epochs` are those about which something is stated. `rows` are the differences, in the form that the suite `proof`
+    takes: epoch, what, a, b, maintained, recomputed, count. `part` is the share of the vertices that was recounted.
+    `looked_at` is the number of edges that the proof has looked at.
+    """
 
     epochs: list[int]
     rows: list[dict[str, Any]]
@@ -57,12 +63,12 @@ class ProofResult:
 
 
 def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
-    """What the task that maintains the trussness has to prove besides what changes."""
+    """Return what the task that maintains the trussness has to prove besides the changes."""
     return ProofScope(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else ProofScope()
 
 
 def unprovable_reason(run: RunContext) -> str | None:
-    """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
+    """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
     proof = run.ledger.get_proof(run.run_id)
     if proof is not None and (proof.base or is_known(run.ledger.fingerprints_of(run.parent.revision))):
         return None
@@ -75,13 +81,15 @@ def unprovable_reason(run: RunContext) -> str | None:
 
 def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
-    None: it is `unprovable_reason`."""
-    found, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
+
+    Return None where there is no proof (`unprovable_reason`).
+    """
+    facts, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
     before, change = run_fingerprints(run)
     run.ledger.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
-    first = _first_affected_epoch(run, found)
+    first = _first_affected_epoch(run, facts)
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
@@ -94,15 +102,14 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
             for a, b, k, why in proof.shown
         ]
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
-        rows += _compare_stored(run, proof, found.first_epoch, before, after, first, epochs)
+        rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
 
 
 def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
-    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's stored
-    rows."""
+    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
     parent = run.parent
     known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
     first = parent.frontier is None
@@ -113,29 +120,32 @@ def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
     def read_table(table: str) -> DataFrame:
         return run.read_delta(table) if appends_to(table) else run.read_after(table)
 
-    found = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
-    # A table that is not kept has new rows alone: what was known of it goes.
-    new = {table: each for table, each in found.items() if not run.appends_to(table)}
+    fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
+    # A table that is written again has new rows only, so its known fingerprints are subtracted.
+    new = {table: each for table, each in fingerprints.items() if not run.appends_to(table)}
     gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
     new = fold_fingerprints(new, _folded_since(run))
-    return {**known, **gone}, {**found, **{table: subtract_fingerprints(new[table], gone[table]) for table in new}}
+    return {**known, **gone}, {
+        **fingerprints,
+        **{table: subtract_fingerprints(new[table], gone[table]) for table in new},
+    }
 
 
 def is_known(before: Prints) -> bool:
-    """Is there a fingerprint of every collection?"""
+    """Tell whether there is a fingerprint of every collection."""
     return set(COLLECTIONS) <= set(before)
 
 
 def _folded_since(run: RunContext) -> int | None:
-    """The epoch to which a compaction has folded what is older, where the landed rows are as it left them."""
+    """Return the epoch to which a compaction has folded history, or None where the run writes the landed rows again."""
     return run.parent.since if run.appends_to("upserts") else None
 
 
-def _first_affected_epoch(run: RunContext, found: TrussFacts) -> int:
-    """The first epoch that the run may have changed: of it and all after it something is said."""
+def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
+    """Return the first epoch that the run may have changed; the proof is about this epoch and all later ones."""
     first = min(_batch_epochs(run))
     if run.appends_to("edges"):
-        first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=first)
+        first = min([*run.epochs, *([] if facts.first_epoch is None else [facts.first_epoch])], default=first)
     since = _folded_since(run)
     return first if since is None else max(first, since)
 
@@ -153,9 +163,12 @@ def _compare_stored(
     first: int,
     epochs: list[int],
 ) -> list[dict[str, Any]]:
-    """Where tables or totals are not what was proved: on what the first step builds, at every epoch that the run speaks
-    of, and wherever anything changes between them, as where edges expire and nothing lands."""
-    assert replayed is not None, "there is a proof of what was replayed from it on"
+    """Return where tables or totals differ from what was proved.
+
+    They are compared at the state on which the first step builds, at every epoch of the proof, and wherever something
+    changes between them, for example where edges expire and nothing lands.
+    """
+    assert replayed is not None, "a proof exists only where epochs were replayed"
     base = replayed - 1
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
@@ -163,7 +176,7 @@ def _compare_stored(
     shown = totals_at(sum_totals(diffs, run.frontier), looked_at)
     held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
-    if not right:  # by region: as it was proved by the runs before
+    if not right:  # trussness maintained by region: the runs before have proved this state
         right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
         counts = published_counts(run, base)
     step = next(steps)
@@ -173,7 +186,7 @@ def _compare_stored(
             right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
             counts = add_counts(counts, step.counts)
             step = next(steps)
-        at = max(epoch, first)  # the state before is what the first epoch builds on
+        at = max(epoch, first)  # a difference in the state before is reported at the first epoch, which builds on it
         for table in COLLECTIONS:
             if held[table].advance_to(epoch) != right[table]:
                 rows.append(make_difference(at, "stored", f"the rows of {table}", None, None))
@@ -182,13 +195,13 @@ def _compare_stored(
 
 
 def published_counts(run: RunContext, epoch: int) -> GraphCounts:
-    """The counts of the graph as it is published."""
+    """Return the counts of the published graph at an epoch."""
     known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
     return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 
 def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[tuple[str, tuple[int, int]]]:
-    """The totals that are not those of the proof, and both values."""
+    """Yield the totals that differ from those of the proof, with both values."""
     for name in ("edges", "vertices", "wedges", "triangles"):
         if shown[name] != getattr(counts, name):
             yield name, (shown[name], getattr(counts, name))
@@ -201,8 +214,11 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
 def _compare_landed(
     run: RunContext, first: int, epochs: list[int], *, whole: bool, part: Proof | None
 ) -> list[dict[str, Any]]:
-    """The edges of the pairs that landed again, and of the `part` of the vertices that a proof has recounted, derived
-    from the landed rows; and that part's rows of all tables. One job."""
+    """Return where stored rows differ from what the landed rows and the recounted share say, in one job.
+
+    The edges of the pairs that landed again, and of the share (`part`) of the vertices that the proof has recounted,
+    are derived from the landed rows. The rows of that share are compared in all tables.
+    """
     delta = run.read_delta("upserts")
     few = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
     pairs = edge_rederivation.add_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
@@ -223,14 +239,16 @@ def _compare_landed(
     jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
     if part is not None:
         jobs.append(_sum_lanes(_rows_of_share(run, part)))
-    found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
+    fingerprints: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
-        found.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
-    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _folded_since(run))
+        fingerprints.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
+    pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
-    later = [epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)]  # when they will expire
+    later = [
+        epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)
+    ]  # where edges will expire after the frontier
     rows = [make_difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
         rows = [
@@ -238,13 +256,13 @@ def _compare_landed(
         ]
     if part is not None:
         for table in COLLECTIONS:
-            if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
+            if fingerprints.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
                 rows.append(make_difference(run.frontier, "part", f"the rows of {table}", None, None))
     return rows
 
 
 def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
-    """The rows at the frontier that belong to a part of the vertices, as `_hash_lanes`; kind: the table."""
+    """Return the hashed rows of each table at the frontier that belong to a share of the vertices."""
     frames = []
     for table in COLLECTIONS:
         rows = run.read_after(table)
@@ -262,10 +280,10 @@ def _hash_lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) ->
 
 
 def _sum_lanes(frames: list[DataFrame]) -> DataFrame:
-    """One row by kind and epoch, for `from_lane_sums`."""
+    """Sum hashed rows to one row for each kind and epoch, for `from_lane_sums`."""
     return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*lane_sums())
 
 
 def _is_in_share(vertex: str, proof: Proof) -> Column:
-    """Few rows, where a table's files are sorted by this: they are found by their bounds."""
+    """Return the condition that a vertex is in the recounted share, as a range, by which sorted files are skipped."""
     return F.col(vertex).between(*proof.between)

@@ -1,4 +1,4 @@
-"""What a stage needs to go on from the graph that the run before has kept: the graph, and the edges that have moved."""
+"""The inputs of a stage that resumes from the graph cache of the parent's run: the graph, and the changed edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .run_context import RunContext
 
 
 def parent_graph_key(run: RunContext) -> str | None:
-    """The name of the graph that the parent's run has left, where this run adds to its edges."""
+    """Return the key of the parent's graph cache, or None where this run writes all edges again."""
     return graph_cache.cached_graph_key(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
@@ -32,21 +32,27 @@ def find_graph(run: RunContext, files: GraphCacheLocation | None) -> CachedGraph
 
 
 def execute_plan(run: RunContext, changes: DataFrame) -> DataFrame | None:
-    """The result of a plan from a kept graph, persisted; EXECUTES. None, and it is said: there is none."""
+    """Execute a plan that resumes from a graph cache; EXECUTES.
+
+    Returns:
+        The result, persisted, or None when the graph cache could not be used; the reason is reported as progress.
+    """
     changes = changes.persist()
     why = absent_reason(changes)
     if why is None:
         return changes
     changes.unpersist()
-    run.say(f"{why}: from the tables")
+    run.say(f"{why}: computing from the tables")
     return None
 
 
 def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:
-    """The edge intervals that begin or end from `first` on, and `fresh`: those that a graph as of epoch `at`, which the
-    parent's run has left, has not seen."""
+    """Return the edge intervals that begin or end at epoch `first` or later.
+
+    The column `fresh` marks those that the parent's graph cache, which is as of epoch `at`, does not contain.
+    """
     if first > at and run.home.config.edges.live_for is None:
-        rows = run.read_delta("edges")  # nothing that was stored before begins or ends after it
+        rows = run.read_delta("edges")  # no stored interval begins or ends after `at`
     else:
         span = first, max(at, run.frontier)
         rows = run.read_after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))

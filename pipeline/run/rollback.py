@@ -1,6 +1,7 @@
-"""Taking revisions back: an old one is published again. SQL alone, and nothing is computed, but where a compaction has
-let the old one share its tables with later ones: then its rows are written again, so that tables hold what is published
-and nothing else, whoever reads them.
+"""A rollback publishes an old revision again, as a new one.
+
+It is done in SQL alone and computes nothing, unless a compaction has made the old revision share its tables with later
+ones. In that case its rows are written again, so that the tables hold exactly what is published for every reader.
 """
 
 from __future__ import annotations
@@ -29,18 +30,29 @@ from .semantic_settings import changed_values
 def roll_back(
     home: Home, ledger: Ledger, revision: int, say: Callable[[str], None] = lambda text: None
 ) -> tuple[Revision, list[int]]:
-    """Publish the state of an old revision as a new one; return it, and the epochs whose batches it takes back.
-    Revision 0 is the empty state.
+    """Publish the state of an old revision as a new one.
 
-    The new ledger row pins the old one's tables, or its rows written again (see above). The landing is as it was: what
-    it holds beyond that state shows as missing or changed again. `say` is told where it takes longer.
+    The new revision pins the tables of the old one, or its rows written again. The landing does not change: batches
+    that differ from the published state are shown as missing or changed again.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        revision: The revision to publish again; 0 is the empty state.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        The new revision, and the epochs whose batches differ from those that were published before.
+
+    Raises:
+        UsageError: The revision does not exist, is published already, or cannot be read any more.
     """
     if revision < 0:
-        raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
+        raise UsageError(f"there is no revision {revision} to roll back to.", "altneu status")
     parent, target = ledger.get_revision(), ledger.get_revision(revision)
     if revision == parent.revision or (parent.frontier is None and target.frontier is None):
-        state = f"revision {revision}" if revision == parent.revision else f"empty, as of revision {revision}"
-        raise UsageError(f"what is published is {state} already. Nothing was changed.", "altneu status")
+        state = f"revision {revision}" if revision == parent.revision else f"empty, as revision {revision} is"
+        raise UsageError(f"the published state is already {state}. Nothing was changed.", "altneu status")
     if not target.snapshots and target.frontier is not None:
         raise UsageError(
             f"revision {revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
@@ -58,7 +70,7 @@ def roll_back(
                 pins = rewrite_revision(home, ledger, run_id, target)
             published = _republish(home, ledger, run_id, parent, target, pins, epochs)
             if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
-                say(f"empty until the next run, or altneu rebuild: {', '.join(lacking)}")
+                say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         except BaseException as error:
             state, why = (
                 (RunState.INTERRUPTED, "interrupted during rollback")
@@ -71,15 +83,29 @@ def roll_back(
         try:
             open_branches(home).update_refs(ledger, run_id)
             ledger.forget_branches([run_id])
-        except Exception as error:  # it is published; the next writer lets them follow
-            say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
+        except Exception as error:  # the revision is published; the next writer updates the tags and branches
+            say(f"the next run, or altneu doctor, updates the tags in the tables ({describe_error(error)[0]})")
     openlineage.emit_run(home, ledger, run_id)
     refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 
 def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
-    """Write what a revision shows of its tables on a branch of the run, and prove that it is that; the snapshots."""
+    """Write the rows that a revision sees on a branch of the run, and verify them.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        run_id: The run of the rollback.
+        target: The revision that shares its tables with later ones.
+
+    Returns:
+        The new snapshot of each table.
+
+    Raises:
+        UsageError: The settings lack value columns that are stored.
+        CheckFailed: The written rows do not have the fingerprints of the revision.
+    """
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
     from . import compaction_verification, serving_tables
@@ -87,9 +113,9 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
 
     if words := changed_values(home, ledger):
         raise UsageError(
-            f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. Revision "
-            f"{target.revision} shares its tables with later ones, and to write them again would lose columns.",
-            "put them back, and the same command again",
+            f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
+            f"Revision {target.revision} shares its tables with later ones, and writing them again would lose columns.",
+            "restore the value columns, and repeat the command",
         )
     warehouse = Warehouse(session_for(home, ledger), home)
     with warehouse.size_plans(target):
@@ -101,7 +127,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
                 rows = serving_tables.serving_rows(
                     table, lambda name: warehouse.read_table(name, target), home, ledger, target
                 )
-            else:  # the next run, which restates history, writes it
+            else:  # the settings have changed, so that the next run restates history and writes the table
                 continue
             pins[table] = warehouse.rewrite_on_branch(
                 table, run_id, snapshot, sort_into_files(table, rows, warehouse.snapshot_size(table, snapshot))
@@ -155,7 +181,7 @@ def _republish(
 def _restored_fingerprints(
     ledger: Ledger, parent: Revision, target: Revision
 ) -> dict[str, dict[int, Fingerprint] | None]:
-    """What makes the tables' fingerprints those of the target; of the empty state all are known."""
+    """Return the differences that turn the parent's fingerprints into the target's; the empty state has none."""
     known = ledger.fingerprints_at([parent.revision, target.revision])
     before = known[parent.revision]
     empty = target.frontier is None

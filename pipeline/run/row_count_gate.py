@@ -1,8 +1,9 @@
 """The gate of `[checks] rows = "stop"`: an epoch whose batch has an unusual number of rows is not published.
 
-Usual is what the check `as many rows as usual` says (`expectations.volumes.usual_band`), from the epochs before: those
-that are published, and those of the run that have passed here. What is published as landed has been accepted before,
-and is not judged. Nor is a rebuild, which is asked for by somebody and takes what there is.
+The usual number of rows is that of the check `as many rows as usual` (`expectations.volumes.usual_band`), computed from
+the epochs before: those that are published, and those of the run that have passed the gate. A batch that is published
+as it is landed has been accepted before, and is not judged. A rebuild is not judged either, because somebody has asked
+for it, and it takes what there is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,14 @@ from ..state.records import Batch
 def find_unusual_batches(
     home: Home, published: Mapping[int, Batch], rows: Mapping[int, int], digests: Mapping[int, str]
 ) -> dict[int, BatchRejected]:
-    """Epoch → why its batch must not be published. `rows`: epoch → good rows of the batches of a run; `digests`: of
-    the same, as landed. Nothing where the setting is not "stop"."""
+    """Return the epochs whose batches must not be published, with the error that says why.
+
+    Args:
+        home: The home; where `[checks] rows` is not "stop", no batch is judged.
+        published: The published batch of each epoch.
+        rows: The number of good rows of each batch of the run.
+        digests: The digest of each batch of the run, as it is landed.
+    """
     if home.config.checks.rows != "stop":
         return {}
     learned = season_length(home.schedule.seconds), WIDTH[home.config.checks.sensitivity]
@@ -38,6 +45,6 @@ def find_unusual_batches(
         wrong[epoch] = BatchRejected(
             f'epoch {label} has {number:,} rows; {low:,} to {high:,} are usual, and [checks] rows = "stop". Nothing '
             "was published.",
-            f"look at its files; where they are right: altneu run {label} --accept-rows",
+            f"look at its files; if they are right: altneu run {label} --accept-rows",
         )
     return wrong

@@ -1,4 +1,4 @@
-"""What a stage is given: the run, the state that it builds on, and where it writes."""
+"""The context of a stage: the run, the state that it builds on, and the branches into which it writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ D = TypeVar("D", bound=PlanChoice)
 
 @dataclass
 class RunContext:
-    """One run: what it builds on, which epochs' batches it replaces, and where to write."""
+    """One run: the revision that it builds on, the epochs whose batches it replaces, and the tables that it writes."""
 
     home: Home
     ledger: Ledger
@@ -37,8 +37,8 @@ class RunContext:
     epochs: list[int]
     say: Say = lambda text: None
     kind: RunKind = RunKind.RUN
-    spare: Collection[int] = ()  # epochs that it goes on without where their own batches are wrong
-    accept: bool = False  # any number of rows, whatever is usual
+    spare: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
+    accept: bool = False  # whether the gate accepts any number of rows
 
     @property
     def revision(self) -> int:
@@ -50,14 +50,17 @@ class RunContext:
 
     @property
     def frontier(self) -> int:
-        """The greatest epoch whose state is final once this run is published."""
+        """Return the greatest epoch whose state is final once this run is published."""
         frontier = self.scope.frontier
         assert frontier is not None
         return frontier
 
     def exclude_epochs(self, wrong: Mapping[int, AltneuError]) -> None:
-        """Go on without epochs whose own batches are wrong, as if they had not landed. Raises what is wrong with the
-        first that may not be left out; the run then is of those alone that may not be."""
+        """Leave out epochs whose own batches are wrong, as if they had not landed.
+
+        Where an epoch is wrong that may not be left out, restrict the run to the epochs that may not be left out, and
+        raise the error of the first wrong one.
+        """
         kept = [epoch for epoch in self.epochs if epoch not in wrong]
         own = [epoch for epoch in self.epochs if epoch not in self.spare]
         must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
@@ -73,7 +76,7 @@ class RunContext:
             )
 
     def choose(self, kind: type[D]) -> D:
-        """A decision that a plan has shown as well, from what is counted by now."""
+        """Make a plan choice from what the finished stages have counted."""
         decision = kind.choose(self.scope, self.home.config, ActualCounts(self))
         assert decision is not None
         return decision
@@ -83,12 +86,12 @@ class RunContext:
         return Warehouse(self.spark, self.home)
 
     def appends_to(self, table: str) -> bool:
-        """Does the run add to a table, or make it again?"""
+        """Tell whether the run adds rows to a table instead of writing it again."""
         return self.scope.appends_to(table)
 
     @cached_property
     def recorded_snapshots(self) -> dict[str, int]:
-        """Table → the snapshot that its stage has written."""
+        """Return the snapshot of each table that its stage has written."""
         return self.ledger.recorded_snapshots(self.run_id)
 
     @cached_property
@@ -104,7 +107,7 @@ class RunContext:
         )
 
     def read_before(self, table: str) -> DataFrame:
-        """What the run builds on."""
+        """Read the rows of a table that the run builds on."""
         return (
             self.warehouse.read_table(table, self.parent)
             if self.appends_to(table)
@@ -112,69 +115,78 @@ class RunContext:
         )
 
     def read_delta(self, table: str) -> DataFrame:
-        """The rows that the run has written."""
+        """Read the rows of a table that the run has written."""
         if self.verified_snapshot(table) == self.base_snapshot(table):
             return self.warehouse.empty_rows(table)
         return self.read_after(table).where(F.col("revision") == self.revision)
 
     def read_after(self, table: str) -> DataFrame:
-        """Both: what a reader will see."""
+        """Read the rows of a table that a reader will see once the run is published."""
         rows = self.warehouse.read_snapshot(table, self.verified_snapshot(table))
         return rows if table in PLAIN else visible_rows(rows, self.parent)
 
     def verified_snapshot(self, table: str) -> int:
-        """The snapshot of what is there after the run, as its stages wrote it. Raises `ForeignWrite`."""
+        """Return the snapshot of a table on the branch of the run.
+
+        Raises:
+            ForeignWrite: It is not the snapshot that the stage of the run has recorded.
+        """
         head = self.warehouse.branch_snapshot(table, self.run_id, self.base_snapshot(table))
         if self.recorded_snapshots.get(table, head) != head:
             raise ForeignWrite(
-                f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
-                "has written to it since. Nothing of this run is published.",
+                f"table {table} of run {self.run_id} is not as its stage has written it: another process, which was "
+                "considered dead, has written to it since. Nothing of this run is published.",
                 "run the same epochs again; in Airflow clear the run from ingest on",
             )
         return head
 
     def unpublished_revision(self) -> Revision:
-        """What the ledger row of the run would pin, were it published now."""
+        """Return the revision that the run would be if it were published now."""
         pins = {table: self.verified_snapshot(table) for table in self.warehouse.tables}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
     def count_stored_rows(self) -> int:
-        """How many rows the stages after ingest have to do with, about."""
+        """Return about how many rows the stages after ingest work on."""
         pins = self.unpublished_revision().snapshots
         return sum(self.warehouse.snapshot_size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
 
     def write_rows(self, table: str, frame: DataFrame | None) -> int:
-        """Write the run's rows of a table; how many."""
+        """Write the run's rows of a table, and return their number."""
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
         return self.put_rows(table, stamped)
 
     def put_rows(self, table: str, rows: Any | None) -> int:
-        self.ledger.renew_lease(self.run_id)  # who has lost the lease does not touch the branches of who has it
+        self.ledger.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
         base = self.base_snapshot(table)
         head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
         return 0 if head == base else self.warehouse.count_added_rows(table, head)
 
     def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:
-        """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
+        """Write the changes of a serving table: remove the rows with a key in `gone`, and add the rows `come`."""
         self.ledger.renew_lease(self.run_id)
         head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
 
     def landed_epochs(self) -> set[int]:
-        """The epochs that have a batch once this run is published."""
+        """Return the epochs that have a batch once this run is published."""
         staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
         known = {*self.ledger.published_batches(self.parent.revision), *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
 
     def total_diffs(self) -> list[TotalDiff]:
-        """The totals as they would be read, were the run published now."""
+        """Return the total diffs that would be read if the run were published now."""
         return self.ledger.total_diffs(self.parent.revision) + self.ledger.staged_totals(self.run_id, self.revision)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
-        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
+        """Store the totals of what the run has written, as the difference to the parent's.
 
-        What a rebuild finds before `since` is no history, but what is in force there: the totals before it stay.
+        What a rebuild finds before `since` is not history but what is in force at `since`, so that the totals before
+        it do not change.
+
+        Args:
+            measures: The measures that the rows are about.
+            rows: Total diffs `(measure, k, epoch, diff)`.
         """
         if self.appends_to("edges"):
             self.ledger.put_totals(self.run_id, measures, rows)
@@ -191,7 +203,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class ActualCounts:
-    """The numbers of the decisions, as the stages that have finished have counted them."""
+    """The numbers for the plan choices, as the finished stages have counted them."""
 
     run: RunContext
 

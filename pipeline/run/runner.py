@@ -1,10 +1,11 @@
-"""Runs, stage by stage.
+"""The execution of runs, stage by stage.
 
-`begin_run` records a run on the newest revision; `execute_stage` executes one stage of it in this process, so that each
-may be a task of its own; `execute_run` does both, for a whole plan. Every stage is recorded with its seconds and facts,
-and sends a heartbeat while it works; a failure is recorded with its error and loses nothing. Kinds of runs:
-`execute_run` adds batches; `rebuild` computes everything again from the landed rows as they are stored, `reload` from
-the landing itself; `rollback` (a module of its own) publishes an old revision again.
+`begin_run` records a run on the newest revision. `execute_stage` executes one stage of it in this process, so that each
+stage may be a task of its own. `execute_run` does both for a whole plan. Every stage is recorded with its seconds and
+facts, and sends a heartbeat while it works. A failure is recorded with its error, and loses nothing.
+
+There are several kinds of runs. A `run` adds batches; a `rebuild` computes everything again from the stored upserts,
+and a `reload` from the landing. A rollback, which publishes an old revision again, is in the module `rollback`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from .stages import NAMES, STAGES, get_stage
 
 Say = Callable[[str, str], None]  # stage, text
 LAST = [each.name for each in STAGES if not each.before_publish]
-# what a run of this kind computes again: a change of meaning needs one of these
+# kind of a run → the kinds of restatement that it covers
 _COVERS = {
     RunKind.RUN: ("run",),
     RunKind.REBUILD: ("run", "rebuild"),
@@ -50,11 +51,22 @@ _COVERS = {
 
 
 def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alone: bool = False) -> str | None:
-    """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
-    somebody approves. `alone`: raises `RunInProgress` when another run is at work.
+    """Record a run of the plan on the newest revision.
 
-    Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
-    what a run needs is not installed.
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        plan: What the run does.
+        hold: Whether the run needs an approval before it is published.
+        alone: Whether no other run may be active.
+
+    Returns:
+        The id of the run, or None when there is nothing to do.
+
+    Raises:
+        UsageError: The settings have changed the meaning of history and the plan does not restate it, or a package that
+            a run needs is not installed.
+        RunInProgress: `alone` is true, and another run is active.
     """
     if not plan.run and plan.kind is RunKind.RUN:
         return None
@@ -62,8 +74,9 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
     meaning = changed_meaning(home, ledger)
     if not meaning.allows(plan.kind):
         raise UsageError(
-            f"{home.path / 'altneu.toml'} gives another meaning to history than what revision {plan.parent.revision} "
-            f"was published with: {'; '.join(meaning.words)}. Put it back, or publish history again.",
+            f"settings in {home.path / 'altneu.toml'} change the meaning of history since revision "
+            f"{plan.parent.revision} was published: {'; '.join(meaning.words)}. Restore them, or publish history "
+            f"again.",
             meaning.advice,
         )
     run_id = new_run_id()
@@ -90,8 +103,24 @@ def execute_stage(
     spare: Collection[int] = (),
     accept: bool = False,
 ) -> Facts:
-    """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it.
-    `spare`: epochs that the run goes on without where their own batches are wrong; `accept`: any number of rows."""
+    """Execute one stage of a run in this process, and record how it ends.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        run_id: The run.
+        name: The name of the stage.
+        say: A function that takes the stage and a line about its progress.
+        spare: Epochs that may be left out where their own batches are wrong.
+        accept: Whether the gate accepts any number of rows.
+
+    Returns:
+        The facts of the stage.
+
+    Raises:
+        RevisionConflict: Another run has published a revision since this run began.
+        RunFailed: The stage has failed, or the run was rejected. Other errors of altneu are raised unchanged.
+    """
     from expectations.gx_runner import import_in_background
 
     from ..report import rows_page
@@ -105,7 +134,7 @@ def execute_stage(
     if conflict is not None:
         raise conflict
     if row.state is RunState.REJECTED:
-        raise RunFailed(f"run {run_id} is over: it was {row.error}.", "run its epochs again")
+        raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
     if this.suites:
         import_in_background()
     if name in LAST:
@@ -137,10 +166,10 @@ def execute_stage(
                 facts = replace(facts, snapshots=run.new_snapshots)
             ledger.record_stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
-            said = _record_stage_failure(home, ledger, row, name, watch, error)
-            if said is error:
+            raised = _record_stage_failure(home, ledger, row, name, watch, error)
+            if raised is error:
                 raise
-            raise said from (error if isinstance(said, RunFailed) else None)
+            raise raised from (error if isinstance(raised, RunFailed) else None)
         watch.report_done(facts)
     return facts
 
@@ -148,25 +177,28 @@ def execute_stage(
 def _record_stage_failure(
     home: Home, ledger: Ledger, run: RunRecord, name: str, watch: telemetry.StageTelemetry, error: BaseException
 ) -> BaseException:
-    """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
-    scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
+    """Record how an unfinished stage has ended, and return the exception to raise.
+
+    An interruption (a signal, or a scheduler's termination or timeout) is returned unchanged, even where cleaning up
+    has failed after it.
+    """
     stop = interruption_of(error)
     what, then = describe_error(error)
-    state, said = StageState.FAILED, f"{name}: {what}"
+    state, message = StageState.FAILED, f"{name}: {what}"
     if stop is not None:
         reason = f" ({type(stop).__name__}: {stop})"
         if isinstance(stop, (Interrupted, KeyboardInterrupt)):
             reason = ""
         if isinstance(stop, Interrupted):
             stop.during = name
-        state, said = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
-        what = said
+        state, message = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
+        what = message
     elif isinstance(error, RevisionConflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
         ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
         if get_stage(name).is_critical:
-            ledger.finish_run(run.run_id, RunState(state), said)
+            ledger.finish_run(run.run_id, RunState(state), message)
     if stop is None and get_stage(name).is_critical:
         from ..report import refresh_pages
 
@@ -177,11 +209,11 @@ def _record_stage_failure(
     if isinstance(error, AltneuError):
         return error
     failed = Unavailable if is_transient(error) else RunFailed
-    return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is untouched.", then)
+    return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is unchanged.", then)
 
 
 def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
-    """How many rows are in the landing of some epochs, about."""
+    """Return about how many rows are landed for some epochs."""
     landed = landing.list_batches(home)
     return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
@@ -196,10 +228,19 @@ def execute_run(
     keep_going: bool = False,
     accept: bool = False,
 ) -> Revision | RunRecord | None:
-    """All stages of a plan; return the published revision, or None when there was nothing to do.
+    """Execute all stages of a plan.
 
-    `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run. `keep_going`:
-    without the epochs whose own batches are wrong. `accept`: with any number of rows (`gate`).
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        plan: What the run does.
+        say: A function that takes a stage and a line about its progress.
+        hold: Whether the run is held before it is published, as where `[publish] approve` asks for it.
+        keep_going: Whether epochs whose own batches are wrong are left out.
+        accept: Whether the gate accepts any number of rows.
+
+    Returns:
+        The published revision, or the held run, or None when there was nothing to do.
     """
     from expectations.gx_runner import import_in_background
 
@@ -221,7 +262,7 @@ def execute_run(
 
 
 def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
-    """Publish a held run that was approved: the stages that it was held before."""
+    """Publish a held run that was approved, by executing the stages that it was held before."""
     with _record_interruption(ledger, run_id):
         _execute_stages(home, ledger, run_id, LAST, say)
     return ledger.get_revision(ledger.get_run(run_id).parent + 1)
@@ -245,22 +286,22 @@ def _execute_stages(
 
 @contextlib.contextmanager
 def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
-    """Record that a signal has ended a run here, in whatever it was at."""
+    """Run the block, and record it when a signal ends the run in it."""
     try:
         yield
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-            if stop.during is None:  # between two stages
+            if stop.during is None:  # the signal came between two stages
                 done = {row.stage for row in ledger.list_stages(run_id) if row.state is StageState.DONE}
                 stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
-            # again, in case the stage could not: its own write may be what was interrupted
+            # This is repeated here because the stage's own write may have been interrupted.
             ledger.finish_run(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
             ledger.release_lease(run_id)
         raise
 
 
 def format_facts(home: Home, facts: Facts) -> str:
-    """What came of a stage, in a line; epochs by their labels."""
+    """Format the facts of a stage as one line, with epochs by their labels."""
 
     def format_value(field: str, name: str, value: int | str) -> str:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Which settings give history another meaning than what is published, and what restates it."""
+"""The settings that have changed the meaning of the published history, and the command that restates it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..home.settings import SETTINGS
 from ..state.ledger import Ledger
 from ..state.records import RunKind
 
-COMMANDS = {  # what restates history, and what that means
+COMMANDS = {  # kind of restatement → the command, and what it does
     "rebuild": ("altneu rebuild", "every published epoch again, as one revision"),
     "reload": ("altneu rebuild --from-landing", "every epoch again from the landed files, as one revision"),
     "new": ("altneu --home ANOTHER land …", "the epochs or the ids themselves are other ones"),
@@ -19,30 +19,30 @@ RESTATES = {RunKind.RUN: ("run",), RunKind.REBUILD: ("run", "rebuild"), RunKind.
 
 
 class SemanticChange(NamedTuple):
-    """What other settings ask of history: which they are, in words, and the kind of run that restates it."""
+    """The semantic settings that have changed, in words, and the kind of restatement that history needs."""
 
     words: list[str]
     needs: str
 
     def allows(self, kind: RunKind) -> bool:
-        """Would a run of this kind restate what has to be?"""
+        """Tell whether a run of this kind restates what has to be restated."""
         return self.needs in RESTATES[kind]
 
     @property
     def command(self) -> str:
-        """What to type; empty where nothing is to be restated."""
+        """Return the command that restates history, or an empty text where nothing has to be restated."""
         return COMMANDS[self.needs][0] if self.needs in COMMANDS else ""
 
     @property
     def advice(self) -> str:
-        """Return the difference as a message, with what it means and what to do."""
+        """Return the command with a note of what it does, or an empty text where nothing has to be restated."""
         return "{}   ({})".format(*COMMANDS[self.needs]) if self.needs in COMMANDS else ""
 
 
 def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
-    """The settings that give history another meaning than what is published, and what they need.
+    """Return the settings that have changed the meaning of the published history, and what they need.
 
-    Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
+    The needs are `run` (nothing has changed, or only value columns were added, which no earlier file can have had),
     `rebuild`, `reload`, or `new` (another home).
     """
     parent = ledger.get_revision()
@@ -50,7 +50,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
         return SemanticChange([], "run")
     old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic_settings()
     words, needs = [], {"run"}
-    # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
+    # A compaction has dropped expired rows, without which the totals of folded epochs cannot be counted again.
     again = "rebuild" if parent.since is None else "reload"
     for setting in SETTINGS:
         name, restates = setting.name, setting.about.restates
@@ -63,7 +63,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
         words += [
             f"[motifs] {name}: {_format_setting(were.get(name))} → {_format_setting(are.get(name))}" for name in changed
         ]
-        words += [] if changed else ["[motifs]: in another order"]
+        words += [] if changed else ["[motifs]: the order has changed"]
         needs.add(again)
     values = _changed_values(old, new)
     needs |= {"reload"} if values else set()
@@ -71,7 +71,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
 
 
 def changed_values(home: Home, ledger: Ledger) -> list[str]:
-    """The published value columns that are declared no longer, or with another type: in words."""
+    """Describe the published value columns that are no longer declared, or are declared with another type."""
     parent = ledger.get_revision()
     old = {} if parent.frontier is None else ledger.get_run(parent.run_id).config
     return _changed_values(old, home.config.semantic_settings())

@@ -1,10 +1,10 @@
-"""Plain tables: what other programs read without knowing of diff triples (`[publish] tables`).
+"""The serving tables, which other programs read without knowing of diff triples (`[publish] tables`).
 
-Each is made of the collections alone, so that what is right of them is right of it, and `maintain_serving_tables` lets
-the change of the run change it: only vertices, or pairs of vertices, of which a collection has new rows are made again,
-and rows that differ are taken out and put in. A table that the parent does not have, or that a rebuild starts anew, is
-made whole. `serving_rows` is what a table holds at a revision; a rollback writes that again where a compaction has made
-revisions share.
+Each serving table is derived from the collections alone, so that it is right where they are. `maintain_serving_tables`
+derives only the rows again whose vertices, or pairs of vertices, have new rows in a collection, and replaces the rows
+that differ. A table that the parent does not have, or that a rebuild writes again, is written as a whole.
+`serving_rows` are the rows of a table at a revision; a rollback writes them again where a compaction has made revisions
+share their tables.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from .run_context import RunContext
 
 Read = Callable[[str], DataFrame]
 KEYS = {"vertex_history": ["vertex", "epoch"], "edge_now": ["src", "dst"], "epoch_totals": ["epoch"]}
-_FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 9999-12-31, where what is open ends
+_FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 9999-12-31, the bounds of open intervals
 
 
 def maintain_serving_tables(run: RunContext) -> None:
-    """Bring the plain tables of a run's settings up to what it has written, on its branches; EXECUTES."""
+    """Bring the serving tables on the branches of a run up to date with what it has written; EXECUTES."""
     for table in run.warehouse.plain:
         if table not in run.parent.snapshots or not run.appends_to("edges"):
             run.say(f"{table}: writing all of it")
@@ -54,7 +54,7 @@ def maintain_serving_tables(run: RunContext) -> None:
 
 
 def _update_table(run: RunContext, table: str) -> None:
-    """Bring up to date what a run touches of a table."""
+    """Bring the rows of a serving table up to date that a run touches."""
     old, touched = run.warehouse.read_snapshot(table, run.base_snapshot(table)), _touched_keys(run, table).persist()
     try:
         count = touched.limit(BROADCAST_ROWS + 1).count()
@@ -71,7 +71,15 @@ def _update_table(run: RunContext, table: str) -> None:
 
 
 def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
-    """All rows of a plain table as of a published revision, whose collections `read` gives."""
+    """Derive all rows of a serving table as of a published revision.
+
+    Args:
+        table: The serving table.
+        read: A function that reads a collection at the revision.
+        home: The home.
+        ledger: Its ledger.
+        row: The revision.
+    """
     assert row.frontier is not None
     if table == "epoch_totals":
         landed = set(ledger.published_batches(row.revision))
@@ -80,16 +88,16 @@ def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revisi
 
 
 def _rows_after_run(run: RunContext, table: str, touched: DataFrame | None = None) -> DataFrame:
-    """What the rows of a table are after the run; of the touched vertices or pairs alone, where there are some."""
+    """Derive the rows of a serving table after the run: all, or those of the touched vertices or pairs."""
     if table == "epoch_totals":
         diffs = run.total_diffs()
         return _totals_rows(run.read_after("edges"), run.home, diffs, run.landed_epochs(), run.frontier)
-    make = _vertex_rows if table == "vertex_history" else _edge_rows
-    return make(run.read_after, run.home, run.frontier, touched)
+    derive = _vertex_rows if table == "vertex_history" else _edge_rows
+    return derive(run.read_after, run.home, run.frontier, touched)
 
 
 def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: DataFrame) -> None:
-    """Take out the old rows that are not among the new ones, and put in the new ones that are not among the old."""
+    """Remove the old rows that are not among the new ones, and add the new rows that are not among the old ones."""
     columns = run.warehouse.column_names(table)
     names = [quote_identifier(name) for name in columns]
 
@@ -101,13 +109,13 @@ def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: Data
     try:
         signs = {row["_sign"]: row["n"] for row in moved.groupBy("_sign").agg(F.count("*").alias("n")).collect()}
         gone, come = moved.where("_sign < 0").select(*KEYS[table]), moved.where("_sign > 0").select(*names)
-        some = signs.get(-1, 0)
-        keys = F.broadcast(gone) if some <= BROADCAST_ROWS else gone
-        others = signs.get(1, 0)
-        rows = come.coalesce(1) if others <= BROADCAST_ROWS else come
-        run.replace_rows(table, keys if some else None, rows if others else None)
+        removed = signs.get(-1, 0)
+        keys = F.broadcast(gone) if removed <= BROADCAST_ROWS else gone
+        added = signs.get(1, 0)
+        rows = come.coalesce(1) if added <= BROADCAST_ROWS else come
+        run.replace_rows(table, keys if removed else None, rows if added else None)
         if signs:
-            run.say(f"{table}: {others:,} rows for {some:,}")
+            run.say(f"{table}: {added:,} rows replace {removed:,}")
     finally:
         moved.unpersist()
 
@@ -116,13 +124,15 @@ def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: Data
 
 
 def declared_as_stored(warehouse: Warehouse, table: str, snapshot: int) -> bool:
-    """Has a snapshot the columns that the settings ask for? If not, the next run writes the table anew."""
+    """Tell whether a snapshot has the declared columns. If not, the next run writes the table again."""
     return set(warehouse.stored_columns(table, snapshot)) == set(warehouse.column_names(table))
 
 
 def fold_serving_table(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -> DataFrame:
-    """The rows of a plain table without what ended before `since`; what began before it begins there. `edge_now` has no
-    such rows, and the totals are kept for all epochs."""
+    """Fold the rows of a serving table: drop those that ended by `since`, and let earlier ones begin at `since`.
+
+    `edge_now` has no such rows, and the totals of all epochs are kept.
+    """
     rows = warehouse.read_snapshot(table, snapshot)
     if since is None or table != "vertex_history":
         return rows
@@ -132,14 +142,14 @@ def fold_serving_table(warehouse: Warehouse, table: str, snapshot: int, since: i
 
 
 def hash_sum(rows: DataFrame) -> tuple[int, int]:
-    """How many rows there are, and the sum of their hashes: the same of the same rows in any order; EXECUTES."""
+    """Return the number of rows and the sum of their hashes, which does not depend on their order; EXECUTES."""
     lanes = F.xxhash64(*map(quote_identifier, sorted(rows.columns))).cast("decimal(20, 0)")
     row = rows.agg(F.count("*").alias("count"), F.coalesce(F.sum(lanes), F.lit(0)).alias("sum")).collect()[0]
     return int(row["count"]), int(row["sum"])
 
 
 def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], since: int | None) -> None:
-    """Raises `CheckFailed` unless the plain tables that a compaction has written hold the rows that it had to write."""
+    """Raise `CheckFailed` unless the serving tables that a compaction has written are the old ones, folded."""
     for table, snapshot in pins.items():
         if table not in PLAIN or snapshot == row.snapshots[table]:
             continue
@@ -147,7 +157,7 @@ def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], 
             warehouse.read_snapshot(table, snapshot)
         ):
             raise CheckFailed(
-                f"the new {table} is not the old one. Nothing was replaced.",
+                f"the new table {table} differs from the old one. Nothing was replaced.",
                 "altneu compact; if it fails again: altneu rebuild",
             )
 
@@ -156,10 +166,10 @@ def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], 
 
 
 def _touched_keys(run: RunContext, table: str) -> DataFrame:
-    """The vertices (`vertex`), or the pairs (`a` < `b`), by number, of which a row may be another one after the run."""
+    """Return the vertices (`vertex`) or the pairs (`a` < `b`), by number, whose rows the run may change."""
     until, window = run.parent.frontier, run.home.config.edges.live_for
     assert until is not None
-    passed = (F.col("epoch") > until) & (F.col("epoch") <= run.frontier)  # what was known of it is visible now
+    passed = (F.col("epoch") > until) & (F.col("epoch") <= run.frontier)  # stored before, and in force by now
     counts = [name for name in ("degrees", "triangle_counts", "motif_counts") if name in run.warehouse.collections]
     if table == "vertex_history":
         ends = run.read_delta("trussness").select(F.explode(F.array("a", "b")).alias("vertex"))
@@ -168,7 +178,7 @@ def _touched_keys(run: RunContext, table: str) -> DataFrame:
             parts += [run.read_after(name).where(passed).select("vertex") for name in counts]
         return reduce(DataFrame.unionByName, parts).distinct()
     landed = [run.read_delta("upserts")]
-    if window is not None and run.frontier > until:  # whose time has come
+    if window is not None and run.frontier > until:  # add the upserts that expire between the frontiers
         ends_at = F.col("epoch") + window
         landed.append(run.read_after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
     pairs = [rows.where("src <> dst").select(*_pair_columns()) for rows in landed]
@@ -176,13 +186,16 @@ def _touched_keys(run: RunContext, table: str) -> DataFrame:
 
 
 def _rows_of_keys(run: RunContext, table: str, rows: DataFrame, touched: DataFrame) -> DataFrame:
-    """The rows of a plain table that are of touched vertices or pairs."""
+    """Return the rows of a serving table that belong to touched vertices or pairs."""
     names = run.read_after("names") if run.home.config.vertices.ids == "string" else None
     if table == "vertex_history":
         wanted = touched if names is None else _add_names(touched, names, ["vertex"])
         return rows.join(F.broadcast(wanted), "vertex", "left_semi")
     wanted = touched if names is None else _add_names(touched, names, ["a", "b"])
-    low, high = F.least("a", "b").alias("_a"), F.greatest("a", "b").alias("_b")  # of names the order is another one
+    low, high = (
+        F.least("a", "b").alias("_a"),
+        F.greatest("a", "b").alias("_b"),
+    )  # names have another order than their numbers
     keyed = rows.withColumns({"_a": F.least("src", "dst"), "_b": F.greatest("src", "dst")})
     return keyed.join(F.broadcast(wanted.select(low, high)), ["_a", "_b"], "left_semi").drop("_a", "_b")
 
@@ -191,7 +204,7 @@ def _rows_of_keys(run: RunContext, table: str, rows: DataFrame, touched: DataFra
 
 
 def _vertex_rows(read: Read, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
-    """`vertex_history` at a frontier; of some vertices alone, where they are given."""
+    """Derive the rows of `vertex_history` at a frontier, of all vertices or of those that are given."""
     zero, motifs = F.lit(0).cast("bigint"), list(home.config.motifs)
     measures = ["trussness", "degree", "triangles", *(f"motif_{name}" for name in motifs)]
 
@@ -225,13 +238,13 @@ def _vertex_rows(read: Read, home: Home, frontier: int, vertices: DataFrame | No
 
 
 def _epoch_begin(epoch: str, seconds: int) -> Column:
-    """When an epoch begins; `_FIRST` or `_LAST` where the calendar ends."""
+    """Return the time at which an epoch begins, bounded by `_FIRST` and `_LAST`, where the calendar ends."""
     last, first = _LAST // seconds, -(-_FIRST // seconds)
     return F.timestamp_seconds(F.greatest(F.least(F.col(epoch), F.lit(last)), F.lit(first)) * seconds)
 
 
 def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
-    """`edge_now` at a frontier; of some pairs alone, where they are given."""
+    """Derive the rows of `edge_now` at a frontier, of all pairs or of those that are given."""
     config, ends = home.config, ["a", "b"]
     values = list(config.values)
     few_ = None if pairs is None else pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
@@ -243,30 +256,32 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
         read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair_columns())
     )
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
-    there = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
+    present = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
     key = [*ends, "src", "dst"]
-    won = winning_upserts(there, key, values)
+    won = winning_upserts(present, key, values)
     last = won.groupBy(*key).agg(F.max("epoch").alias("epoch"))
-    kept = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    in_force = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if config.edges.live_for is not None:
-        kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
+        in_force = in_force.where(F.col("epoch") + config.edges.live_for > frontier)
     if config.edge_condition is not None:
-        kept = kept.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
+        in_force = in_force.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
     truss = rows_of_pairs(read("trussness").where(F.col("epoch") <= frontier))
     now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
-    ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
-    rows = kept.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
+    ways = in_force.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
+    rows = in_force.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
     return _cast_to_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
 
 
-def _totals_rows(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
-    """`epoch_totals`, from the database alone."""
+def _totals_rows(
+    frame: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int
+) -> DataFrame:
+    """Derive the rows of `epoch_totals` from the database alone."""
     rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
-    return local_frame.local_frame(some.sparkSession, table_columns(home, "epoch_totals"), rows)
+    return local_frame.local_frame(frame.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 
 def _cast_to_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
-    """The columns of the table, the vertices as they landed."""
+    """Select the declared columns of a serving table, with the vertices as they landed."""
     named = _add_names(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
     return named.select(*map(quote_identifier, table_columns(home, table)))
 

@@ -1,4 +1,4 @@
-"""The suites of `expectations` over the tables that a run has written."""
+"""The suites of the package `expectations`, run over the tables that a run has written."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness"
 
 
 def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
-    """The Great Expectations suites over the run's new tables. `whole`: over the state at the frontier as well, which
-    costs as much as the graph is large; without it, over what the run has written."""
+    """Run the Great Expectations suites over what the run has written.
+
+    Args:
+        run: The run.
+        whole: Whether the state at the frontier is checked as well, at a cost that follows the size of the graph.
+
+    Returns:
+        The results of the checks.
+    """
     from expectations.suite import check_tables
 
     values = list(run.home.config.values)
     epoch = run.frontier
-    recomputed = run.kind is not RunKind.RUN  # all edges are new then: what explains them are all landed rows
+    recomputed = run.kind is not RunKind.RUN  # all edges are new then, and they follow from all landed rows
     delta = run.read_after("upserts") if recomputed else run.read_delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
     batches_of_run = (
@@ -36,7 +43,7 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
     alive = run.read_after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
     def sum_rows(rows: DataFrame, name: str, *columns: str) -> DataFrame:
-        """Summed. Partitioned by the ends alone: what is partitioned alike is joined without another exchange."""
+        """Sum the diffs of equal rows, partitioned by the first two columns so that a later join needs no exchange."""
         sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
         return sums.where(F.col(name) != 0)
 
@@ -89,7 +96,7 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
         "seasons": season_length(run.home.schedule.seconds),
         "alone": alone,
         "width": WIDTH[run.home.config.checks.sensitivity],
-        # every frame holds rows of these, or sums of them: of the upserts, of their edges, of the ends of those
+        # an upper bound: the rows of every frame are these rows, or sums of them
         "rows": 2 * run.count_stored_rows() + sum(b.bad_rows for b in batches),
     }
     run.say("running the suites")
@@ -97,14 +104,17 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
 
 
 def _are_unique(upserts: DataFrame) -> bool:
-    """Whether no two of them have epoch, key and seq alike, as where rows are numbered and nothing was replaced: they
-    have no copies then, and no rivals, which would take a sort of whole rows to find. EXECUTES one aggregation."""
+    """Tell whether no two upserts have the same epoch, key and seq; EXECUTES one aggregation.
+
+    This is the case where rows are numbered and nothing was replaced. Such upserts have neither copies nor rivals, and
+    these need not be searched for by sorting whole rows.
+    """
     rows = upserts.groupBy("epoch", "src", "dst", "seq").agg(F.count("*").alias("rows"))
     return rows.where("rows > 1").isEmpty()
 
 
 def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
-    """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
+    """Return one row per motif, with its total and the sum of the vertices' counts."""
     motifs = run.home.config.motif_patterns()
     if not motifs:
         return {}

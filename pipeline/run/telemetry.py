@@ -1,12 +1,13 @@
-"""What a run says of itself to machines: the cost of each stage, a log line for each event, a trace for each run.
+"""The telemetry of runs: the cost of each stage, a log line for each event, and a trace for each run.
 
-`StageTelemetry` watches one try of a stage. Its `cost` goes into the database with the stage's facts: `rows`, `files`
-and `bytes` are what it wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` the greatest resident memory
-of this process, its Java and Spark's Python workers, in bytes. Memory is looked at every `LOOK` seconds: a shorter peak
-may be missed, pages that forked workers share count in each, and executors on other machines are not seen.
+`StageTelemetry` watches one attempt of a stage. Its `cost` is stored in the database with the stage's facts: `rows`,
+`files` and `bytes` are what the stage wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` are the
+greatest resident memory of this process, of its Java and of Spark's Python workers, in bytes. Memory is sampled every
+`LOOK` seconds: a shorter peak may be missed, pages that forked workers share are counted in each of them, and executors
+on other machines are not seen.
 
-The trace is made of what the database holds of a run, once it was published or has failed, and goes by OpenTelemetry
-to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, if it says so. None of it ever makes a run fail.
+The trace is made from the database once a run was published or has failed, and OpenTelemetry sends it to the address in
+`OTEL_EXPORTER_OTLP_ENDPOINT`, if that is set. A failure of telemetry never makes a run fail.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 
     from .run_context import RunContext
 
-LOOK = 0.5  # seconds between two looks at the memory
-Fields = dict[str, Any]  # of an event or a span
+LOOK = 0.5  # seconds between two samples of the memory
+Fields = dict[str, Any]  # the fields of an event or a span
 
 
 def run_fields(home: Home, run: RunRecord) -> Fields:
-    """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
+    """Return the fields by which every event and span names its run: id, kind, parent and epochs."""
     labels = (
         [home.schedule.format_label(epoch) for epoch in (min(run.epochs), max(run.epochs))]
         if run.epochs
@@ -57,18 +58,18 @@ def run_fields(home: Home, run: RunRecord) -> Fields:
 
 
 def flatten_values(facts: Mapping[str, Any]) -> Fields:
-    """The plain values of a JSON object; those one level down under dotted names."""
-    found = {}
+    """Return the plain values of a JSON object; those one level below have dotted names."""
+    values = {}
     for key, value in facts.items():
         inner = value if isinstance(value, dict) else {"": value}
         for name, each in inner.items():
             if isinstance(each, (int, float, str)):
-                found[f"{key}.{name}" if name else key] = each
-    return found
+                values[f"{key}.{name}" if name else key] = each
+    return values
 
 
 class StageTelemetry:
-    """One try of a stage: measured by `work`, reported by `done` or `failed`."""
+    """One attempt of a stage. `measure` executes it, `report_done` or `report_failed` reports how it has ended."""
 
     def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
@@ -78,9 +79,9 @@ class StageTelemetry:
         log_event("stage started", **self._fields)
 
     def measure(self, function: Callable[[RunContext], Facts], run: RunContext) -> Facts:
-        """The stage's function on its run; its facts, with the cost."""
+        """Call the stage's function on its run, and return its facts with the cost."""
         with _watch_memory(self._figures):
-            if self.name in ("publish", "report"):  # they write no rows, and the report asks no table
+            if self.name in ("publish", "report"):  # these write no rows, and the report reads no table
                 facts = function(run)
             else:
                 before = run.unpublished_revision().snapshots
@@ -118,7 +119,7 @@ class StageTelemetry:
 
 
 def _added_to_tables(run: RunContext, before: dict[str, int]) -> dict[str, int]:
-    """What the stage has added to the tables: each one that it wrote, against what the run builds on."""
+    """Return how many rows, files and bytes the stage has added to the tables that it wrote."""
     total = {"rows": 0, "files": 0, "bytes": 0}
     for table, snapshot in run.unpublished_revision().snapshots.items():
         if snapshot != before[table]:
@@ -133,7 +134,7 @@ def _added_to_tables(run: RunContext, before: dict[str, int]) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _watch_memory(peaks: dict[str, int]) -> Iterator[None]:
-    """Keep in `peaks` the greatest resident memory of each kind of process while the block works."""
+    """Run the block, and record in `peaks` the greatest resident memory of each kind of process."""
 
     def record_peaks() -> None:
         for kind, size in _resident_memory().items():
@@ -148,18 +149,18 @@ def _watch_memory(peaks: dict[str, int]) -> Iterator[None]:
 
 def _resident_memory() -> dict[str, int]:
     me = psutil.Process()
-    found = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
+    sizes = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
     for child in me.children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+        with contextlib.suppress(psutil.Error):  # the process may have ended
             name = child.name()
             kind = "jvm" if "java" in name else "workers" if "python" in name.lower() else None
             if kind:
-                found[kind] += child.memory_info().rss
-    return found
+                sizes[kind] += child.memory_info().rss
+    return sizes
 
 
 def emit_run_end(home: Home, ledger: Ledger, run_id: str) -> None:
-    """A run was published, or has failed: send its trace and its lineage to whom the environment names."""
+    """Send the trace and the lineage of a run that was published or has failed."""
     send_trace(home, ledger, run_id)
     openlineage.emit_run(home, ledger, run_id)
 
@@ -172,12 +173,12 @@ def send_trace(home: Home, ledger: Ledger, run_id: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         export_trace(OTLPSpanExporter(), home, ledger, run_id)
-    except Exception:  # the run is what matters, whatever happens to its trace
+    except Exception:  # a run must not fail because its trace cannot be sent
         log.warning("the trace of run %s could not be sent", run_id, exc_info=True)
 
 
 def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> None:
-    """A trace of what the database holds: the run, and in it each stage with its numbers."""
+    """Export the trace of a run from the database: a span for the run, and in it one for each stage."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -196,8 +197,8 @@ def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str
     for row in ledger.list_stages(run_id):
         start = _to_nanoseconds(row.started_at)
         facts = row.facts
-        found = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
-        attributes = {f"altneu.{name}": value for name, value in found.items()}
+        values = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
+        attributes = {f"altneu.{name}": value for name, value in values.items()}
         span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=attributes)
         if row.state is StageState.FAILED:
             span.set_status(StatusCode.ERROR, facts.error if isinstance(facts, FailedFacts) else None)

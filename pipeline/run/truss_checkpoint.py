@@ -1,8 +1,9 @@
-"""What a run leaves for the next one where no task can hold the graph, or none sees the home's folder: each edge with
-its trussness and what proves it.
+"""The truss checkpoint: each edge with its trussness and its certificate, stored for the next run.
 
-After rounds of parts it is made whole, in the same parts, in about half of their time; a task that has peeled the graph
-leaves it as it is; by region it changes with the trussness. The table it lies in is that of `storage.certificates`.
+A checkpoint is used where no task can hold the graph, or where tasks do not see the home's folder. After a peel in
+partitions it is built by the same partitions, in about half of their time. A task that has peeled the graph writes its
+own state as the checkpoint. Where trussness is maintained by region, the checkpoint changes with it. Its table is in
+`storage.truss_checkpoint_table`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from ..storage.table_schemas import CERTIFICATES
 from .proof_verification import is_known, published_counts
 from .run_context import RunContext
 
-WORN = 2  # times as many rows as edges: then the table is written anew
+WORN = 2  # with more rows than this number times the edges, the table is written again
 
 
 def parent_checkpoint(run: RunContext) -> SavedCheckpoint | None:
-    """Where the parent's run has left it, where this run adds to its edges."""
+    """Return the place of the parent's truss checkpoint, or None where this run writes all edges again."""
     return graph_cache.saved_checkpoint(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
@@ -41,7 +42,7 @@ def read_parent_checkpoint(run: RunContext) -> RegionState | None:
 
 
 def published_graph_counts(run: RunContext, at: int) -> Counted | None:
-    """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
+    """Return the fingerprints and counts of the published graph at an epoch, or None where not all are known."""
     known = run.ledger.fingerprints_of(run.parent.revision)
     if not is_known(known):
         return None
@@ -51,7 +52,16 @@ def published_graph_counts(run: RunContext, at: int) -> Counted | None:
 
 
 def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
-    """Write by how much a run has changed it."""
+    """Write how a run has changed the parent's checkpoint.
+
+    Args:
+        run: The run.
+        rows: The changed rows of the checkpoint.
+        ends: The labels that the next edges at the front and at the back get.
+
+    Returns:
+        The place of the new checkpoint.
+    """
     base = parent_checkpoint(run)
     assert base is not None
     stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
@@ -64,7 +74,10 @@ def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -
 
 
 def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | None:
-    """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
+    """Create a checkpoint from the trussness at the frontier; EXECUTES.
+
+    Return None where there are no edges, or where the trussness is wrong, which is reported as progress.
+    """
     size = memory_budget.max_partition_edges(run.home.config)
     now = run.read_after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
     edges = now.agg(F.sum("diff").alias("diff")).where("diff <> 0").select("a", "b", "k").persist()
@@ -72,10 +85,10 @@ def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | N
         count = edges.count()
         if not count:
             return None
-        run.say(f"an order that proves the trussness of {count:,} edges")
+        run.say(f"building the truss checkpoint of {count:,} edges")
         rows = truss_bsp.build_checkpoint(edges, count, size, place, run.say)
     except ValueError as error:
-        run.say(f"{error}: nothing is left for the next run")
+        run.say(f"{error}: no truss checkpoint is written for the next run")
         return None
     finally:
         edges.unpersist()
@@ -84,12 +97,12 @@ def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | N
     return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def save_checkpoint(run: RunContext, left: SavedCheckpointRows) -> SavedCheckpoint:
-    """Write what a task has left."""
+def save_checkpoint(run: RunContext, rows: SavedCheckpointRows) -> SavedCheckpoint:
+    """Write the checkpoint rows that a task has left: a whole checkpoint, or the changes of the parent's."""
     return (
-        _write_checkpoint(run, None, left.rows, left.ends)
-        if left.anew
-        else extend_checkpoint(run, left.rows, left.ends)
+        _write_checkpoint(run, None, rows.rows, rows.ends)
+        if rows.anew
+        else extend_checkpoint(run, rows.rows, rows.ends)
     )
 
 

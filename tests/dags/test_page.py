@@ -65,7 +65,7 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     assert "data-dag" not in html.partition("<script>")[0]  # no button for who may not trigger DAGs
     home_helpers.put(home, first + 4, [(7, 8, None, "upsert", 0)])
     html = airflow_page.overview_page(str(home.path), run_of, "calls", "../../../", may_run=True, sites=["altneu"])
-    assert 'Absent, with later epochs there: <span class="whole">2004-04-17</span> to ' in html
+    assert 'Missing, although later epochs have landed: <span class="whole">2004-04-17</span> to ' in html
     assert 'data-dag="calls_backfill"' in html and 'data-clear="a run"' in html and "<b>wrong" not in html
     assert 'href="../../../altneu/">altneu</a>' in html and "calls_backfill from" in html
     buttons = [json.loads(unescape(conf)) for conf in re.findall(r'data-conf="([^"]*)"', html)]
@@ -84,7 +84,7 @@ def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
     html = airflow_page.overview_page(str(seed.home.path), waits, may_run=True)
     top = html[: html.index('class="verdict')]
     assert "Next: altneu repair &lt;now&gt;" in top and f"Run <code>{held}</code> is held" in top
-    assert "Awaited: " in top and "Absent, with later epochs there: " in top
+    assert "Awaited: " in top and "Missing, although later epochs have landed: " in top
     assert rejected not in top and "1 epoch to run" in top
     row = html[html.index(f'<tr id="e{DAY + 7}">') :].partition("</tr>")[0]
     assert ">rejected<" in row and ">Run</button>" in row
@@ -159,7 +159,7 @@ def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypat
     assert "ingest: no &lt;space&gt;" in shown and 'href="epoch=2004-07-03.html"' in shown
     assert "Do not use this epoch yet" in page.report("epoch=2004-07-02.html").body.decode()
     name = "check=incremental_versus_full.edge-totals-equal.html"
-    assert "It fails since" in page.report(name).body.decode()
+    assert "It has failed since" in page.report(name).body.decode()
     index = page.report("index.html").body.decode()
     assert "2 open incidents" in index and f'href="{name}"' in index
     assert 'href="epoch=2004-07-01.html"' in index and '<button class="c ' not in index

@@ -144,6 +144,6 @@ def test_what_cannot_be_read_is_refused(graph: Graph, where: str) -> None:
 
 def test_what_only_spark_understands_is_refused_where_duckdb_is_asked_for(graph: Graph) -> None:
     home: Path = graph.home.path
-    with pytest.raises(UsageError, match="only Spark can tell"):
+    with pytest.raises(UsageError, match="only Spark can evaluate"):
         Graph(home, engine=Engine.duckdb).arrow.totals(where="edges / 4 = 1.5")
     assert Graph(home, engine=Engine.duckdb).arrow.totals(where="label LIKE '2004%'").num_rows == 1

@@ -80,7 +80,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     run = home_helpers.hold(home, ledger, [0, 1])
     assert (run.state, run.owner, run.parent, seen(home, ledger)) == (RunState.HELD, None, 1, before)
     assert branches(tables) == {branch_of(run.run_id)}
-    with pytest.raises(RunFailed, match="not published before somebody approves: it was begun with --hold"):
+    with pytest.raises(RunFailed, match="needs an approval before it is published: it was begun with --hold"):
         runner.execute_stage(home, ledger, run.run_id, "publish")  # as a task of Airflow would
     compact(home, ledger, spark, grace=0)
     compact(home, ledger, spark, grace=0)
@@ -167,7 +167,7 @@ def test_rollback_expiry_and_settings(
         approval.approve_run(home, ledger, run, None, None)
     again = home_helpers.hold(home, ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
-    with pytest.raises(UsageError, match="has other settings than held run"):
+    with pytest.raises(UsageError, match="differ from those that held run"):
         approval.approve_run(Home.open(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = lease.read_clock()
@@ -212,7 +212,7 @@ def test_stopped_while_it_publishes(
     theirs.release_lease(run.run_id)
     # what was approved is not what would be published after a stage has worked again
     runner.execute_stage(home, ledger, run.run_id, "audit")
-    with pytest.raises(RunFailed, match="somebody approves"):
+    with pytest.raises(RunFailed, match="needs an approval"):
         runner.execute_stage(home, ledger, run.run_id, "publish")
     again = home_helpers.hold(home, ledger, [0, 1])
     stop_publishing(again)

@@ -66,7 +66,7 @@ def test_a_copy_that_broke_is_copied_again(
     with monkeypatch.context() as patched:
         patched.setattr(move, "_copy_database", broken)
         refused = altneu("move", str(new))
-    assert refused.code == 1 and re.search(r"1 of \d+ files of the copy are not what they are in the home", refused.err)
+    assert refused.code == 1 and re.search(r"1 of \d+ files of the copy differ from those of the home", refused.err)
     assert "next: the same command again" in refused.err and not (new / "altneu.toml").exists()
     assert altneu("move", str(new)).code == 0
 

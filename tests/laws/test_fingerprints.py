@@ -230,7 +230,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
 
     monkeypatch.setattr(compaction, "fold_rows", lossy)
     for victim in losses:  # with recorded fingerprints, and without
-        what = f"the new tables are not the old ones at revision 1: table {victim}, epoch "
+        what = f"the new tables differ from the old ones at revision 1: table {victim}, epoch "
         with pytest.raises(CheckFailed, match=what) as said:
             compact(world.home, world.ledger, spark, grace=0)
         assert "altneu compact" in (said.value.next or "")
@@ -255,7 +255,7 @@ def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, t
         home_helpers.run(home, ledger, [epoch])
     row = ledger.get_revision()
     another_number(home.path, table, column, seed)
-    with pytest.raises(CheckFailed, match="what is stored is not what was published as revision 2") as said:
+    with pytest.raises(CheckFailed, match="the stored tables are not what was published as revision 2") as said:
         compact(home, ledger, spark, grace=0)
     assert f"table {table}, epoch " in said.value.what and "Nothing was replaced" in said.value.what
     landing = "" if table == "edges" else " --from-landing"

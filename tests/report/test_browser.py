@@ -168,7 +168,7 @@ def test_two_revisions_are_compared_by_the_page_or_the_command(seed: Seed, brows
 def test_the_history_of_a_check(states: Seed, browser: Any) -> None:
     visit = Visit(browser, states.home.reports / "check=volumes.rows-as-usual.html", 400)
     page = visit.page
-    assert "It fails since" in page.locator(".headline").inner_text()
+    assert "It has failed since" in page.locator(".headline").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.get_by_role("link", name="2004-08-10").first.click()
     page.locator("a.check-name", has_text="rows as usual").first.click()

@@ -105,7 +105,7 @@ def test_a_failed_rerun_leaves_what_was_published(seed: Seed) -> None:
     seed.run({DAY: (99, 0)}, {DAY: {"edges": 90}}, [check(DAY, "x", False)], error="ingest: too many malformed rows")
     found = epoch_document(seed.home, seed.ledger, DAY)
     assert found["state"] == "failed"
-    assert found["verdict"]["headline"].endswith("What was published before (revision 1) is untouched.")
+    assert found["verdict"]["headline"].endswith("What was published before (revision 1) is unchanged.")
     assert found["graph"]["measures"]["edges"]["value"] == 6 and found["landed"]["rows"] == 10
     assert [one["name"] for one in found["failed_run"]["checks"]] == ["x"] and not found["checks"]
     seed.run({DAY: (11, 0)}, {}, audit(DAY))

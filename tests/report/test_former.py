@@ -55,7 +55,10 @@ def test_its_page_names_the_revision_and_leads_to_the_newest(seed: Seed) -> None
     path = write_former(seed.home, seed.ledger, DAY, 1)
     assert path.name == "epoch=2004-07-01.revision=1.html"
     page, newest = Reader(path.read_text()), Reader((seed.home.reports / "epoch=2004-07-01.html").read_text())
-    assert "This is what revision 1 said of it, not what is published now: that is revision 2" in page.text
+    assert (
+        "This is what revision 1 said about the epoch, and not what is published now. Now revision 2 is published"
+        in page.text
+    )
     assert "epoch=2004-07-01.html" in page.links and "what revision" not in newest.text
     before = path.read_bytes()
     write(seed.home, seed.ledger, [DAY])  # the pages of the newest revision leave it alone
@@ -68,7 +71,7 @@ def test_its_page_names_the_revision_and_leads_to_the_newest(seed: Seed) -> None
     ("name", "there"),
     [
         ("epoch=2004-07-01.html", "5 rows"),
-        ("epoch=2004-07-01.revision=1.html", "This is what revision 1 said of it"),
+        ("epoch=2004-07-01.revision=1.html", "This is what revision 1 said about the epoch"),
         ("epoch=2004-07-01.revision=2.html", "5 rows"),  # the newest
         ("epoch=2004-07-01.revision=3.html", None),
         ("epoch=2004-07-01.revision=01.html", None),

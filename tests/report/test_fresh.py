@@ -63,7 +63,7 @@ def test_a_rollback_rewrites_what_it_takes_back_and_what_comes_after(seed: Seed)
         assert "at revision 5, from the database" in text(seed, day) and "Equal to a full" not in text(seed, day)
     assert "Rolled back: 7 rows became 10." in text(seed, DAY)
     index = Reader((seed.home.reports / "index.html").read_text()).text
-    assert "Revision 5, a rollback, holds back what was published of 1 epoch (2004-07-01)" in index
+    assert "Revision 5, a rollback, holds back the batches of 1 epoch (2004-07-01)" in index
     seed.rollback(1)
     assert epoch_document(seed.home, seed.ledger, DAY + 1)["state"] == "empty"
     assert "Nothing is published for this epoch." in text(seed, DAY + 1)
@@ -118,7 +118,7 @@ def test_of_too_many_pages_the_older_ones_say_that_they_are_out_of_date(seed: Se
     assert not any("Equal to a full recomputation. Nothing" in text(seed, day) for day in days)
     assert "altneu report 2004-07-01" in text(seed, DAY) and "out of date at revision 2" in text(seed, DAY)
     index = (seed.home.reports / "index.html").read_text()
-    assert index.count(' old" href=') == 25 and "25 pages (dotted) show what has changed since" in index
+    assert index.count(' old" href=') == 25 and "25 pages (dotted) are out of date" in index
     write(seed.home, seed.ledger, days, limit=None)
     assert "pages (dotted)" not in (seed.home.reports / "index.html").read_text()
     assert "Not compared with a full recomputation since revision 2" in text(seed, DAY + 3)
@@ -165,7 +165,7 @@ def test_a_warning_does_not_vanish_with_a_correction_of_an_earlier_epoch(seed: S
     states = {one["name"]: (one["passed"], one["fresh"], one["counts"]) for one in found["checks"]}
     assert states["the edges grow as usual"] == (False, False, True) and found["state"] == "warning"
     write(seed.home, seed.ledger, [])
-    assert "(at revision 3, of what was published then)" in text(seed, DAY + 2)
+    assert "(at revision 3, about what was published then)" in text(seed, DAY + 2)
 
 
 def test_status_page_and_index_say_the_same(seed: Seed) -> None:
@@ -218,7 +218,7 @@ def test_a_correction_is_looked_at_as_one(seed: Seed) -> None:
         "others": 0,
     }
     page = Reader(write(seed.home, seed.ledger, [DAY + 4])[1].read_text()).text
-    assert "Later epochs that it moved" in page and "2004-07-06 to 2004-07-07" in page
+    assert "Later epochs that it changed" in page and "2004-07-06 to 2004-07-07" in page
 
 
 @pytest.mark.parametrize("epoch", [12_523_000_000, -10_000_000, 3_000_000_000_000])

@@ -300,12 +300,12 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         )
 
     expected = {
-        "the state of the run before is not there any more: from the tables": lambda: warehouse.drop_table(
+        "the truss checkpoint of the last run is missing: computing from the tables": lambda: warehouse.drop_table(
             CERTIFICATES
         ),
-        "its trussness is not the stored one: from the tables": lambda: spoilt("own", "own", "level > 0"),
-        "its triangles are not those that were counted: from the tables": lambda: spoilt("own", "own + 1"),
-        " edges are wrong: from the tables": lambda: spoilt("backing", "0L"),
+        "its trussness is not the stored one: computing from the tables": lambda: spoilt("own", "own", "level > 0"),
+        "its triangles are not those that were counted: computing from the tables": lambda: spoilt("own", "own + 1"),
+        " edges are wrong: computing from the tables": lambda: spoilt("backing", "0L"),
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
@@ -357,9 +357,9 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
         )
 
     expected = {
-        "the state of the run before is not there any more: in parts": gone,
-        "does not have the stored trussness: in parts": foreign,
-        "more than the 1 edges that a task may hold: in parts": small,
+        "the truss checkpoint of the last run is missing: computing in partitions": gone,
+        "does not have the stored trussness: computing in partitions": foreign,
+        "more than the 1 edges that a task may hold: computing in partitions": small,
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
@@ -392,7 +392,9 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
     for epoch in (2, 3):
         world.land_batches(epoch)
     said = run(world, 2, 3)
-    assert any(" edges of the state that the run before has left are wrong: in parts" in line for line in said), said
+    assert any(
+        " edges of the state that the run before has left are wrong: computing in partitions" in line for line in said
+    ), said
     did, judged = facts_of(world)
     assert set(did.methods or ()) == {"parts"} and judged.mode == "full"
     monkeypatch.undo()

@@ -120,7 +120,7 @@ def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (5,))
     truss = TrussChoice.choose(scope, parse_settings("", "x"), KnownNumbers(kept=True))
     assert (truss.strategy, truss.possible_strategies) == ("resume", {"resume", "task", "nothing"})
-    assert truss.describe(str).endswith(", from the kept graph if it is there")
+    assert truss.describe(str).endswith(", from the graph cache if it exists")
     recomputed = TrussChoice.choose(
         replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), KnownNumbers(kept=True)
     )
@@ -150,7 +150,7 @@ def test_where_tasks_see_no_folder_changes_are_followed_from_the_state_in_a_tabl
 ) -> None:
     truss = truss_of(numbers, text=text)
     assert (truss.strategy, truss.possible_strategies) == (way, may)
-    words = f"in one task, from the state that the last run has left in a table, of {truss.edges.value:,} edges"
+    words = f"in one task, from the truss checkpoint of {truss.edges.value:,} edges"
     assert (words in truss.describe(str)) == (way == "state")
     assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, plan="state", methods={"lift": 2})) == "state"
 
@@ -402,7 +402,7 @@ def test_more_edges_than_a_task_may_hold_are_counted(
 ) -> None:
     truss = truss_of(KnownNumbers(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
     assert (truss.strategy, truss.possible_strategies, truss.needs_edge_count) == (way, may, way == "parts")
-    assert "in parts beyond 120 edges" in truss.describe(str)
+    assert "in partitions beyond 120 edges" in truss.describe(str)
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
         audit,
         audits,
     )
-    words = "by region in one task, of some 75,000 of 100,250 edges (in parts beyond 75,000)"
+    words = "by region in one task, with some 75,000 of 100,250 edges (in partitions beyond 75,000)"
     assert (words in truss.describe(str)) == (way == "region")
     for mode, expected in {"full": "full: 5", "rolling 9": "local", "local": "local"}.items():
         asked = audit_of(f'{text}[audit]\nmode = "{mode}"\n', numbers)

@@ -282,6 +282,6 @@ def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
     text = report.render_index(seed.home, seed.ledger)
     assert "4 open incidents" in text and "Ada: looking" in text
     page = report.render_check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")
-    assert page is not None and "It fails since" in page
+    assert page is not None and "It has failed since" in page
     lands(0, rows(0, True))(seed)
     assert ("as many rows as usual", False, [0]) in shown(seed.ledger)

@@ -204,30 +204,35 @@ def test_killed_at_the_end(every: int, home: Home, tmp_path: Path, killed) -> No
 @pytest.mark.parametrize(
     ("folder", "to", "says", "then"),
     [
-        ("home", [], "lie in one another", "another folder"),
-        ("home/within", [], "lie in one another", "another folder"),
-        (".", [], "lie in one another", "another folder"),
-        ("full", [], "full is not empty: a.txt is there", "a new folder"),
-        ("full/a.txt", [], "is a file", "a folder that is not there"),
-        ("there", [], "there is a home already", "a folder that is not there"),
-        ("new", ["elsewhere"], "a folder of this machine is the new home itself", "altneu move elsewhere"),
-        ("new", ["file:///elsewhere"], "a folder of this machine is the new home itself", "altneu move"),
-        ("new", ["ftp://host/a"], "no place that is known", "s3://bucket/prefix"),
-        ("new", ["s3://key:secret@bucket/a"], r"s3://\*\*\*@bucket/a: no place", "s3://bucket/prefix"),
-        ("new", ["s3://a/b", "s3://c/d"], "one store is named already", "once"),
-        ("new", ["postgresql://me@h/a", "postgresql://me@h/b"], "one database is named already", "once"),
+        ("home", [], "one contains the other", "another folder"),
+        ("home/within", [], "one contains the other", "another folder"),
+        (".", [], "one contains the other", "another folder"),
+        ("full", [], "full is not empty: it contains a.txt", "a new folder"),
+        ("full/a.txt", [], "is a file", "a folder that does not exist"),
+        ("there", [], "there is a home already", "a folder that does not exist"),
+        ("new", ["elsewhere"], "a folder on this machine is named without --to", "altneu move elsewhere"),
+        ("new", ["file:///elsewhere"], "a folder on this machine is named without --to", "altneu move"),
+        ("new", ["ftp://host/a"], "not a known kind of place", "s3://bucket/prefix"),
+        (
+            "new",
+            ["s3://key:secret@bucket/a"],
+            r"s3://\*\*\*@bucket/a: this is not a known kind of place",
+            "s3://bucket/prefix",
+        ),
+        ("new", ["s3://a/b", "s3://c/d"], "names a store already", "once"),
+        ("new", ["postgresql://me@h/a", "postgresql://me@h/b"], "names a database already", "once"),
         (
             "new",
             ["postgresql://me:pw@h/a"],
-            r"me:\*\*\*@h/a: the new altneu.toml would hold the password",
+            r"me:\*\*\*@h/a: the new altneu.toml would contain the password",
             "PGPASSWORD",
         ),
-        ("new", ["postgresql://h/a?password=pw"], r"would hold the password", "PGPASSWORD"),
+        ("new", ["postgresql://h/a?password=pw"], r"would contain the password", "PGPASSWORD"),
         ("new", ["postgresql://me@h"], "expected a database in PostgreSQL", "postgresql.psycopg://user@host/database"),
         ("new", ["sqlite:///a.db"], "expected a database in PostgreSQL", "postgresql.psycopg://user@host/database"),
         ("new", ["https://host/api?token=x"], r"host/api\?\*\*\*: expected the address", "ALTNEU_CATALOG_TOKEN"),
         ("new", ["https://me:pw@host/api"], r"https://\*\*\*@host/api: expected the address", "ALTNEU_CATALOG_TOKEN"),
-        ("new", ["https://a/b", "https://c/d"], "one catalog is named already", "once"),
+        ("new", ["https://a/b", "https://c/d"], "names a catalog already", "once"),
     ],
 )
 def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says: str, then: str) -> None:
@@ -245,7 +250,7 @@ def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says:
 def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
     ledger = Ledger(own.database, writes=True)
     ledger.create_run("mine", ledger.get_revision().revision, epochs=[1], config={})
-    with lease.hold_lease(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is at work"):
+    with lease.hold_lease(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is active"):
         moved(own, tmp_path / "new")
     ledger.finish_run("mine", RunState.FAILED)
     same(own, moved(own, tmp_path / "new"))
@@ -263,10 +268,10 @@ def test_a_second_mover(home: Home, tmp_path: Path) -> None:
 
     with pytest.raises(CheckFailed, match="stopped"):
         moved(home, tmp_path / "new", prove=meanwhile)
-    with pytest.raises(UsageError, match=r"holds the beginning of another move: of .*home, with --to \[\]") as error:
+    with pytest.raises(UsageError, match=r"holds an unfinished move of .*home, with --to \[\]") as error:
         moved(other, tmp_path / "new")
     assert "rm -r" in str(error.value.next)
-    with pytest.raises(UsageError, match="holds the beginning of another move"):
+    with pytest.raises(UsageError, match="holds an unfinished move"):
         moved(home, tmp_path / "new", "postgresql://nobody@nowhere/a")
     same(home, moved(home, tmp_path / "new"))
 
@@ -278,7 +283,7 @@ def test_a_home_that_changes_meanwhile(own: Home, tmp_path: Path) -> None:
         ledger.finish_run("mine", RunState.FAILED)
         return {}
 
-    with pytest.raises(AltneuError, match="has changed while it was copied") as error:
+    with pytest.raises(AltneuError, match="has changed the home while it was copied") as error:
         moved(own, tmp_path / "new", prove=run)
     assert "the same command again" in str(error.value.next)
     assert not (tmp_path / "new" / "altneu.toml").exists()

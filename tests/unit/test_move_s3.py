@@ -73,7 +73,7 @@ def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
 
 def test_places_that_are_not_ours(home: Home, tmp_path: Path, s3: str, store: Store) -> None:  # noqa: F811
     filesystem.write_file(f"{s3}/full/a.txt", b"theirs")
-    with pytest.raises(UsageError, match=r"holds 1 files that are not this move's") as error:
+    with pytest.raises(UsageError, match=r"holds 1 files that do not belong to this move") as error:
         moved(home, tmp_path / "new", f"{s3}/full")
     assert "a prefix that is empty" in str(error.value.next)
     assert not (tmp_path / "new").exists()

@@ -129,12 +129,12 @@ def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -
     with pytest.raises(UsageError) as caught:
         planning.plan_epochs(home, ledger, [2, 7])
     assert caught.value.what.startswith(f"epoch 7 is not landed (no {home.landing / 'epoch=7'}).")
-    assert caught.value.what.endswith("The nearest landed: 6, 8, 4.")
+    assert caught.value.what.endswith("The nearest landed epochs are 6, 8, 4.")
     assert caught.value.next == "altneu land FILE --columns src,dst --epoch 7"
     gone(home, 6)
     with pytest.raises(UsageError) as caught:
         planning.plan_epochs(home, ledger, [6])
-    assert caught.value.what.endswith("The nearest landed: 4, 8, 2.")  # 6 itself is none
+    assert caught.value.what.endswith("The nearest landed epochs are 4, 8, 2.")  # 6 itself is none
     assert caught.value.next == "altneu run 6 --remove"
 
 

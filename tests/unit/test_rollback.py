@@ -38,9 +38,9 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
         assert epoch_document(home, ledger, epoch)["graph"] is None
     write(home, ledger, epochs)
     # nothing to take back any more; forward again is a rollback too
-    with pytest.raises(UsageError, match="what is published is empty, as of revision 0 already"):
+    with pytest.raises(UsageError, match="the published state is already empty, as revision 0 is"):
         rollback.roll_back(home, ledger, 0)
-    with pytest.raises(UsageError, match="what is published is revision 2 already"):
+    with pytest.raises(UsageError, match="the published state is already revision 2"):
         rollback.roll_back(home, ledger, 2)
 
 
@@ -54,13 +54,13 @@ def test_forward_again(seed: Seed) -> None:
 
 def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
-    with pytest.raises(UsageError, match="what is published is revision 0 already"):
+    with pytest.raises(UsageError, match="the published state is already revision 0"):
         rollback.roll_back(seed.home, seed.ledger, 0)
     assert seed.ledger.get_revision() == EMPTY
 
 
 def test_to_the_current_revision_is_refused(seed: Seed) -> None:
-    with pytest.raises(UsageError, match=r"revision 1 already\. Nothing was changed"):
+    with pytest.raises(UsageError, match=r"already revision 1\. Nothing was changed"):
         rollback.roll_back(seed.home, seed.ledger, 1)
     with pytest.raises(UsageError, match="no revision -1"):
         rollback.roll_back(seed.home, seed.ledger, -1)

@@ -1,6 +1,7 @@
-"""The pages: Jinja2 templates (autoescape on: ids, reasons and file names are untrusted), style, script and pictures.
+"""The HTML of the report pages: Jinja2 templates, style, scripts and pictures.
 
-A page is one file: nothing is fetched, and its content security policy forbids it. Same document, same bytes.
+Templates escape all values, because ids, reasons and file names are untrusted. A page is one file: it fetches nothing,
+and its content security policy forbids that. The same document always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     import jinja2
 
 Document = dict[str, Any]
-SHOWN = 12  # parts of the index's grid (months, say) that are open, and that are folded into one
+SHOWN = 12  # parts of the index's grid (for example months) that are open, and the parts in one folded section
 _TIMES = (Path(__file__).parent / "times.js").read_text(encoding="utf-8")
-PAGES = (None, "new", "old")  # what the index says of a page
-LEVELS = 6  # areas in the picture of the k-trusses
+PAGES = (None, "new", "old")  # the states of a page in the index
+LEVELS = 6  # areas in the chart of the k-trusses
 
 
 @cache
 def _template_environment() -> jinja2.Environment:
-    import jinja2  # where a page is made: commands that print what is on one need not wait for it
+    import jinja2  # imported here because commands that make no page should not wait for it
 
     folder = Path(__file__).parent
     environment = jinja2.Environment(
@@ -76,13 +77,13 @@ def _template_environment() -> jinja2.Environment:
 
 
 def _moment_markup(iso: str | None) -> Markup:
-    """An instant in UTC; a script puts it into the reader's zone, with UTC beside it."""
+    """Return an instant in UTC; a script converts it to the reader's time zone and keeps UTC beside it."""
     said = formatting.format_moment(iso)
     return Markup('<time datetime="{}">{}</time>').format(iso, said) if iso else Markup(said)
 
 
 def _unbroken_markup(text: str) -> Markup:
-    """Text in which dates and runs of digits with hyphens do not break over lines."""
+    """Return text in which dates do not break over lines."""
     return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
@@ -93,8 +94,15 @@ def render_epoch_page(
     docs: Sequence[str] = (),
     rows: str | None = None,
 ) -> str:
-    """The page of one epoch from its `document`; links point to pages that it `has`, to those of `checks`, to `docs`
-    (Data Docs), and to its `rows`."""
+    """Render the page of one epoch.
+
+    Args:
+        found: The facts of the epoch (`epoch_page.describe_epoch`).
+        has: A predicate that tells whether a page exists and may be linked.
+        checks: The page of each check.
+        docs: The pages of Data Docs.
+        rows: The page of the epoch's rows, if there is one.
+    """
     title = f"{found['weekday']}, {found['label']}" if found["weekday"] else f"Epoch {found['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
@@ -114,7 +122,7 @@ _SEVERITIES = {
 
 
 def _truss_chart(found: Document) -> Document | None:
-    """The picture of the k-trusses over the window, and its levels with their colours."""
+    """Return the chart of the k-trusses over the window, and its levels with their colours."""
     trend = found["trend"]
     ks = sorted({k for point in trend for k in point["trusses"]})
     ks = [k for k in range(3, max(ks, default=0) + 1)]
@@ -132,12 +140,12 @@ def _truss_chart(found: Document) -> Document | None:
 
 
 def render_difference_page(found: Document) -> str:
-    """What readers would see change, from the `document` of a difference with its first rows."""
+    """Render the page of a difference from its document with the first rows."""
     return _template_environment().get_template("difference.html").render(d=found)
 
 
 def render_check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
-    """The page of one check from its history (`checks.history`); links point to pages that it `has`."""
+    """Render the page of one check from its facts (`check_page.check_history`), with links to pages that exist."""
     points = [point for point in found["points"] if point["value"] is not None]
     labels = [point["label"] for point in points]
     drawn = [(point["value"], point["low"], point["high"], point["failed"]) for point in points]
@@ -163,31 +171,35 @@ def render_check_page(found: Document, has: Callable[[str], bool], sensitivity: 
 
 
 def render_rows_page(found: Document, has: Callable[[str], bool]) -> str:
-    """The rows behind an epoch's numbers, and its trusses drawn (`rows.describe`)."""
+    """Render the page of an epoch's rows from its facts (`rows_page.describe_rows`), with links to pages that exist."""
     return _template_environment().get_template("rows.html").render(d=found, has=has)
 
 
 def render_vertex_page(found: Document, has: Callable[[str], bool]) -> str:
-    """The page of a vertex (`vertex_page.describe_vertex`); links point to pages that it `has`."""
+    """Render the page of a vertex from its facts (`vertex_page.describe_vertex`), with links to pages that exist."""
     return _template_environment().get_template("vertex.html").render(d=found, has=has)
 
 
 def render_outdated_page(label: str, revision: int, at: str) -> str:
-    """In place of a page that shows what has changed since: the command that writes it again."""
+    """Render the page that replaces an outdated one, with the command that writes it again."""
     return _template_environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
 
 
 def render_error_page(what: str, then: str | None) -> str:
-    """In place of a page that cannot be made: what happened, and what to type."""
+    """Render the page that replaces one that cannot be made, with what happened and the next command."""
     return _template_environment().get_template("error.html").render(what=what, next=then)
 
 
 def render_index_page(
     found: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = ""
 ) -> str:
-    """The index over all epochs; an epoch without a page says the command that writes it.
+    """Render the index over all epochs. For an epoch without a page it shows the command that writes the page.
 
-    `inside`: what the page in Airflow shows besides, see `airflow.html`; `base`: where the pages are.
+    Args:
+        found: The facts of the index (`index_page.index_document`).
+        has: A predicate that tells whether a page exists and may be linked.
+        inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
+        base: The address of the pages.
     """
     order = list(formatting.STATES)
     rows = [
@@ -208,8 +220,11 @@ def render_index_page(
 
 
 def _pack_group(group: Document) -> Document:
-    """A part of the grid for the script, which makes its cells from the rows: the place of the first, how many, and
-    what is in them where it is neither a day nor the epoch's label."""
+    """Pack a part of the grid for the script, which makes its cells from the rows.
+
+    The part has the index of the first row, the number of cells, and their texts where these are neither days nor the
+    labels of epochs.
+    """
     cells = group["cells"]
     packed = {name: group[name] for name in ("name", "lead", "days", "first")} | {"count": len(cells)}
     plain = group["days"] or all(cell["cell"] == cell["label"] for cell in cells)
@@ -217,23 +232,26 @@ def _pack_group(group: Document) -> Document:
 
 
 def _fold_groups(groups: list[Document]) -> list[Document]:
-    """Older parts of the grid, so many at a time, each with how its epochs stand."""
+    """Fold older parts of the grid into sections of `SHOWN` parts, each with the states of its epochs."""
     folds = []
     for begin in range(0, len(groups), SHOWN):
         part = groups[begin : begin + SHOWN]
         states = [cell["state"] for group in part for cell in group["cells"]]
-        said = [
+        counts = [
             f"{formatting.format_number(states.count(name))} {state.short}"
             for name, state in formatting.STATES.items()
             if name in states
         ]
         name = part[0]["name"] if len(part) == 1 else f"{part[-1]['name']} to {part[0]['name']}"
-        folds.append({"name": name, "said": ", ".join(said), "groups": part})
+        folds.append({"name": name, "said": ", ".join(counts), "groups": part})
     return folds
 
 
 def _group_epochs(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
-    """The grid in parts, newest first: months of days, days of hours, years of weeks, hundreds of integers."""
+    """Group epochs into the parts of the grid, the newest first.
+
+    The parts are months of days, days of hours, years of weeks, or hundreds of integers.
+    """
     groups: dict[str, Document] = {}
     for place, entry in enumerate(epochs):
         start = starts.get(entry["epoch"])

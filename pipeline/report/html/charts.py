@@ -1,8 +1,8 @@
-"""Pictures as inline SVG: a line, bars, nested areas and flows over epochs, and a graph. Text labels, a title and
-a description in each.
+"""Charts and pictures as inline SVG: lines, bars, nested areas and flows over epochs, and graphs.
 
-Values are non-negative numbers, one per label, oldest first; colours come from the page's style (classes).
-Labels and names are escaped here, once; everything else in the markup is a number or a constant.
+Each has text labels, a title and a description. Values are non-negative numbers, one per label, the oldest first.
+Colours come from classes in the page's style. Labels and names are escaped here, once; everything else in the markup is
+a number or a constant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .formatting import format_number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
-MOST = 400  # points of a line: the picture has fewer pixels than that across
+MOST = 400  # points of a line; the picture is narrower than so many pixels
 
 
 def axis_ticks(top: float) -> list[float]:
-    """0 and at most three round steps, the last one covering `top`; all of them whole."""
+    """Return the ticks of an axis: 0 and at most three round whole steps, of which the last is not below `top`."""
     if top <= 0:
         return [0, 1]
     power = 10 ** math.floor(math.log10(top / 3))
@@ -38,7 +38,7 @@ def _short_number(value: float) -> str:
 
 
 class _Frame:
-    """The scales of one picture."""
+    """The scales of one chart."""
 
     def __init__(self, labels: Sequence[str], top: float, bars: bool = False) -> None:
         self.labels, self.ticks, self.bars = labels, axis_ticks(top), bars
@@ -59,8 +59,15 @@ class _Frame:
         return "".join(parts)
 
     def wrap(self, ident: str, title: str, text: str, body: str, ticks: Sequence[str] = ()) -> Markup:
-        """The whole picture: what it is called, what it says, grid and labels, and the drawn `body`. `axis_ticks`: the
-        words of the ticks, where they are not their numbers."""
+        """Return the whole chart as SVG.
+
+        Args:
+            ident: The prefix of the ids in the markup.
+            title: The title.
+            text: The description.
+            body: The drawn values.
+            ticks: The labels of the ticks, where they are not the numbers.
+        """
         grid = ""
         for place, tick in enumerate(self.ticks):
             y, said = self.y(tick), ticks[place] if ticks else _short_number(tick)
@@ -76,7 +83,7 @@ class _Frame:
 
 
 def _drawn_points(values: Sequence[float]) -> list[int]:
-    """The places of a line that are drawn: all, or of more than `MOST` the least and the greatest of each stretch."""
+    """Return the indices of the points that are drawn: all, or the least and the greatest of each span."""
     if len(values) <= MOST:
         return list(range(len(values)))
     size = math.ceil(2 * len(values) / MOST)
@@ -109,7 +116,7 @@ def _chart_description(name: str, labels: Sequence[str], values: Sequence[float]
 def line_chart(
     ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False, top: float = 0
 ) -> Markup:
-    """A line over epochs with a dot at the last one. `top`: what the scale reaches at least."""
+    """Draw a line over epochs with a dot at the last one. The scale reaches at least `top`."""
     if not values:
         return Markup("")
     frame = _Frame(labels, max(*values, top))
@@ -123,7 +130,7 @@ def line_chart(
 def bar_chart(
     ident: str, name: str, labels: Sequence[str], values: Sequence[float], middle: float | None = None
 ) -> Markup:
-    """A bar per epoch, the last one marked; `middle` is drawn as a dashed line (what is usual)."""
+    """Draw a bar per epoch, with the last one marked; `middle`, the usual value, is a dashed line."""
     if not values:
         return Markup("")
     frame = _Frame(labels, max([*values, middle or 0]), bars=True)
@@ -138,19 +145,19 @@ def bar_chart(
     text = _chart_description(name, labels, values)
     if middle is not None:
         drawn += f'<path class="middle" d="M{LEFT} {_coordinate(frame.y(middle))}H{WIDTH - RIGHT}"/>'
-        text += f" The dashed line is what is usual, {format_number(middle)}."
+        text += f" The dashed line is the usual value, {format_number(middle)}."
     return frame.wrap(ident, f"{name} over epochs", text, drawn)
 
 
 def shade_of_level(place: int, levels: int) -> int:
-    """The colour of one of at most six levels, from 0 (light) to 5 (dark): fewer levels are further apart."""
+    """Return the colour of one of at most six levels, from 0 (light) to 5 (dark); fewer levels are further apart."""
     return 6 * (place + 1) // levels - 1
 
 
 def nested_area_chart(
     ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[str, Sequence[float]]]
 ) -> Markup:
-    """Areas that hold each other (each level at most the one before it), from light to dark."""
+    """Draw nested areas from light to dark. The values of each level are at most those of the level before."""
     if not levels or not labels:
         return Markup("")
     frame = _Frame(labels, max(max(values) for _, values in levels))
@@ -166,8 +173,14 @@ def nested_area_chart(
 def band_chart(
     ident: str, name: str, labels: Sequence[str], points: Sequence[tuple[float, float | None, float | None, bool]]
 ) -> Markup:
-    """A line over what is usual: a point is its value, the low and the high end of the band (None: not known), and
-    whether it failed. The scale is that of `log(1 + x)`, since such numbers differ by factors."""
+    """Draw a line over a band of usual values, on the scale of `log(1 + x)`, because the numbers differ by factors.
+
+    Args:
+        ident: The prefix of the ids in the markup.
+        name: What the values are.
+        labels: The labels of the points.
+        points: For each point its value, the low and the high end of the band (None: not known), and whether it failed.
+    """
     tops = [max(value, high or 0) for value, _, high, _ in points]
     most = min(max(tops, default=0), 20 * max((value for value, *_ in points), default=0) + 1)
     frame = _Frame(labels, math.log1p(most))
@@ -203,15 +216,17 @@ def band_chart(
 
 
 def _decade_ticks(most: float) -> list[float]:
-    """0, and powers of ten up to what covers `most`; at most five."""
+    """Return 0 and at most five powers of ten, of which the last is not below `most`."""
     top = max(math.ceil(math.log10(max(most, 1))), 1)
     every = range(top, -1, -1 - top // 5)
     return [0, *sorted(10**power for power in every if power or top < 3)]
 
 
 def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
-    """Groups over epochs: a block each, as high as it has vertices, and between two epochs a ribbon for the vertices
-    that both of two groups have."""
+    """Draw communities over epochs: a block for each, and ribbons between consecutive epochs for shared vertices.
+
+    The height of a block or a ribbon is its number of vertices.
+    """
     width, height, gap, block = 2 * WIDTH, 230, 4, 16
     most = max((sum(g["vertices"] for g in step["communities"]) for step in steps), default=0)
     groups = max((len(step["communities"]) for step in steps), default=0)
@@ -232,7 +247,7 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
         used: dict[tuple[int, int], float] = {}
         for i, j, count in step["flows"] if place else ():
             old, new, thick = tops[place - 1][i], tops[place][j], count * unit
-            # a vertex may be in several communities: a ribbon never leaves its block
+            # A vertex may be in several communities, so that ribbons are kept within their blocks.
             room = steps[place - 1]["communities"][i]["vertices"] * unit, step["communities"][j]["vertices"] * unit
             left = old + min(used.get((0, i), 0.0), max(room[0] - thick, 0))
             right = new + min(used.get((1, j), 0.0), max(room[1] - thick, 0))
@@ -272,12 +287,19 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
 def graph_picture(
     ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int, int, int]], middle: int | None = None
 ) -> Markup:
-    """A graph of up to some 60 vertices: their names, and its edges as two places and a weight; `middle`: the place of
-    the vertex that it is about. The same graph is drawn in the same way, always."""
+    """Draw a graph of up to some 60 vertices. The same graph is always drawn in the same way.
+
+    Args:
+        ident: The prefix of the ids in the markup.
+        name: The title.
+        names: The names of the vertices.
+        lines: The edges: the indices of both ends, and a weight.
+        middle: The index of the vertex that the picture is about, if there is one.
+    """
     width, height, edge = 560, 400, 28
-    where = _spring_layout(len(names), [(a, b) for a, b, _ in lines])
-    x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in where]
-    y = [edge + (height - 2 * edge) * place[1] for place in where]
+    positions = _spring_layout(len(names), [(a, b) for a, b, _ in lines])
+    x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in positions]
+    y = [edge + (height - 2 * edge) * place[1] for place in positions]
     most = max((weight for *_, weight in lines), default=0)
     drawn = ""
     for a, b, weight in sorted(lines, key=lambda line: line[2]):
@@ -302,24 +324,24 @@ def graph_picture(
 
 
 def _spring_layout(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
-    """Places within the unit square: springs along the edges, and all vertices push each other away.
+    """Compute the positions of vertices in the unit square: edges are springs, and all vertices repel each other.
 
-    Source: Fruchterman, Reingold 1991, from a circle; so many vertices apart need no more than 300 steps.
+    Source: Fruchterman, Reingold 1991, beginning with a circle. For this number of vertices 300 steps are enough.
     """
     import numpy as np
 
     turn = np.arange(count) * (2 * np.pi / max(count, 1))
-    where = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    positions = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     tied = np.zeros((count, count))
     for a, b in edges:
         tied[a, b] = tied[b, a] = 1
     ideal = 2 / np.sqrt(max(count, 1))
     for step in range(300):
-        apart = where[:, None, :] - where[None, :, :]
+        apart = positions[:, None, :] - positions[None, :, :]
         far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.01)
         force = ideal**2 / far**2 - tied * far / ideal
         push = (apart * force[:, :, None]).sum(axis=1)
         size = np.maximum(np.sqrt((push**2).sum(axis=1, keepdims=True)), 1e-9)
-        where += push / size * np.minimum(size, 0.2 * (1 - step / 300))
-    low, high = where.min(axis=0), where.max(axis=0)
-    return [(float(u), float(v)) for u, v in (where - low) / np.maximum(high - low, 1e-9)]
+        positions += push / size * np.minimum(size, 0.2 * (1 - step / 300))
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    return [(float(u), float(v)) for u, v in (positions - low) / np.maximum(high - low, 1e-9)]

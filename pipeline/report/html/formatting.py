@@ -1,4 +1,4 @@
-"""The words of the reports: states and their symbols, numbers as people read them, plans as sentences."""
+"""The formatting of the reports: states with their symbols, numbers for people, and plans as sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...state.stage_results import Cost, EdgesFacts, FailedFacts, TrianglesFacts
 
 @dataclass(frozen=True)
 class StateWords:
-    """How a state is shown: CSS class, symbol, what it is called, what it means."""
+    """The presentation of a state: CSS class, symbol, name and meaning."""
 
     mark: str
     symbol: str
@@ -29,14 +29,14 @@ STATES = {
     ),
     "warning": StateWords("w", "!", "with warnings", "Published; a check warned.", True),
     "wrong": StateWords("d", "≠", "wrong", "Published, but a critical check failed: do not use it.", True),
-    "failed": StateWords("f", "✕", "failed", "The newest run failed; what was published before is untouched.", True),
+    "failed": StateWords("f", "✕", "failed", "The newest run failed; what was published before is unchanged.", True),
     "running": StateWords("r", "…", "not finished", "A run has started, and has not published."),
     "empty": StateWords("e", "·", "nothing published", "Nothing is published for this epoch."),
 }
 
 
 def format_number(value: float | int | None) -> str:
-    """`12,345`; `1.5` for what is not whole; a dash for nothing."""
+    """Format a number as `12,345`, or `1.5` if it is not whole, or as a dash if it is None."""
     if value is None:
         return "–"
     if isinstance(value, float) and not value.is_integer():
@@ -45,7 +45,7 @@ def format_number(value: float | int | None) -> str:
 
 
 def format_signed(value: int | None) -> str:
-    """`+12`, `−3` (a real minus), `±0`."""
+    """Format a change as `+12`, `−3` (with a minus sign), or `±0`."""
     if value is None:
         return "–"
     return f"+{value:,}" if value > 0 else f"−{-value:,}" if value < 0 else "±0"
@@ -60,7 +60,7 @@ def pluralize(count: int, one: str, many: str | None = None) -> str:
 
 
 def join_words(parts: Iterable[str]) -> str:
-    """`a, b and c`."""
+    """Join words as in `a, b and c`."""
     *head, last = list(parts) or [""]
     return f"{', '.join(head)} and {last}" if head else last
 
@@ -77,7 +77,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_moment(iso: str | None) -> str:
-    """An instant of the database, to the minute."""
+    """Format a stored time to the minute."""
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
 
 
@@ -91,7 +91,7 @@ KINDS = {
 
 
 def format_size(count: float) -> str:
-    """`512 B`, `1.5 kB`, `230 MB`: units of a thousand."""
+    """Format a size in units of a thousand: `512 B`, `1.5 kB`, `230 MB`."""
     units = ["TB", "GB", "MB", "kB", "B"]
     while count >= 999.5 and units[1:]:
         count /= 1000
@@ -104,36 +104,38 @@ def format_share(value: float) -> str:
 
 
 def format_observed(text: str) -> str:
-    """What a check has found, as it is shown. What earlier versions have stored of volumes ends in the distance from
-    the middle of the band, a number that tells a reader nothing.
+    """Format what a check has observed.
+
+    Earlier versions have stored observations of volumes that end in the distance from the middle of the band. This
+    number means nothing to a reader and is left out.
 
     >>> format_observed("rows 90, usual rows 1200 to 4000, rows surprise -1.34")
     '90 rows; 1,200 to 4,000 are usual'
     >>> format_observed("edges 900, edges surprise 1.7"), format_observed("3 of 10 rows")
     ('900 edges: not as usual', '3 of 10 rows')
     """
-    told = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)
-    if told is None:
+    matched = re.fullmatch(r"(rows|edges|triangles) (\d+)(?:, usual rows (\d+) to (\d+))?, \1 surprise \S+", text)
+    if matched is None:
         return text
-    what, count, low, high = told.groups()
+    what, count, low, high = matched.groups()
     usual = f"; {int(low):,} to {int(high):,} are usual" if low else ": not as usual"
     return f"{int(count):,} {what}{usual}"
 
 
 def vertex_page(vertex: Any, label: str, revision: int) -> str:
-    """The file of a vertex's page. A vertex whose name is none for a file is said by its digest.
+    """Return the file name of a vertex's page. It has a digest where the vertex's name cannot be a file name.
 
     >>> vertex_page(41, "2004-05-15", 7), vertex_page("a/b", "3", 7)
     ('vertex=41.epoch=2004-05-15.revision=7.html', 'vertex=c14cddc033f64b9d.epoch=3.revision=7.html')
     """
-    told = str(vertex)
-    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", told)
-    name = told if plain else hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = str(vertex)
+    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text)
+    name = text if plain else hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"vertex={name}.epoch={label}.revision={revision}.html"
 
 
 def spell_out(name: str) -> str:
-    """`max_trussness` → `max trussness`."""
+    """Replace underscores by blanks: `max_trussness` becomes `max trussness`."""
     return str(name).replace("_", " ")
 
 
@@ -143,39 +145,41 @@ _METHODS = {
     "lift": "lift rounds (insertions)",
     "mixed": "descent, then lift rounds",
     "none": "nothing to do",
-    "parts": "in parts that tell each other",
+    "parts": "in partitions that exchange messages",
     "region": "by the region that the change reaches",
 }
 
 
 def plan_sentences(stage: dict[str, Any]) -> list[str]:
-    """What a stage recorded, as short sentences: its choices first, then its numbers."""
-    facts, said = from_json(stage["stage"], stage["facts"]), []
+    """Describe what a stage has recorded in short phrases: its choices first, then its numbers."""
+    facts, phrases = from_json(stage["stage"], stage["facts"]), []
     match facts:
         case FailedFacts(error=error):
-            said.append(f"failed: {error}")
+            phrases.append(f"failed: {error}")
         case TrussFacts(methods=methods) if methods:
-            said += [f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()]
+            phrases += [
+                f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()
+            ]
         case TrianglesFacts(chosen=str(chosen)):
-            said.append(chosen)
+            phrases.append(chosen)
         case EdgesFacts(broadcast=bool(broadcast)):
             sent = "changes sent to every task, the index stays where it is"
-            said.append(sent if broadcast else "changes shuffled to the index")
+            phrases.append(sent if broadcast else "changes shuffled to the index")
     for field, _, value in display_fields(facts, "page"):
-        said.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
-    return said
+        phrases.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
+    return phrases
 
 
 def cost_sentences(stage: dict[str, Any]) -> list[str]:
-    """What a stage has written and the memory that it took, as short sentences; empty where nothing was measured."""
-    found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
-    if found.rows:
-        said.append(
-            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in "
-            f"{pluralize(found.files or 0, 'file')}"
+    """Describe what a stage has written and its memory in short phrases; there are none if nothing was measured."""
+    cost, phrases = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
+    if cost.rows:
+        phrases.append(
+            f"wrote {pluralize(cost.rows, 'row')}, {format_size(cost.bytes or 0)} in "
+            f"{pluralize(cost.files or 0, 'file')}"
         )
-    peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
+    peaks = [("Java", cost.jvm), ("Python workers", cost.workers), ("Python", cost.python)]
     memory = [f"{name} {format_size(peak)}" for name, peak in peaks if peak]
     if memory:
-        said.append(f"memory at most: {', '.join(memory)}")
-    return said
+        phrases.append(f"memory at most: {', '.join(memory)}")
+    return phrases

@@ -1,5 +1,6 @@
-/* Filter by state and text; older parts of the grid, made when they are opened; the list below the grid; arrow keys; two
-   epochs compared; what to type for an epoch without a page. */
+/* The script of the index: it filters by state and text, makes older parts of the grid when they are opened, fills the
+   list below the grid, handles arrow keys, compares two epochs or two revisions, and shows the command for an epoch
+   without a page. */
 "use strict";
 (() => {
   const at = id => document.getElementById(id);
@@ -75,7 +76,7 @@
     more.hidden = matching.length <= shown;
   };
 
-  /* The order of the list: a column of the rows, and whether downwards; none: newest first. */
+  /* The order of the list: a column of the rows, and whether it is descending. Without a column the newest comes first. */
   let column = null, down = true;
   const heads = [...list.tHead.querySelectorAll("button")], columns = [0, 1, 3, 4, 5, 6, 7, 8];
   const value = (row, place) => row[place] === null ? -1 : row[place];
@@ -125,7 +126,7 @@
     if (next) { event.preventDefault(); next.focus(); }
   });
 
-  /* Two epochs side by side; the address names them, so that it can be sent to others. */
+  /* Two epochs side by side. The address names them, so that it can be sent to others. */
   const pair = ["from", "to"].map(at).filter(Boolean);
   const compare = () => {
     const two = pair.map(box => rows.find(([label]) => label === box.value.trim()));
@@ -159,7 +160,7 @@
   if (pair.length) pair[0].form.addEventListener("submit", event => event.preventDefault());
   window.addEventListener("hashchange", asked);
 
-  /* Two revisions: the page of their difference, or the command that writes it; the address names them, too. */
+  /* Two revisions: the page of their difference, or the command that writes it. The address names them as well. */
   const both = ["old", "new"].map(at).filter(Boolean);
   const differ = () => {
     const two = both.map(box => box.value), name = two.join("-"), says = at("differ");

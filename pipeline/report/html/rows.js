@@ -1,4 +1,4 @@
-/* Tables of rows: search, sort by a column, download what is shown. Without it they are plain tables. */
+/* The script of tables of rows: search, sort by a column, download what is shown. Without it they are plain tables. */
 "use strict";
 document.querySelectorAll(".live form").forEach(form => {
   const table = form.parentElement.querySelector("table"), body = table.tBodies[0], rows = [...body.rows];

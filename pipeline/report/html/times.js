@@ -1,4 +1,4 @@
-/* Times in the reader's zone, with UTC beside them. Without it they are in UTC. */
+/* The script of times: it shows them in the reader's time zone, with UTC beside them. Without it they are in UTC. */
 "use strict";
 document.querySelectorAll("time").forEach(time => {
   const instant = new Date(time.dateTime);

@@ -1,4 +1,4 @@
-"""From the facts of an epoch to the four answers: did it load well, what changed, can I trust it, what should I do?"""
+"""The verdict about an epoch: did it load well, what changed, can I trust it, and what should I do?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 def epoch_verdict(found: Document) -> Document:
-    """`headline` in plain words, the next `command` (or None), and the `answers` to the four questions."""
+    """Return the `headline`, the next `command` (or None), and the `answers` to the four questions."""
     headline, todo, command = _headline_parts(found)
     return {
         "headline": _corrected_sentence(found) + headline,
@@ -25,7 +25,7 @@ def epoch_verdict(found: Document) -> Document:
 
 
 def _corrected_sentence(found: Document) -> str:
-    """What became of the epoch's own former batch, where another one took its place."""
+    """Say how the batch of the epoch was replaced, or return an empty text."""
     landed = found["landed"]
     former = landed["former"] if landed else None
     if former is None or found["state"] == "failed":
@@ -35,7 +35,7 @@ def _corrected_sentence(found: Document) -> str:
     kind = "Rolled back" if former["by"] == "rollback" else "Corrected"
     became = f"{pluralize(former['rows'], 'row')} became {format_number(landed['rows'])}"
     if former["rows"] == landed["rows"]:
-        became = f"{pluralize(landed['rows'], 'row')} as before, other ones"
+        became = f"{pluralize(landed['rows'], 'row')} as before, but different ones"
     return f"{kind}: {became}. "
 
 
@@ -53,40 +53,40 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
         wrong = [c for c in [*audited, *failed] if not c["passed"]]
         wrong = [check for check in wrong if check["severity"] == "critical"] or wrong
         when = "" if wrong[0]["fresh"] else f" at revision {wrong[0]['revision']}, and was not repeated since"
-        said = f"Do not use this epoch yet. A check failed{when}: {wrong[0]['name']} ({wrong[0]['observed']})."
+        sentence = f"Do not use this epoch yet. A check failed{when}: {wrong[0]['name']} ({wrong[0]['observed']})."
         if wrong[0] not in audited:
-            return said, _remedy_sentence(wrong), f"altneu audit {label}"
+            return sentence, _remedy_sentence(wrong), f"altneu audit {label}"
         todo = "Do not use its numbers. A repair computes them again from the landed rows and publishes what differs."
-        return said, todo, f"altneu repair {label}"
+        return sentence, todo, f"altneu repair {label}"
     if state == "warning":
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
-        said = f"{pluralize(many, 'check')} warned: {first['name']} ({first['observed']})."
+        sentence = f"{pluralize(many, 'check')} warned: {first['name']} ({first['observed']})."
         equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
-        return f"Loaded, but look at it. {_capitalize_first(said)}{equal}", _remedy_sentence([first]), None
+        return f"Loaded, but look at it. {_capitalize_first(sentence)}{equal}", _remedy_sentence([first]), None
     held = found["held"]
     if state == "empty":
-        said = "Nothing is published for this epoch."
+        sentence = "Nothing is published for this epoch."
         if held:
-            said += f" Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
-            return said, "Correct the cause, then run the epoch again.", f"altneu run {label}"
+            sentence += f" Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
+            return sentence, "Correct the cause, then run the epoch again.", f"altneu run {label}"
         todo = "Nothing, unless you expect data for it: then land a file." if found["final"] else "Land a file."
-        return said, todo, f"altneu land FILE --columns src,dst --epoch {label}"
+        return sentence, todo, f"altneu land FILE --columns src,dst --epoch {label}"
     if state == "running":
         if found["interrupted"]:
-            said = "A run of this epoch was interrupted. Nothing of it is visible."
-            return said, "Run it again: the same command goes on.", f"altneu run {label}"
+            sentence = "A run of this epoch was interrupted. Nothing of it is visible."
+            return sentence, "Run it again: the same command continues.", f"altneu run {label}"
         if held:
-            said = "A run of this epoch is held: computed and checked, not published. Nothing of it is visible."
+            sentence = "A run of this epoch is held: computed and checked, not published. Nothing of it is visible."
             todo = "Look at what readers would see change, then publish or discard it."
-            return said, todo, f"altneu diff {held['run_id']}"
-        said = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
-        return said, "Wait for it.", f"altneu run {label}"
+            return sentence, todo, f"altneu diff {held['run_id']}"
+        sentence = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
+        return sentence, "Wait for it.", f"altneu run {label}"
     if state == "unaudited":
         known = found["audit"]["checks"] or found["audit"]["proof"]["checks"]
         stale = f" since revision {found['audit']['since']}" if known else ""
-        said = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
-        return said, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
+        sentence = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
+        return sentence, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
     bad = found["landed"]["quarantined"]
     if bad:
         put = pluralize(bad, "malformed row was put", "malformed rows were put")
@@ -100,8 +100,8 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
         todo = "Look at what readers would see change, then publish or discard it."
         return f"{good} A newer run waits for a decision.", todo, f"altneu diff {held['run_id']}"
     if held:
-        said = f"{good} Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
-        return said, "Correct the cause, then run the epoch again.", f"altneu run {label}"
+        sentence = f"{good} Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
+        return sentence, "Correct the cause, then run the epoch again.", f"altneu run {label}"
     return f"{good} Nothing to do.", "Nothing.", None
 
 
@@ -111,7 +111,7 @@ def _failure_parts(found: Document) -> tuple[str, str, str | None]:
     if found["revision"] is None:
         head = f"Not loaded. The run stopped: {error}. Nothing of it was published."
     else:
-        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is untouched."
+        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is unchanged."
     critical = [check for check in run["checks"] if check["severity"] == "critical"]
     todo = _remedy_sentence(critical) if critical else "Correct the cause, then run the epoch again."
     return head, todo, f"altneu run {found['label']}"
@@ -130,15 +130,15 @@ def _load_answer(found: Document) -> str:
     if landed is None:
         failed = found["state"] == "failed"
         return "No: the run failed before it published." if failed else "Nothing is published of it."
-    said = f"{pluralize(landed['rows'], 'row')} from {pluralize(landed['files'], 'file')}"
+    sentence = f"{pluralize(landed['rows'], 'row')} from {pluralize(landed['files'], 'file')}"
     if landed["quarantined"]:
-        said += f"; {format_number(landed['quarantined'])} more in quarantine ({format_share(landed['share'])})"
+        sentence += f"; {format_number(landed['quarantined'])} more in quarantine ({format_share(landed['share'])})"
     else:
-        said += ", none in quarantine"
+        sentence += ", none in quarantine"
     former = landed["former"]
     if former and not former["taken_back"]:
-        said += f", in place of {pluralize(former['rows'], 'row')} of revision {former['revision']}"
-    return f"{_LOADED.get(found['state'], 'Yes')}: {said}. {usual_sentence(landed)}".strip()
+        sentence += f", in place of {pluralize(former['rows'], 'row')} of revision {former['revision']}"
+    return f"{_LOADED.get(found['state'], 'Yes')}: {sentence}. {usual_sentence(landed)}".strip()
 
 
 _LOADED = {
@@ -149,7 +149,7 @@ _LOADED = {
 
 
 def usual_sentence(landed: Document) -> str:
-    """The number of rows against the history."""
+    """Compare the number of rows with the history in a sentence."""
     rows, past = landed["rows"], landed["history"]
     if past["low"] is None:
         return ""
@@ -189,7 +189,7 @@ def _change_answer(found: Document) -> str:
 
 def _trust_answer(found: Document) -> str:
     audit = found["audit"]
-    # what informs neither passes nor fails
+    # checks of severity info neither pass nor fail
     judged = [check for check in found["checks"] if check["severity"] != "info"]
     warned = sum(1 for check in judged if check["counts"])
     passed = sum(1 for check in judged if check["passed"] and check["fresh"])
@@ -202,7 +202,7 @@ def _trust_answer(found: Document) -> str:
         before = compared if audit["checks"] else ""
         if warned and found["state"] == "wrong":
             return f"No: proved, but a critical check failed.{others}"
-        run = f"the run of revision {audit['proof']['revision']}, which counted all that changed a second time"
+        run = f"the run of revision {audit['proof']['revision']}, which counted everything that changed a second time"
         return f"Yes: proved by {run}.{before}{others}"
     if not audit["checks"] and not audit["proof"]["checks"]:
         return f"Not compared with a full recomputation yet.{others}"

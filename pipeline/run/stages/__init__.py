@@ -1,9 +1,9 @@
-"""The stages of a run, in their order: the one list that the runner, Airflow, the previews and the reports walk.
+"""The stages of a run, in their order, as one list for the runner, Airflow, the previews and the reports.
 
-The module of the same name has the stage's `function`, which takes a `RunContext`: it reads the parent's pinned tables
-and the run's own branches, writes its own tables and returns its result (`state/stage_results.py`). A stage can be
-retried: it replaces what an earlier try of it wrote. Nothing is visible to a reader before publish. Nothing here loads
-Spark before a stage runs.
+Each stage has a module of its name with the stage's `function`. The function takes a `RunContext`, reads the parent's
+pinned tables and the run's own branches, writes its own tables and returns its result (`state/stage_results.py`). A
+stage can be retried, because it replaces what an earlier attempt has written. Nothing is visible to a reader before the
+stage `publish`. Importing this package does not load Spark.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage, and what sets it apart."""
+    """One stage, with its function and its properties."""
 
     name: str
-    function: str  # of its module
+    function: str  # the name of a function in its module
     does: str
     before_publish: bool = True
-    maintains: bool = False  # a full recomputation takes its place
+    maintains: bool = False  # a full recomputation would do the work of this stage
     suites: bool = False  # runs the suites of `expectations`
     is_critical: bool = True  # the run fails when this stage does
 

@@ -1,4 +1,4 @@
-"""The suites of `expectations` on the new tables, the proof of every epoch, and what `[audit] mode` asks for."""
+"""The stage `audit`: the suites on the new tables, the proof of every epoch, and what `[audit] mode` asks for."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
-    # The recomputation is one task per epoch, the others are many short queries: at the same time on two cores.
+    # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
         full = pool.submit(_recompute_epochs, run, decision.epochs) if in_full else None
         proving = pool.submit(verify_proof, run, decision)
         results = run_suites(run, whole=in_full)
         proof = proving.result()
-        if full is None and proof is not None and proof.rows:  # that something is wrong: rows that differ say more
+        if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
             full = pool.submit(_recompute_epochs, run, sorted({*decision.epochs, wrong}))
@@ -44,9 +44,9 @@ def audit_run(run: RunContext) -> AuditFacts:
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}
             context = {"epochs": proof.epochs, "labels": names, "looked_at": proof.looked_at, "part": part}
             results += check_proof(proof.rows, context)
-        epochs, found = full.result() if full is not None else ([], None)
-        if found is not None:
-            results += check_differences(*found)
+        epochs, comparison = full.result() if full is not None else ([], None)
+        if comparison is not None:
+            results += check_differences(*comparison)
     results += _check_serving_tables(run, epochs)
     run.new_snapshots.update(run.unpublished_revision().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
@@ -70,7 +70,7 @@ def audit_run(run: RunContext) -> AuditFacts:
 
 
 def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
-    """The plain tables that the run has written: their sums at every epoch, and all rows at some."""
+    """Check the serving tables that the run has written: their sums at every epoch, and all rows at some epochs."""
     from expectations.suite import check_plain
 
     if not run.warehouse.plain:
@@ -81,10 +81,10 @@ def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
         run.read_after, run.home, run.warehouse.plain, points, run.landed_epochs(), run.frontier, since
     )
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
-    found = serving_table_checks.compare_sums(sources) + (
+    differences = serving_table_checks.compare_sums(sources) + (
         serving_table_checks.compare_rows(sources, wanted) if wanted else []
     )
-    return check_plain(found, sources.check_context(wanted or [run.frontier]))
+    return check_plain(differences, sources.check_context(wanted or [run.frontier]))
 
 
 def _recompute_epochs(
@@ -104,7 +104,7 @@ def _recompute_epochs(
 
 
 def staged_totals(run: RunContext, epochs: Iterable[int]) -> ReportedTotals:
-    """Return the statuses of the epochs as they would be if the run were published now."""
+    """Return the totals and batches of some epochs as they would be reported if the run were published now."""
     ledger = run.ledger
     diffs = run.total_diffs()
     rows = {

@@ -1,4 +1,4 @@
-"""Upserts → edges (filter, window, distinct), degrees, and the totals of both."""
+"""The stage `edges`: it derives edges (by filter, window and distinct), degrees and their totals from upserts."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     )
     known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
-        # no wedge yet, or published before they were counted: from nothing
+        # There was no wedge, or no version that counts wedges, when the parent was published: count all of them.
         all_diffs = edge_derivation.degree_total_changes(
             run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few
         )
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
-    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
-    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
-    # a sum of 0 is a row as well: the first epoch is that of the first changed interval
-    first = min(row.epoch for row in found if row.measure == "edges")
+    totals = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
+    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in totals])
+    # A sum of 0 is a row as well, so that the first epoch is that of the first changed interval.
+    first = min(row.epoch for row in totals if row.measure == "edges")
     return EdgesFacts(rows=rows, first_epoch=first, broadcast=few, motif_edges=motif_edges)

@@ -1,4 +1,4 @@
-"""Landed files → upserts and quarantine, as the difference to the published batches."""
+"""The stage `ingest`: it turns landed files into upserts and quarantine, as the difference to published batches."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SAMPLE = 20  # quarantined rows kept for the report
 
 @dataclass(frozen=True)
 class Accepted:
-    """The batches that a run goes on with, by epoch what is in them, and what is published."""
+    """The batches that a run accepts, with their rows and digests by epoch, and the published batches."""
 
     batches: list[landing.BatchFiles]
-    counts: dict[int, tuple[int, int]]  # good rows, quarantined rows
+    counts: dict[int, tuple[int, int]]  # number of good rows, and of quarantined rows
     digests: dict[int, str]
     published: dict[int, Batch]
 
 
 def accept_batches(run: RunContext) -> Accepted:
-    """Judge the landed batches of the run's epochs. Raises what is wrong with one that the run may not leave out."""
+    """Judge the landed batches of the run's epochs. Raise the error of a wrong batch that the run may not leave out."""
     everything = landing.list_batches(run.home)
     batches = [everything.get(e) or landing.BatchFiles(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
     batches = _without_wrong_batches(
@@ -106,7 +106,7 @@ def ingest(run: RunContext) -> IngestFacts:
         changed = run.write_rows("upserts", spark_reader.subtract_published(rows, old_rows))
         some = again or quarantined
         run.write_rows("quarantine", spark_reader.subtract_published(malformed, old_bad) if some else None)
-    finally:  # what went wrong may be for that very reason
+    finally:  # a landing that changes may also be the reason of another error
         if not landing.is_unchanged(run.ledger, batches, digests):
             raise Unavailable(
                 "the landing changed while it was read. Nothing was published.", "run the same command again"
@@ -133,7 +133,7 @@ def ingest(run: RunContext) -> IngestFacts:
 def _without_wrong_batches(
     run: RunContext, batches: list[landing.BatchFiles], wrong: Mapping[int, RunFailed]
 ) -> list[landing.BatchFiles]:
-    """The batches that the run goes on with. Raises what is wrong where it may not go on."""
+    """Return the batches without the wrong ones. Raise the error of a wrong one that may not be left out."""
     if wrong:
         run.exclude_epochs(wrong)
     return [batch for batch in batches if batch.epoch not in wrong]

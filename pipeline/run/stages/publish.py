@@ -1,7 +1,7 @@
-"""The ledger row: from here on the revision exists.
+"""The stage `publish`: it writes the ledger row, from which on the revision exists.
 
-It pins the snapshots that the audit has seen, and is refused when a branch has another one by now. What is tidied after
-it, the next run would tidy, too.
+The revision pins the snapshots that the audit has seen, and is refused when a branch has another one by now. Where the
+branches cannot be cleaned up afterwards, the next run does it.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ def publish(run: RunContext) -> PublishFacts:
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
         what, _ = describe_error(error)
-        run.say(f"revision {row.revision} is published; its branches are left to the next run ({what})")
+        run.say(f"revision {row.revision} is published; the next run cleans up its branches ({what})")
         return replace(facts, untidied=what)

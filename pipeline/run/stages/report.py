@@ -1,4 +1,4 @@
-"""The HTML pages, from the database alone."""
+"""The stage `report`: it writes the HTML pages, from the database alone."""
 
 from __future__ import annotations
 

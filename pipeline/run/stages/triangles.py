@@ -1,4 +1,4 @@
-"""Changed edges → changed triangles and motifs, per vertex and in total."""
+"""The stage `triangles`: it counts changed triangles and motifs from changed edges, per vertex and in total."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ def count_triangles_and_motifs(run: RunContext) -> TrianglesFacts:
 
 
 def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
-    """Changed edges → changed motifs; how many rows, and the plan in words, where there are some.
+    """Count changed motifs from changed edges.
 
-    By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
-    `limit_edges` by the delta query in joins.
+    The plan is the generic delta query or an enumeration of all motifs, in one task (`[triangles] plan`); beyond
+    `limit_edges` it is the delta query in joins.
+
+    Returns:
+        The number of written rows and the plan in words, or None for both where no motifs are declared.
     """
     wanted = run.home.config.motif_patterns()
     if not wanted:
         if not run.appends_to("edges"):
-            run.put_totals(["motif"], [])  # takes back what there may have been
+            run.put_totals(["motif"], [])  # removes the totals of motifs that were declared before
         return None, None
     decision = run.choose(MotifsChoice)
     changed, stored = decision.changed.value, decision.stored
@@ -71,8 +74,10 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
 
 
 def count_triangles(run: RunContext) -> TrianglesFacts:
-    """Changed edges → changed triangles, per vertex and in total: from a kept graph, by the delta query, or by one
-    enumeration of all."""
+    """Count changed triangles from changed edges, per vertex and in total.
+
+    The plan is chosen: from the graph cache, by the delta query, or by an enumeration of all triangles.
+    """
     decision = run.choose(TrianglesChoice)
     rows, stored = decision.changed.value, decision.stored
     if decision.strategy is Strategy.NOTHING:
@@ -93,13 +98,13 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
             proposals = int(row[0] or 0) if row else 0
             decision = decision.with_proposals(proposals)
         if resumed is not None:
-            run.say(f"from the kept graph: {rows:,} changed edge intervals")
+            run.say(f"from the graph cache: {rows:,} changed edge intervals")
             new = resumed.drop("note")
         elif counted is not None and decision.strategy is Strategy.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
-            found = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
-            new = triangles.vertex_triangle_changes(found)
+            triangle_changes = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
+            new = triangles.vertex_triangle_changes(triangle_changes)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
             before = (
@@ -129,7 +134,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
 
 
 def _resume_from_graph(run: RunContext) -> DataFrame | None:
-    """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
+    """Compute the changes from the parent's graph cache; EXECUTES. Return None where it is missing or does not fit."""
     graph = resume_inputs.find_graph(run, graph_cache.cache_location(run.home))
     first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:

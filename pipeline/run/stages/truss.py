@@ -1,5 +1,8 @@
-"""Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier; and the
-plain tables, whose last part it is."""
+"""The stage `truss`: it maintains the trussness of every edge, and then the serving tables.
+
+The trussness is replayed from the earliest changed epoch to the frontier. The serving tables come last, because they
+contain the trussness.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from ..proof_verification import proof_scope
 from ..run_context import RunContext
 from ..top_changes import REPORTED, find_most_changed
 
-ENTERED = 50  # newcomers of a core that are named
+ENTERED = 50  # vertices per epoch that are named as new in the densest truss
 
 
 def maintain_truss(run: RunContext) -> TrussFacts:
@@ -76,28 +79,28 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         stack.callback(new.unpersist)
         changes = truss.result_triples(new)
         written = run.write_rows("trussness", changes.where(F.col("diff") != 0))
-        found = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
-        notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
+        rows = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        notes = [row for row in sorted(rows, key=lambda row: int(row.epoch)) if row.note is not None]
         log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
-        told = {row.k: row.note for row in notes}
-        did = truss.summarize_notes(log)
+        notes_by_kind = {row.k: row.note for row in notes}
+        summary = truss.summarize_notes(log)
         certified = (
             None if log else truss_checkpoint.parent_checkpoint(run)
-        )  # nothing to do: what there was is still true
+        )  # nothing was replayed, so that the parent's checkpoint is still right
         if region is not None:
             certified = truss_checkpoint.extend_checkpoint(run, region.state, region.ends)
-        elif place is not None and did.rounds:
+        elif place is not None and summary.rounds:
             certified = truss_checkpoint.create_checkpoint(run, place)
-        elif truss.LEFT in told:
-            certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, told[truss.LEFT]))
+        elif truss.LEFT in notes_by_kind:
+            certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, notes_by_kind[truss.LEFT]))
     parent, name = resume_inputs.parent_graph_key(run), None
-    run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
+    run.ledger.put_proof(run.run_id, notes_by_kind.get(truss.PROOF))
     if graph_cache.cached_epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
         name = parent
     graph_cache.drop_other_graphs(run.home, parent, name)
-    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
+    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in rows if row.note is None])
     most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _vertices_entering_core(run)
     return TrussFacts(
@@ -107,12 +110,12 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         plan=plan,
         graph=name,
         certified=certified,
-        methods=did.methods,
-        inserted=did.inserted,
-        deleted=did.deleted,
-        looked_at=did.looked_at,
-        seconds=did.seconds,
-        rounds=did.rounds or None if region is None else region.hops,
+        methods=summary.methods,
+        inserted=summary.inserted,
+        deleted=summary.deleted,
+        looked_at=summary.looked_at,
+        seconds=summary.seconds,
+        rounds=summary.rounds or None if region is None else region.hops,
         region=None if region is None else region.edges,
         top_edges=most,
         entered_core=entered,
@@ -122,7 +125,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
 def _resume_from_graph(
     run: RunContext, first: int, files: GraphCacheLocation | None, name: str, ask: ProofScope
 ) -> DataFrame | None:
-    """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
+    """Compute the changes from the parent's graph cache; EXECUTES. Return None where it is missing or does not fit."""
     graph = resume_inputs.find_graph(run, files)
     if graph is None:
         return None
@@ -133,12 +136,14 @@ def _resume_from_graph(
 def _restore_from_checkpoint(
     run: RunContext, first: int, keep: tuple[GraphCacheLocation, str] | None, ask: ProofScope
 ) -> DataFrame | None:
-    """The changes from the state that the parent's run has left in a table, all of it in one task, EXECUTED; None: it
-    is not there, or does not fit."""
+    """Compute the changes from the parent's truss checkpoint, as a whole in one task; EXECUTES.
+
+    Return None where the checkpoint is missing or does not fit.
+    """
     state = truss_checkpoint.read_parent_checkpoint(run)
     counted = None if state is None else truss_checkpoint.published_graph_counts(run, state.at)
     if state is None or counted is None:
-        run.say("the state of the run before is not there any more: from the tables")
+        run.say("the truss checkpoint of the last run is missing: computing from the tables")
         return None
     edges, stored = resume_inputs.changed_edges(run, state.at, first), run.read_before("trussness")
     changes = truss.restored_changes(
@@ -159,11 +164,15 @@ def _restore_from_checkpoint(
 def _update_region(
     run: RunContext, first: int, decision: TrussChoice, stack: ExitStack, place: RoundStore
 ) -> RegionUpdate | None:
-    """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
-    stack is open; None: it is not there, is wrong, or its region is too large for a task."""
+    """Compute the changes in the region that they reach, from the parent's truss checkpoint; EXECUTES.
+
+    Returns:
+        The changes, which can be read while the stack is open, or None where the checkpoint is missing or wrong, or
+        the region is too large for a task.
+    """
     state = truss_checkpoint.read_parent_checkpoint(run)
     if state is None:
-        run.say("the state of the run before is not there any more: in parts")
+        run.say("the truss checkpoint of the last run is missing: computing in partitions")
         return None
     fingerprints = run.ledger.fingerprints_of(run.parent.revision)
     update = truss_local_update.trussness_changes(
@@ -181,7 +190,7 @@ def _update_region(
     try:
         return stack.enter_context(update)
     except truss_local_update.RegionUnfit as error:
-        run.say(f"{error}: in parts")
+        run.say(f"{error}: computing in partitions")
         return None
 
 
@@ -193,7 +202,7 @@ def _replay_from_tables(
     ask: ProofScope,
     place: RoundStore | None,
 ) -> DataFrame:
-    """The changes from the tables."""
+    """Compute the changes from the tables, in one task or in partitions."""
     label = run.home.schedule.format_label
 
     def report_epoch(epoch: int, text: str) -> None:
@@ -204,7 +213,7 @@ def _replay_from_tables(
         run.read_before("trussness"),
         first,
         run.frontier,
-        # where the table's whole history is within the limit, nothing has to be counted
+        # where the table's whole history is within the limit, the edges need not be counted
         limit_edges=decision.limit if decision.needs_edge_count else None,
         say=report_epoch,
         keep=keep,
@@ -216,7 +225,7 @@ def _replay_from_tables(
 
 
 def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
-    """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
+    """Return for each epoch the vertices that are in its densest truss and were not in that k-truss before."""
     diffs = run.total_diffs()
     epochs = sorted(run.epochs)[-REPORTED:]
     points = totals_at(sum_totals(diffs, run.frontier), epochs)
@@ -225,9 +234,9 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
         return {}
     least = min(core for _, core in cores)
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
-    if run.read_after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
+    if run.read_after("trussness").where(come).isEmpty():  # a cheap test: the bounds of the files exclude most of them
         return {}
-    # A vertex is in the k-truss as often as it has edges of trussness k or more: one pass for each k that is a core's.
+    # A vertex is in the k-truss while it has edges of trussness k or more. These are counted for each k of a core.
     level = F.broadcast(
         local_frame.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
     )
@@ -240,7 +249,7 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
-    found: dict[str, list[int | str]] = {}
+    entered: dict[str, list[int | str]] = {}
     for row in sorted(replace_with_names(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
-        found.setdefault(str(row["at"]), []).append(row["vertex"])
-    return found
+        entered.setdefault(str(row["at"]), []).append(row["vertex"])
+    return entered
