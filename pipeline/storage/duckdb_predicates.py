@@ -31,7 +31,7 @@ def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
     '"src" = 7 OR "dst" % 2 = 0'
     >>> translate_to_duckdb("src / 2 > 3", {"src": "bigint"})
     Traceback (most recent call last):
-    pipeline.storage.duckdb_tables.Uncertain: 'src / 2'
+    pipeline.storage.duckdb_tables.UncertainCondition: 'src / 2'
     """
     try:
         tree: exp.Expr = read_condition(text)

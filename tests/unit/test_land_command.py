@@ -204,7 +204,7 @@ REFUSED = [
     (["--columns", "src,dst,rating,x", "--time", "when", "--every", "1d"], "no such column"),
     (["--columns", "src,dst,rating,x,y", "--time", "x", "--every", "1d"], "rows cannot be read|no row could be read"),
     (["--columns", "src,dst,rating,src", "--epoch", "1"], "there twice"),
-    (["--columns", "src,dst,b,x", "--epoch", "1"], "column b: the name is altneu's own"),
+    (["--columns", "src,dst,b,x", "--epoch", "1"], "column b: the name is reserved"),
     (["--columns", "src,dst,_x,x", "--epoch", "1"], "begin with an underscore"),
     (["--columns", "src,dst,rating,x", "--time", "x", "--every", "1w"], "--every 1w"),
     (["--columns", "src,dst,rating,x", "--epoch", "soon"], "not an integer"),

@@ -131,7 +131,7 @@ def test_a_rollback_hides_the_revisions_that_it_takes_back(ledger: Ledger) -> No
     assert ledger.get_revision().hidden == ((2, 6),)
     back("to 0", 0)
     assert (ledger.get_revision().hidden, ledger.get_revision().frontier) == (((1, 7),), None)
-    with pytest.raises(AltneuError, match="revision 8 is empty, as a rollback to 0 has made it"):
+    with pytest.raises(AltneuError, match="revision 8 is empty, since it is a rollback to revision 0"):
         ledger.require_published()
     assert ledger.require_published(7).revision == 7
 
