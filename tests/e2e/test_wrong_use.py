@@ -94,7 +94,9 @@ FAST = [
     Wrong("tables", 1, "nothing is published yet", "empty"),
     Wrong("report --json", 1, "nothing is published yet", "empty"),
     *(
-        Wrong(command, 1, "nothing is published: revision 2 is empty, since it is a rollback to revision 0", "emptied")
+        Wrong(
+            command, 1, "nothing is published: revision 2 is empty, because it is a rollback to revision 0", "emptied"
+        )
         for command in ("show totals", "show edges", "explain edge 1 2", "audit", "report --json", "compact --dry-run")
     ),
     Wrong("report 1", 2, "never landed and run", "empty"),

@@ -126,7 +126,7 @@ def test_a_home_of_a_later_version(old: Path, capsys: pytest.CaptureFixture[str]
         with pytest.raises(SystemExit) as ended:
             cli.main(["--home", str(old), *command])
         shown = capsys.readouterr().err
-        assert ended.value.code == 2 and "later version of altneu (format 7; this one knows up to 1)" in shown
+        assert ended.value.code == 2 and "(format 7; this version knows up to 1)" in shown
 
 
 @pytest.mark.parametrize("how", ["moved", "copied"])
@@ -177,7 +177,7 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             cli.main(["--home", str(old), "status"])
         shown = capsys.readouterr()
-        assert ended.value.code == 1 and "is lost or empty, while" in shown.err and "next: put it back" in shown.err
+        assert ended.value.code == 1 and "is lost or empty, but" in shown.err and "next: restore it" in shown.err
         assert "revision 0" not in shown.out
     Ledger(f"sqlite:///{old / 'altneu.db'}")  # an empty one
     with pytest.raises(AltneuError, match="lost or empty"):
