@@ -248,7 +248,7 @@ WRONG = {
     "no sentence": ("ack {id} --by Ada", "--because"),
     "blanks": ("ack {id} --by ' ' --because x", "must not be empty"),
     "a name that is none": (f"ack {{id}} --by {'x' * 200} --because x", "longer than 128 characters"),
-    "a day that is none": ("mute {id} --until soon", "until soon: a day, such as"),
+    "a day that is none": ("mute {id} --until soon", "until soon: expected a day, such as"),
     "a day that was": ("mute {id} --until 2004-07-01", "this day is not in the future"),
     "no day": ("mute {id}", "--until"),
     "an option that would be ignored": ("--all ack {id} --by Ada --because x", "go with the list alone"),

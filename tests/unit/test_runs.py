@@ -252,7 +252,7 @@ def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait:
     assert ledger.expire_dead_runs() == ["silent", "failed", "r1"]
     silent, failed, published = (ledger.get_run(run_id) for run_id in ("silent", "failed", "r1"))
     assert (silent.state, silent.finished_at, silent.owner) == ("failed", beat, None)
-    assert silent.error == "it stopped without an error message (killed, or the machine is down)"
+    assert silent.error == "it stopped without an error message (killed, or the machine went down)"
     assert (failed.state, failed.error, failed.finished_at) == ("failed", "its cause", ended)
     assert (published.state, published.error) == ("published", None)
 
