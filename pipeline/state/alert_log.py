@@ -51,9 +51,9 @@ class SentAlert:
     sent_at: str | None
 
 
-def list_sent(found: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
+def list_sent(ledger: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
     """List the messages that were sent or claimed for a channel."""
-    rows = found.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+    rows = ledger.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
     listed = (
         SentAlert(
             AlertKey(row.suite, row.name, row.opened),
@@ -73,12 +73,12 @@ def is_claimable(row: SentAlert | None) -> bool:
     return row is None or (row.sent_at is None and row.claimed_at < _seconds_ago(STALE))
 
 
-def claim_message(found: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
+def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
     """Claim a message. Return False where another process has claimed it, or it was sent."""
     now = lease.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             connection.execute(alerts.insert().values(**row))
         return True
     except sa.exc.IntegrityError:
@@ -87,22 +87,22 @@ def claim_message(found: Ledger, channel: str, key: AlertKey, said: AlertKind, e
             & alerts.c.sent_at.is_(None)
             & (alerts.c.claimed_at < _seconds_ago(STALE))
         )
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
 
 
-def confirm_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
+def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Record that claimed messages were received."""
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         for key, said in messages:
             connection.execute(
                 alerts.update().where(_match_message(channel, key, said)).values(sent_at=lease.timestamp())
             )
 
 
-def release_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
+def release_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Give up claimed messages that were not received, so that the next process sends them."""
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         for key, said in messages:
             connection.execute(alerts.delete().where(_match_message(channel, key, said), alerts.c.sent_at.is_(None)))
 

@@ -27,7 +27,8 @@ from expectations.volumes import EXPECTATIONS as VOLUMES
 from .failed_runs import Attempt, list_unpublished, newest_unresolved
 from .ledger import Ledger
 from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
-from .schema import batches, checks, ledger, runs, totals
+from .schema import batches, checks, runs, totals
+from .schema import ledger as ledger_table
 
 FULL, PROOF = "incremental_versus_full", "proof"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
@@ -199,7 +200,7 @@ def shows_every_epoch(first: int, last: int, published: int) -> bool:
     return last - first < max(4 * published, DENSE)
 
 
-def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
+def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
     """Load the status of every epoch, in one query, and the runs that did not publish."""
     big, text = sa.BigInteger, sa.String(64)
     found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
@@ -227,9 +228,9 @@ def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
     texts = ("digest", "at", "proved_at")
     kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
     kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = found.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    rows = ledger.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
     marks = InvalidationMarks(
-        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(found, newest)
+        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(ledger, newest)
     )
     out: dict[int, EpochStatus] = {}
     sums = dict.fromkeys(SUMS, 0)
@@ -243,20 +244,20 @@ def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
         contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
         out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
-    (highest,) = found.read_rows(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
+    (highest,) = ledger.read_rows(sa.select(sa.func.max(ledger_table.c.frontier).label("frontier")))
     behind = newest.frontier is not None and newest.frontier < highest.frontier
-    return EpochStatuses(newest, marks, out, list_unpublished(found), newest.frontier if behind else None)
+    return EpochStatuses(newest, marks, out, list_unpublished(ledger), newest.frontier if behind else None)
 
 
-def load_marks(found: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
+def load_marks(ledger: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
     """Load the marks that decide whether results are fresh at the epochs `low` to `high`."""
     every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
     both = sa.union_all(
         *(sa.select(fold_epochs(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
     ).subquery()
-    pairs = found.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    pairs = ledger.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
     return InvalidationMarks(
-        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(found, newest)
+        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(ledger, newest)
     )
 
 
@@ -267,11 +268,11 @@ def fold_epochs(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
 
 def select_landings(newest: int) -> sa.Select[Any]:
     """Select every published batch, including those that were replaced since."""
-    joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
-    order = ledger.c.revision.desc()
+    joined = batches.join(ledger_table, ledger_table.c.run_id == batches.c.run_id)
+    order = ledger_table.c.revision.desc()
     place = sa.func.row_number().over(partition_by=batches.c.epoch, order_by=order).label("place")
-    columns = (*batches.c, ledger.c.revision, ledger.c.published_at, place)
-    return sa.select(*columns).select_from(joined).where(ledger.c.revision <= newest)
+    columns = (*batches.c, ledger_table.c.revision, ledger_table.c.published_at, place)
+    return sa.select(*columns).select_from(joined).where(ledger_table.c.revision <= newest)
 
 
 def select_current_batches(newest: int) -> sa.Select[Any]:
@@ -282,18 +283,18 @@ def select_current_batches(newest: int) -> sa.Select[Any]:
 
 def select_total_diffs(newest: Revision) -> sa.Select[Any]:
     """Select the visible total diffs: those up to the frontier."""
-    joined = totals.join(ledger, ledger.c.run_id == totals.c.run_id)
-    seen = (ledger.c.revision <= newest.revision) & (
+    joined = totals.join(ledger_table, ledger_table.c.run_id == totals.c.run_id)
+    seen = (ledger_table.c.revision <= newest.revision) & (
         totals.c.epoch <= (FOREVER if newest.frontier is None else newest.frontier)
     )
-    return sa.select(*totals.c, ledger.c.revision).select_from(joined).where(seen)
+    return sa.select(*totals.c, ledger_table.c.revision).select_from(joined).where(seen)
 
 
 def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The checks of what is published: of audits, and of runs that were published."""
-    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    joined = checks.outerjoin(ledger_table, ledger_table.c.run_id == checks.c.run_id)
     audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
-    published = audited | (ledger.c.revision <= newest)
+    published = audited | (ledger_table.c.revision <= newest)
     return sa.select(*checks.c).select_from(joined).where(published, *conditions)
 
 
@@ -308,7 +309,7 @@ def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
 
-def list_failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
+def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     """List the check results of each epoch that are its newest and failed, without audits and those that only
     inform."""
     loud = checks.c.severity != Severity.INFO
@@ -317,7 +318,7 @@ def list_failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
     again = sa.exists().where(*same, later.c.id > said.c.id)
     out: dict[int, list[CheckRecord]] = defaultdict(list)
-    for row in found.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
+    for row in ledger.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
         out[row.epoch].append(CheckRecord.from_row(row))
     return out
 
@@ -331,15 +332,17 @@ def select_audits(newest: int, suite: str) -> sa.Select[Any]:
     return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
 
 
-def _revisions_everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
+def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:
     """Return the newest revision that computed everything again, and the newest that may have changed every epoch.
 
     The latter is a later rollback to before the former, or the same revision; 0: none.
     """
-    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
-    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
-    spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
-    rows = found.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
+        ledger_table.c.revision <= newest.revision
+    )
+    joined = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
+    spans = sa.select(runs.c.kind, sa.func.min(ledger_table.c.revision), sa.func.max(ledger_table.c.revision))
+    rows = ledger.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:

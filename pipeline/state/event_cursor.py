@@ -25,32 +25,32 @@ class DeliveryCursor:
     teller: str | None = None
 
 
-def read_cursor(found: Ledger, asset: str) -> DeliveryCursor | None:
+def read_cursor(ledger: Ledger, asset: str) -> DeliveryCursor | None:
     """Return the delivery cursor of an asset; None: it has none yet."""
-    row = next(iter(found.read_rows(sa.select(told).where(told.c.asset == asset))), None)
+    row = next(iter(ledger.read_rows(sa.select(told).where(told.c.asset == asset))), None)
     return None if row is None else DeliveryCursor(row.revision, row.claimed, row.teller)
 
 
-def start_cursor(found: Ledger, asset: str, revision: int) -> None:
+def start_cursor(ledger: Ledger, asset: str, revision: int) -> None:
     """Create the cursor of an asset: revisions after `revision` will be delivered. An existing cursor stays."""
     try:
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             connection.execute(told.insert().values(asset=asset, revision=revision))
     except sa.exc.IntegrityError:
         return
 
 
-def compare_and_set(found: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:
+def compare_and_set(ledger: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:
     """Replace a cursor by another. Return False where it is no longer `old`."""
     same = [told.c.asset == asset, told.c.revision == old.revision]
     same += [told.c[name].is_not_distinct_from(getattr(old, name)) for name in ("claimed", "teller")]
     values = {"revision": new.revision, "claimed": new.claimed, "teller": new.teller}
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         return bool(connection.execute(told.update().where(*same).values(**values)).rowcount)
 
 
-def confirm_delivery(found: Ledger, asset: str, teller: str) -> None:
+def confirm_delivery(ledger: Ledger, asset: str, teller: str) -> None:
     """Record that the revisions that a task has claimed were delivered."""
-    old = read_cursor(found, asset)
+    old = read_cursor(ledger, asset)
     if old is not None and old.teller == teller and old.claimed is not None:
-        compare_and_set(found, asset, old, DeliveryCursor(old.claimed))
+        compare_and_set(ledger, asset, old, DeliveryCursor(old.claimed))

@@ -56,13 +56,13 @@ def describe_attempt(run: RunRecord, newest: int | None = None) -> Attempt:
     )
 
 
-def list_unpublished(found: Ledger) -> dict[int, list[Attempt]]:
+def list_unpublished(ledger: Ledger) -> dict[int, list[Attempt]]:
     """List the runs that did not publish, oldest first: epoch → runs."""
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
     rows, newest = (
-        found.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
-        found.get_revision().revision,
+        ledger.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
+        ledger.get_revision().revision,
     )
     attempts = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
     for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last):

@@ -30,7 +30,8 @@ from .epoch_status import FULL, OF_BATCH, PROOF
 from .failed_runs import describe_attempt
 from .ledger import Ledger
 from .records import Row, RunKind, RunRecord, RunState, Severity
-from .schema import batches, checks, ledger, notes, runs, stages
+from .schema import batches, checks, notes, runs, stages
+from .schema import ledger as ledger_table
 from .versions import DatabaseOutdated
 
 STAGES = "stages"  # the suite of incidents that a stage has opened, not a check
@@ -131,14 +132,14 @@ class Incident:
         return newest if newest is not None and newest.until is not None and newest.until > now else None
 
 
-def list_incidents(found: Ledger) -> list[Incident]:
+def list_incidents(ledger: Ledger) -> list[Incident]:
     """List all incidents: open ones first, and newer ones before older ones."""
-    known = [*_resolve_failures(found, _list_failed_checks(found)), *_list_failed_stages(found)]
+    known = [*_resolve_failures(ledger, _list_failed_checks(ledger)), *_list_failed_stages(ledger)]
     by_check: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in sorted(known, key=lambda each: each.at):
         by_check[failure.suite, failure.name].append(failure)
     bare = [incident for group in by_check.values() for incident in _join_failures(group)]
-    by_key = _list_notes(found) if bare else {}
+    by_key = _list_notes(ledger) if bare else {}
     incidents = [
         replace(one, notes=tuple(by_key.get((one.first.suite, one.first.name, one.opened), ()))) for one in bare
     ]
@@ -146,9 +147,9 @@ def list_incidents(found: Ledger) -> list[Incident]:
     return sorted(newest_first, key=lambda incident: not incident.is_open)
 
 
-def find_incident(found: Ledger, ident: str) -> Incident:
+def find_incident(ledger: Ledger, ident: str) -> Incident:
     """Return the open incident of this name. Raises `UsageError` where there is none."""
-    every = list_incidents(found)
+    every = list_incidents(ledger)
     mine = next((one for one in every if one.identifier == ident), None)
     if mine is None:
         known = ", ".join(one.identifier for one in every if one.is_open) or "none"
@@ -158,23 +159,23 @@ def find_incident(found: Ledger, ident: str) -> Incident:
     return mine
 
 
-def record_note(found: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
+def record_note(ledger: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
     """Store the note of a person about an incident. `until` None: an acknowledgement; otherwise a mute."""
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.timestamp()))
 
 
-def acknowledge_incident(found: Ledger, ident: str, by: str, because: str) -> Incident:
+def acknowledge_incident(ledger: Ledger, ident: str, by: str, because: str) -> Incident:
     """Record who works on an open incident, and a sentence about it. Raises `UsageError`."""
     if not by.strip() or not because.strip():
         raise UsageError("the name and the reason must not be empty.", "altneu incidents ack --help")
-    one = find_incident(found, ident)
-    record_note(found, one, _require_person(by), because.strip())
+    one = find_incident(ledger, ident)
+    record_note(ledger, one, _require_person(by), because.strip())
     return one
 
 
-def mute_incident(found: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
+def mute_incident(ledger: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
     """Mute an open incident until a day, such as 2026-06-01. Raises `UsageError`."""
     try:
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
@@ -182,8 +183,8 @@ def mute_incident(found: Ledger, ident: str, until: str, by: str | None, because
         raise UsageError(f"until {until}: expected a day, such as 2026-06-01.") from None
     if day <= lease.timestamp():
         raise UsageError(f"until {until}: this day is not in the future.", "name a later day")
-    one = find_incident(found, ident)
-    record_note(found, one, by and _require_person(by), because, day)
+    one = find_incident(ledger, ident)
+    record_note(ledger, one, by and _require_person(by), because, day)
     return one
 
 
@@ -207,11 +208,11 @@ def _join_failures(failures: Sequence[Failure]) -> list[Incident]:
     return [Incident(tuple(group)) for group in groups]
 
 
-def _list_notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
+def _list_notes(ledger: Ledger) -> dict[tuple[str, str, str], list[Note]]:
     """List the notes, oldest first: (suite, name, opened) → notes. A database from before there were notes has none."""
     said: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
     try:
-        rows = found.read_rows(sa.select(notes).order_by(notes.c.id))
+        rows = ledger.read_rows(sa.select(notes).order_by(notes.c.id))
     except DatabaseOutdated:
         return {}
     for note in map(Note.from_row, rows):
@@ -224,16 +225,16 @@ def _list_notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
 
 def _select_failing() -> sa.Select[tuple[object, ...]]:
     """Select the failed check results that open incidents."""
-    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    joined = checks.outerjoin(ledger_table, ledger_table.c.run_id == checks.c.run_id)
     joined = joined.outerjoin(runs, runs.c.run_id == checks.c.run_id)
     columns = [column for column in checks.c if column is not checks.c.rows]
-    of_run = (ledger.c.revision.label("published"), runs.c.epochs, runs.c.kind)
-    opens = checks.c.run_id.is_(None) | ledger.c.revision.is_not(None) | (checks.c.severity == Severity.CRITICAL)
+    of_run = (ledger_table.c.revision.label("published"), runs.c.epochs, runs.c.kind)
+    opens = checks.c.run_id.is_(None) | ledger_table.c.revision.is_not(None) | (checks.c.severity == Severity.CRITICAL)
     failed = sa.not_(checks.c.passed) & (checks.c.severity != Severity.INFO) & opens
     return sa.select(*columns, *of_run).select_from(joined).where(failed)
 
 
-def _list_failed_checks(found: Ledger) -> list[Failure]:
+def _list_failed_checks(ledger: Ledger) -> list[Failure]:
     return [
         Failure(
             str(row.id),
@@ -251,16 +252,16 @@ def _list_failed_checks(found: Ledger) -> list[Failure]:
             tuple(row.epochs or ()),
             RunKind(row.kind or RunKind.RUN),
         )
-        for row in found.read_rows(_select_failing().order_by(checks.c.id))
+        for row in ledger.read_rows(_select_failing().order_by(checks.c.id))
     ]
 
 
-def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
+def _resolve_failures(ledger: Ledger, failures: list[Failure]) -> list[Failure]:
     """Return the failures, each with the first event that ended it."""
     if not failures:
         return []
-    results, newer = _list_results(found), _list_newer_audits(found)
-    touched, again = _list_publications(found, failures)
+    results, newer = _list_results(ledger), _list_newer_audits(ledger)
+    touched, again = _list_publications(ledger, failures)
     out = []
     for failure in failures:
         key, number = (failure.suite, failure.name, failure.epoch), int(failure.ident)
@@ -297,34 +298,34 @@ def _first_publication_after(
     return next(((at, f"revision {revision} {what}") for revision, at, what in later), None)
 
 
-def _list_results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
+def _list_results(ledger: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
     """List the results after a failure: (suite, name, epoch) → id, time, whether it passed, whether it is published."""
     failed = _select_failing().subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "name", "epoch")]
-    published = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    published = later.c.run_id.is_(None) | ledger_table.c.revision.is_not(None)
     columns = [later.c[name] for name in ("id", "suite", "name", "epoch", "at", "passed")]
     statement = sa.select(*columns, published.label("visible")).select_from(
-        later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
+        later.outerjoin(ledger_table, ledger_table.c.run_id == later.c.run_id)
     )
     out: dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]] = defaultdict(list)
     wanted = sa.exists().where(*same, later.c.id > failed.c.id)
-    for row in found.read_rows(statement.where(wanted).order_by(later.c.id)):
+    for row in ledger.read_rows(statement.where(wanted).order_by(later.c.id)):
         out[row.suite, row.name, row.epoch].append((row.id, row.at, bool(row.passed), bool(row.visible)))
     return out
 
 
-def _list_newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
+def _list_newer_audits(ledger: Ledger) -> dict[tuple[str, int | None], list[str]]:
     """List the times of other audits or proofs where one has failed: (suite, epoch) → times. Each covers the whole
     graph."""
     failed = _select_failing().where(checks.c.suite.in_((FULL, PROOF))).subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "epoch")]
-    joined = later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
-    visible = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    joined = later.outerjoin(ledger_table, ledger_table.c.run_id == later.c.run_id)
+    visible = later.c.run_id.is_(None) | ledger_table.c.revision.is_not(None)
     whole = sa.select(later.c.suite, later.c.epoch, later.c.at).distinct().select_from(joined)
     out: dict[tuple[str, int | None], list[str]] = defaultdict(list)
-    for row in found.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
+    for row in ledger.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
         out[row.suite, row.epoch].append(row.at)
     return out
 
@@ -332,7 +333,7 @@ def _list_newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]
 Published = tuple[int, str, str]  # revision, time, what it did
 
 
-def _list_publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
     """List publications that may have ended failures, oldest first.
 
     Returns:
@@ -340,25 +341,25 @@ def _list_publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int
         computed everything again.
     """
     epochs = {epoch for each in failures for epoch in (each.epoch, *each.epochs) if epoch is not None}
-    when = (ledger.c.revision, ledger.c.published_at, runs.c.kind)
-    both = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    when = (ledger_table.c.revision, ledger_table.c.published_at, runs.c.kind)
+    both = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
     touched: dict[int, list[Published]] = defaultdict(list)
-    for row in found.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger.c.revision)):
+    for row in ledger.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)):
         what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
         touched[row.epoch].append((row.revision, row.published_at, what))
-    every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger.c.revision)
-    again = [(row.revision, row.published_at, "computed everything again") for row in found.read_rows(every)]
+    every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger_table.c.revision)
+    again = [(row.revision, row.published_at, "computed everything again") for row in ledger.read_rows(every)]
     return touched, again
 
 
-def _list_failed_stages(found: Ledger) -> list[Failure]:
+def _list_failed_stages(ledger: Ledger) -> list[Failure]:
     """List the runs that have failed in a stage, without those that a failed critical check has stopped."""
     state = runs.c.state.in_((RunState.FAILED, RunState.RUNNING))
     broken = sa.exists().where(
         checks.c.run_id == runs.c.run_id, sa.not_(checks.c.passed), checks.c.severity == Severity.CRITICAL
     )
-    rows = found.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
+    rows = ledger.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
     tried = [(record, describe_attempt(record)) for record in map(RunRecord.from_row, rows)]
     failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
     if not failed:
@@ -366,7 +367,7 @@ def _list_failed_stages(found: Ledger) -> list[Failure]:
     mine = sa.select(stages.c.run_id, stages.c.stage).where(
         stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
     )
-    where = {row.run_id: row.stage for row in found.read_rows(mine)}
+    where = {row.run_id: row.stage for row in ledger.read_rows(mine)}
     failures = [
         Failure(
             record.run_id.rpartition("_")[2],
@@ -386,8 +387,8 @@ def _list_failed_stages(found: Ledger) -> list[Failure]:
         )
         for record, shown in failed
     ]
-    touched, again = _list_publications(found, failures)
-    done = _list_compactions(found)
+    touched, again = _list_publications(ledger, failures)
+    done = _list_compactions(ledger)
     return [_resolve_failed_run(failure, touched, again, done) for failure in failures]
 
 
@@ -407,8 +408,8 @@ def _resolve_failed_run(
     return replace(failure, ended=end[0], why=end[1]) if end else failure
 
 
-def _list_compactions(found: Ledger) -> list[str]:
+def _list_compactions(ledger: Ledger) -> list[str]:
     """List the times at which compactions were done, oldest first."""
     mine = (runs.c.kind == RunKind.COMPACT) & (runs.c.state == RunState.DONE)
-    rows = found.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
+    rows = ledger.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
     return [row.finished_at for row in rows if row.finished_at]

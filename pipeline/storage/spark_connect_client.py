@@ -219,5 +219,5 @@ def _require_compatible_server(builder: _SparkChannel, named: str) -> None:
                 ) from None
             raise Unavailable(
                 f"the server at {named} is not a Spark Connect server, or requires TLS.",
-                "add /;use_ssl=true to the address if a proxy speaks TLS for the server; to start a server: altneu connect",
+                "add /;use_ssl=true to the address if a proxy speaks TLS for it; to start a server: altneu connect",
             ) from None
