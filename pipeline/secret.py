@@ -74,8 +74,8 @@ def mask_secrets(text: str) -> str:
     return _ADDRESS.sub(_mask_match, text)
 
 
-def _mask_match(found: re.Match[str]) -> str:
-    login, keys, named = found.groups()
+def _mask_match(match: re.Match[str]) -> str:
+    login, keys, named = match.groups()
     return f"{login}:***@" if login is not None else f"{keys}***@" if keys is not None else f"{named}***"
 
 

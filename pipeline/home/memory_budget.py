@@ -94,13 +94,16 @@ def memory_budget(config: Config) -> MemoryBudget:
         if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
             return MemoryBudget(None, GIB, 1, "the executors of a Spark Connect server")
     heap = _parse_bytes(conf.get(HEAP) or "1g")
-    given, limit = _python_memory(conf)
+    python_bytes, limit = _python_memory(conf)
     tasks = max(1, _task_cores(conf) // int(conf.get("spark.task.cpus") or 1))
     remote = master.startswith("sc://")
     whose = "an executor of the server, by [spark] conf" if remote else "an executor"
-    if given is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
-        given, whose = _container_memory_left(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
-    return MemoryBudget(heap if given is None else given, heap, tasks, whose, limit)
+    if python_bytes is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
+        python_bytes, whose = (
+            _container_memory_left(conf, heap),
+            f"{whose}: its container, of {OVERHEAD} what its JVM leaves",
+        )
+    return MemoryBudget(heap if python_bytes is None else python_bytes, heap, tasks, whose, limit)
 
 
 def _container_memory_left(conf: dict[str, str], heap: int) -> int:
@@ -118,8 +121,8 @@ def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
     """
     if not (text := conf.get(PYTHON_MEMORY)):
         return None, None
-    given, cores = _parse_bytes(text), _task_cores(conf)
-    limit = given // cores - LIBRARIES
+    python_bytes, cores = _parse_bytes(text), _task_cores(conf)
+    limit = python_bytes // cores - LIBRARIES
     if limit < LEAST:
         least = -(-(LIBRARIES + LEAST) * cores // 2**20)
         raise UsageError(
@@ -127,7 +130,7 @@ def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
             f"and a Python worker needs {LIBRARIES >> 20} MiB of address space for its libraries alone.",
             f'set it to "{least}m" or more, or remove it: then a worker has no limit but the memory of the machine',
         )
-    return given, limit
+    return python_bytes, limit
 
 
 def _task_cores(conf: dict[str, str]) -> int:
@@ -190,8 +193,8 @@ def _parse_bytes(text: str) -> int:
     >>> _parse_bytes("2g"), _parse_bytes("512M"), _parse_bytes("1500mb"), _parse_bytes("1024")
     (2147483648, 536870912, 1572864000, 1073741824)
     """
-    found = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
-    return int(found[1]) * _UNITS[found[2]] if found else 2**30
+    match = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
+    return int(match[1]) * _UNITS[match[2]] if match else 2**30
 
 
 def _total_memory() -> int:

@@ -40,16 +40,16 @@ class S3:
         >>> S3("http://127.0.0.1:7070", "us-east-1").arrow_options()
         {'scheme': 'http', 'endpoint_override': '127.0.0.1:7070', 'region': 'us-east-1'}
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.endpoint:
             parts = urlsplit(self.endpoint if "//" in self.endpoint else f"https://{self.endpoint}")
-            found |= {"scheme": parts.scheme, "endpoint_override": parts.netloc + parts.path.rstrip("/")}
-        return found | ({"region": self.region} if self.region else {})
+            options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc + parts.path.rstrip("/")}
+        return options | ({"region": self.region} if self.region else {})
 
     def iceberg_options(self) -> dict[str, str]:
         """Return the properties of Iceberg's S3FileIO, for a catalog or for a file IO."""
-        found: dict[str, str] = {}
+        options: dict[str, str] = {}
         if self.endpoint:
             # bucket names as subdomains are Amazon's way; other stores need not support them
-            found |= {"s3.endpoint": self.endpoint, "s3.path-style-access": "true"}
-        return found | ({"client.region": self.region} if self.region else {})
+            options |= {"s3.endpoint": self.endpoint, "s3.path-style-access": "true"}
+        return options | ({"client.region": self.region} if self.region else {})

@@ -91,9 +91,9 @@ def is_place(text: str) -> bool:
     """
     if not re.match(r"\w+:", text) or text.startswith("file:"):
         return bool(text)
-    found = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
+    match = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
     # in Azure the container is written before the host and an @
-    return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
+    return bool(match and (match[2] or match[1] == "hdfs") and ("@" not in match[2] or match[1].startswith("abfs")))
 
 
 def is_endpoint(text: str) -> bool:
@@ -116,8 +116,8 @@ def is_landing(text: str) -> bool:
 
 def is_memory(text: str) -> bool:
     """Tell whether a text is a heap size for a JVM, of 512 MiB or more, since Spark needs at least 450 MiB."""
-    found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
-    return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
+    match = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
+    return match is not None and int(match[1]) * 1024 ** "kmgt".index(match[2]) >= 512 * 1024
 
 
 def _text_that(fits: Callable[[str], bool]) -> AfterValidator:

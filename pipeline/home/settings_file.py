@@ -59,8 +59,8 @@ def _parse_toml(text: str | bytes, source: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not UTF-8 text (byte {error.start}).", f"edit {source}") from None
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = text.splitlines()[int(found[1]) - 1] if found and isinstance(text, str) else ""
+        match = re.search(r"line (\d+)", str(error))
+        line = text.splitlines()[int(match[1]) - 1] if match and isinstance(text, str) else ""
         key, sign, _ = line.partition("=")
         odd = sign and toml_key(key.strip()) != key.strip() and not re.search("[\"'#\\[.]", key)
         hint = f" Write the name in quotes: {toml_key(key.strip())} = …" if odd else ""
@@ -116,8 +116,8 @@ def _find_conflicts(raw: dict[str, Any]) -> list[str]:
         for section, names in (("values", values), ("motifs", motifs))
         for name, other in _find_case_duplicates(names)
     ]
-    asked = _section_of(raw, "publish").get("tables")
-    if isinstance(asked, list) and "edge_now" in asked:
+    tables = _section_of(raw, "publish").get("tables")
+    if isinstance(tables, list) and "edge_now" in tables:
         problems += [
             f'[publish] tables = "edge_now": the table has a column {name} of its own; rename the one in [values]'
             for name in values

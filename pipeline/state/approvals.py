@@ -39,8 +39,8 @@ class Approvals(Store):
 
         A held run whose parent is not the newest revision any more is among them; it can only be rejected.
         """
-        found = sa.select(runs).where(runs.c.state == RunState.HELD).order_by(runs.c.started_at, runs.c.run_id)
-        return [RunRecord.from_row(row) for row in self.read_rows(found)]
+        statement = sa.select(runs).where(runs.c.state == RunState.HELD).order_by(runs.c.started_at, runs.c.run_id)
+        return [RunRecord.from_row(row) for row in self.read_rows(statement)]
 
     def hold_run(self, run_id: str) -> None:
         """Record that a run waits for a decision. The calling process holds its lease."""

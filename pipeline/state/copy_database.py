@@ -26,11 +26,11 @@ def refuse_other_home(uri: str, catalog: str) -> None:
     if url.get_backend_name() == "sqlite":  # the caller has checked the folder
         return
     with database.open_connection(uri) as connection:
-        there = set(sa.inspect(connection).get_table_names())
-        found = connection.execute(sa.select(homes.c.catalog)).scalar() if homes.name in there else None
-        others = [name for name in ("runs", "iceberg_tables") if name in there]
+        existing = set(sa.inspect(connection).get_table_names())
+        stored = connection.execute(sa.select(homes.c.catalog)).scalar() if homes.name in existing else None
+        others = [name for name in ("runs", "iceberg_tables") if name in existing]
         rows = [name for name in others if connection.execute(sa.text(f"SELECT 1 FROM {name}")).first()]
-        if found not in (None, catalog) or (found is None and rows):
+        if stored not in (None, catalog) or (stored is None and rows):
             raise _other_home_error(uri)
 
 

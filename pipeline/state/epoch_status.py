@@ -213,7 +213,7 @@ def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
 
     now, every = select_current_batches(newest.revision).subquery(), select_landings(newest.revision).subquery()
     moved = select_total_diffs(newest).subquery()
-    said = select_visible_checks(newest.revision).subquery()
+    visible = select_visible_checks(newest.revision).subquery()
     last, proofs = (select_audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
     pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
     whole = sa.union_all(
@@ -221,14 +221,14 @@ def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
              digest=now.c.digest),
         select_source(every, touched=every.c.revision, mark=every.c.revision),
         select_source(moved, **pivot, mark=moved.c.revision),
-        select_source(said, newest_check=said.c.id),
+        select_source(visible, newest_check=visible.c.id),
         select_source(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
         select_source(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
     ).subquery()  # fmt: skip
     texts = ("digest", "at", "proved_at")
-    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
-    kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = ledger.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    aggregates = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
+    aggregates += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
+    rows = ledger.read_rows(sa.select(whole.c.epoch, *aggregates).group_by(whole.c.epoch).order_by(whole.c.epoch))
     marks = InvalidationMarks(
         [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(ledger, newest)
     )
@@ -291,7 +291,7 @@ def select_total_diffs(newest: Revision) -> sa.Select[Any]:
 
 
 def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The checks of what is published: of audits, and of runs that were published."""
+    """Select the check results that hold for published states: those of audits and of published runs."""
     joined = checks.outerjoin(ledger_table, ledger_table.c.run_id == checks.c.run_id)
     audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
     published = audited | (ledger_table.c.revision <= newest)
@@ -301,10 +301,12 @@ def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> s
 def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select the newest result of each check at each epoch; of audits and proofs, the results of the newest one
     alone."""
-    said = select_visible_checks(newest, *conditions).subquery()
-    place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
-    last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
-    ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
+    visible = select_visible_checks(newest, *conditions).subquery()
+    place = sa.func.row_number().over(
+        partition_by=(visible.c.epoch, visible.c.suite, visible.c.name), order_by=visible.c.id.desc()
+    )
+    last = sa.func.max(visible.c.at).over(partition_by=(visible.c.epoch, visible.c.suite))
+    ranked = sa.select(visible, place.label("place"), last.label("last")).subquery()
     kept = (ranked.c.place == 1) & (ranked.c.suite.not_in((FULL, PROOF)) | (ranked.c.at == ranked.c.last))
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
@@ -313,12 +315,12 @@ def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     """List the check results of each epoch that are its newest and failed, without audits and those that only
     inform."""
     loud = checks.c.severity != Severity.INFO
-    said = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
+    failed = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
     later = select_visible_checks(newest).subquery("later")
-    same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
-    again = sa.exists().where(*same, later.c.id > said.c.id)
+    same = [later.c[name] == failed.c[name] for name in ("epoch", "suite", "name")]
+    again = sa.exists().where(*same, later.c.id > failed.c.id)
     out: dict[int, list[CheckRecord]] = defaultdict(list)
-    for row in ledger.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
+    for row in ledger.read_rows(sa.select(failed).where(~again).order_by(failed.c.id)):
         out[row.epoch].append(CheckRecord.from_row(row))
     return out
 

@@ -125,20 +125,20 @@ def delete_different(wanted: Iterable[CopyRequest]) -> list[str]:
     return [location for location in filesystem.map_parallel(delete_if_different, wanted) if location]
 
 
-def _copy_one(wanted: CopyRequest, stop: threading.Event) -> int:
+def _copy_one(request: CopyRequest, stop: threading.Event) -> int:
     if stop.is_set():
         return 0
     try:
-        size = filesystem.copy_file(wanted.source, wanted.target, wanted.bytes, wanted.changed)
+        size = filesystem.copy_file(request.source, request.target, request.bytes, request.changed)
     except OSError as error:
         raise Unavailable(
-            f"{wanted.source} could not be copied to {wanted.target}: {filesystem.format_store_error(error)}.",
+            f"{request.source} could not be copied to {request.target}: {filesystem.format_store_error(error)}.",
             "correct the cause (disk space, permissions, the store: altneu doctor), then run the same command again: "
             "files that are copied are not copied again",
         ) from error
-    if size != wanted.bytes:
+    if size != request.bytes:
         raise Unavailable(
-            f"{wanted.source} has {size:,} bytes instead of {wanted.bytes:,}.",
+            f"{request.source} has {size:,} bytes instead of {request.bytes:,}.",
             "altneu doctor   (says whether the home is complete)",
         )
     return size

@@ -122,10 +122,10 @@ def find_identity(home: Home) -> Identity | None:
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return None
     with database.open_connection(uri) as connection:
-        there = set(sa.inspect(connection).get_table_names())
-        if "home" in there and (found := _read_stored_identity(home, connection)) is not None:
-            return found
-        if "iceberg_tables" not in there:
+        existing = set(sa.inspect(connection).get_table_names())
+        if "home" in existing and (stored := _read_stored_identity(home, connection)) is not None:
+            return stored
+        if "iceberg_tables" not in existing:
             return None
         listed = connection.execute(sa.select(tables).where(tables.c.catalog_name.startswith(PREFIX))).all()
         named: dict[str, dict[str, str]] = {}
@@ -135,7 +135,7 @@ def find_identity(home: Home) -> Identity | None:
         if not named:
             return None
         pins: dict[str, str] = {}
-        if "ledger" in there:
+        if "ledger" in existing:
             newest = sa.select(ledger.c.snapshots).order_by(ledger.c.revision.desc()).limit(1)
             pins = connection.execute(newest).scalar() or {}
         places = {name: next(warehouse_of(*item) for item in locations.items()) for name, locations in named.items()}
@@ -158,8 +158,8 @@ def _read_stored_identity(home: Home, connection: sa.Connection) -> Identity | N
             f"a later version of altneu made {home.path} (format {version}; this version knows up to {FORMAT}).",
             "update altneu, or use a home of this version: altneu --home DIR …",
         )
-    found = connection.execute(sa.select(homes)).one()
-    return Identity(found.catalog, found.warehouse, found.database)
+    row = connection.execute(sa.select(homes)).one()
+    return Identity(row.catalog, row.warehouse, row.database)
 
 
 def _former_catalog_file(home: Home, catalog: str, warehouse: str) -> str:

@@ -210,14 +210,14 @@ def _join_failures(failures: Sequence[Failure]) -> list[Incident]:
 
 def _list_notes(ledger: Ledger) -> dict[tuple[str, str, str], list[Note]]:
     """List the notes, oldest first: (suite, name, opened) → notes. A database from before there were notes has none."""
-    said: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
+    by_key: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
     try:
         rows = ledger.read_rows(sa.select(notes).order_by(notes.c.id))
     except DatabaseOutdated:
         return {}
     for note in map(Note.from_row, rows):
-        said[note.suite, note.name, note.opened].append(note)
-    return said
+        by_key[note.suite, note.name, note.opened].append(note)
+    return by_key
 
 
 # -- Failures, and the events that ended them ----------------------------------------------------------------------

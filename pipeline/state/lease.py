@@ -43,17 +43,17 @@ def timestamp() -> str:
 
 def process_token(pid: int | None = None) -> str:
     """Return the token of a process of this machine (default: this process): its machine, its pid, and its start."""
-    there = psutil.Process(pid)
-    return f"{_machine_token()}/{there.pid}/{_process_start(there)}"
+    process = psutil.Process(pid)
+    return f"{_machine_token()}/{process.pid}/{_process_start(process)}"
 
 
-def _process_start(there: psutil.Process) -> str:
+def _process_start(process: psutil.Process) -> str:
     """Return the start of a process, where possible in ticks since the boot, since psutil's time moves with the
     clock."""
     try:
-        return Path(f"/proc/{there.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
+        return Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
     except OSError:
-        return f"{there.create_time():.2f}"
+        return f"{process.create_time():.2f}"
 
 
 def _machine_token() -> str:
@@ -75,8 +75,8 @@ def has_ended(owner: str | None) -> bool:
     if machine != _machine_token():
         return False
     try:
-        there = psutil.Process(int(pid))
-        return _process_start(there) != began or there.status() == psutil.STATUS_ZOMBIE
+        process = psutil.Process(int(pid))
+        return _process_start(process) != began or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 

@@ -75,20 +75,20 @@ def exact_revisions(rows: Sequence[Revision]) -> set[int]:
             same.add(row.revision)
         else:
             last[_snapshots_key(row)] = row.revision
-    found: set[int] = set()
+    exact: set[int] = set()
     others: set[int] = set()  # rollbacks whose snapshots contain rows of revisions that they take back
     for row in rows:
         if not row.snapshots and row.frontier is not None:
             continue  # a compaction has dropped it
         if row.revision in same:
-            fine = again[row.revision] in found
+            fine = again[row.revision] in exact
             others |= set() if fine else {row.revision}
         else:
             fine = row.frontier is None or last[_snapshots_key(row)] == row.revision
         builds_on_others = any(not any(a <= other <= b for a, b in row.hidden) for other in others)
         if fine and (row.frontier is None or not builds_on_others):
-            found.add(row.revision)
-    return found
+            exact.add(row.revision)
+    return exact
 
 
 def _snapshots_key(row: Revision) -> tuple[tuple[str, int], ...]:

@@ -114,8 +114,8 @@ class Contents(Store):
 
     def get_proof(self, run_id: str) -> Proof | None:
         """Return the proof of a run; None: its graph was too large for one task, or nothing was replayed."""
-        found = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
-        return Proof.from_json(found[0].proof) if found else None
+        rows = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
+        return Proof.from_json(rows[0].proof) if rows else None
 
 
 def _encode_fingerprints(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:

@@ -119,8 +119,14 @@ class Runs(Revisions):
                 )
             )
             # in the transaction that makes the run, so that no compaction can run between this query and the pin
-            found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
-            base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
+            parent_row = connection.execute(
+                sa.select(ledger).where(ledger.c.revision == parent).with_for_update()
+            ).first()
+            base = (
+                {"since": parent_row.since, "snapshots": parent_row.snapshots}
+                if parent_row
+                else {"since": None, "snapshots": {}}
+            )
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
             if hold:
                 record_verdict(connection, run_id, Verdict.WANTED)

@@ -24,7 +24,7 @@ class Progress(Store):
         return [StageRecord.from_row(row) for row in self.read_rows(mine)]
 
     def recorded_snapshots(self, run_id: str) -> dict[str, int]:
-        """Table → the snapshot of it that the finished stages of a run have recorded."""
+        """Return the snapshots that the finished stages of a run have recorded: table → snapshot."""
         done = [row.facts for row in self.list_stages(run_id) if row.state is StageState.DONE]
         return {table: snapshot for facts in done for table, snapshot in facts.snapshots.items()}
 

@@ -52,20 +52,20 @@ def stored_version(connection: sa.Connection) -> str | None:
     """Return the version that a database stores; None: it stores none. Raises `UsageError` for an unknown version."""
     if not sa.inspect(connection).has_table(version.name):
         return None
-    found = connection.execute(sa.select(version.c.version_num)).scalar()
-    if found is None or found in known_versions():
-        return found
+    stored = connection.execute(sa.select(version.c.version_num)).scalar()
+    if stored is None or stored in known_versions():
+        return stored
     raise UsageError(
         f"a later version of altneu has written the database {redact_uri(str(connection.engine.url))} (its tables "
-        f"have version {found}; this version knows up to {newest_version()}).",
+        f"have version {stored}; this version knows up to {newest_version()}).",
         "update altneu, or use a home of this version: altneu --home DIR …",
     )
 
 
 def database_version(connection: sa.Connection) -> str | None:
     """Return the version of a database; None: it has no tables yet. Raises `UsageError` for an unknown version."""
-    found = stored_version(connection)
-    return found or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
+    stored = stored_version(connection)
+    return stored or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
 
 
 def prepare_database(engine: sa.Engine, *, writes: bool) -> None:
@@ -74,8 +74,8 @@ def prepare_database(engine: sa.Engine, *, writes: bool) -> None:
     With `writes`, an older database is brought up to date.
     """
     with engine.connect() as connection:
-        found = stored_version(connection)
-        if found == newest_version() or (not writes and (found or sa.inspect(connection).has_table("runs"))):
+        stored = stored_version(connection)
+        if stored == newest_version() or (not writes and (stored or sa.inspect(connection).has_table("runs"))):
             return
     upgrade_database(engine)
 
@@ -86,34 +86,34 @@ def upgrade_database(engine: sa.Engine) -> str | None:
     If another process does the same, this one waits for it.
     """
     with _lock_for_migration(engine) as connection:
-        found = stored_version(connection)
-        if found is None and not sa.inspect(connection).has_table("runs"):
+        former = stored_version(connection)
+        if former is None and not sa.inspect(connection).has_table("runs"):
             metadata.create_all(connection)
             connection.execute(version.insert().values(version_num=newest_version()))
             return None
-        if found == newest_version():
-            return found
+        if former == newest_version():
+            return former
         from alembic import command
 
         config = _migration_config(connection)
-        if found is None:
-            found = version_of_tables(connection)
-            command.stamp(config, found)
+        if former is None:
+            former = version_of_tables(connection)
+            command.stamp(config, former)
         command.upgrade(config, "head")
         metadata.create_all(connection)  # tables that a process had not made yet when it was stopped
-        return found
+        return former
 
 
 def version_of_tables(connection: sa.Connection) -> str:
     """Return the newest version whose tables and columns are in a database, with those of all versions before it."""
-    there = sa.inspect(connection)
-    columns = {name: {column["name"] for column in there.get_columns(name)} for name in there.get_table_names()}
-    found = known_versions()[0]
+    inspector = sa.inspect(connection)
+    columns = {name: {column["name"] for column in inspector.get_columns(name)} for name in inspector.get_table_names()}
+    newest = known_versions()[0]
     for number, script in _load_scripts().items():
         if any(not set(names) <= columns.get(table, set()) for table, names in script.SHOWS.items()):
             break
-        found = number
-    return found
+        newest = number
+    return newest
 
 
 def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
@@ -121,11 +121,11 @@ def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
     if not _LACKING.search(f"{type(error.orig).__name__} {error.orig}"):
         return
     with engine.connect() as connection:
-        found = database_version(connection)
-    if found != newest_version():
+        stored = database_version(connection)
+    if stored != newest_version():
         raise DatabaseOutdated(
             f"an earlier version of altneu has made the database {redact_uri(str(engine.url))}, which does not have "
-            f"what this command needs (its tables have version {found}; this version needs {newest_version()}).",
+            f"what this command needs (its tables have version {stored}; this version needs {newest_version()}).",
             "altneu doctor   (brings it up to date, as the next run does)",
         ) from None
 
@@ -156,5 +156,5 @@ def _load_scripts() -> dict[str, ModuleType]:
     """Load the migration scripts, in order: version → module."""
     from alembic.script import ScriptDirectory
 
-    found = ScriptDirectory.from_config(_migration_config()).walk_revisions()
-    return {script.revision: script.module for script in reversed(list(found))}
+    scripts = ScriptDirectory.from_config(_migration_config()).walk_revisions()
+    return {script.revision: script.module for script in reversed(list(scripts))}

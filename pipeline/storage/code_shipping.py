@@ -112,13 +112,13 @@ def _executor_probe() -> Any:
     """
     import inspect
 
-    text = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
-    text += "from pathlib import Path\n"
-    text += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
+    source = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
+    source += "from pathlib import Path\n"
+    source += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
 
-    def probe_executor(rows: Iterable[int], text: str = text) -> Iterator[str]:
+    def probe_executor(rows: Iterable[int], source: str = source) -> Iterator[str]:
         names: dict[str, Any] = {}
-        exec(text, names)
+        exec(source, names)
         yield names["code_digest"]()
 
     probe_executor.__module__ = "__main__"  # so that the executor does not import altneu for it

@@ -49,14 +49,14 @@ def new_key(run_id: str) -> str:
 
 def cached_graph_key(ledger: Ledger, revision: Revision) -> str | None:
     """Return the key of the graph that the run of a revision has left, or None."""
-    found = _truss_facts(ledger, revision)
-    return None if found is None else found.graph
+    facts = _truss_facts(ledger, revision)
+    return None if facts is None else facts.graph
 
 
 def saved_checkpoint(ledger: Ledger, revision: Revision) -> SavedCheckpoint | None:
-    """The state that it has left in a table (`certificates`) where no task can hold the graph, if it has."""
-    found = _truss_facts(ledger, revision)
-    return None if found is None else found.certified
+    """Return the truss checkpoint that the run of a revision has left (`truss_checkpoint_table`), or None."""
+    facts = _truss_facts(ledger, revision)
+    return None if facts is None else facts.certified
 
 
 def producing_run(ledger: Ledger, revision: Revision) -> str:

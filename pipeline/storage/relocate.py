@@ -113,9 +113,9 @@ def table_locations(home: Home, identity: home_identity.Identity) -> dict[str, s
     with database.open_connection(home.database) as connection:
         if not sa.inspect(connection).has_table(t.name):
             return {}
-        found = connection.execute(query).all()
+        rows = connection.execute(query).all()
     mine = [
-        row for row in found if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
+        row for row in rows if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
     ]
     return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
 

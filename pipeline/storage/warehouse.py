@@ -116,11 +116,11 @@ class Warehouse(Branches):
 
     def _create_tables(self, *, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
-        there = self._existing_tables()
+        existing = self._existing_tables()
         if self.home.config.storage.catalog is not None:
-            self._refuse_other_home(there)
+            self._refuse_other_home(existing)
         for table in self.tables:
-            if table not in there:
+            if table not in existing:
                 self.create_table(table, self.columns_ddl(table))
         for table in self.tables:
             self.commit_change(
@@ -150,13 +150,13 @@ class Warehouse(Branches):
 
     def _declare_columns(self, table: str) -> None:
         """Add and drop columns of a plain table, because the settings may declare other value columns and motifs."""
-        there = self.load_metadata(table).column_types()
+        existing = self.load_metadata(table).column_types()
         wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
-        for column in there:
-            if there[column] != wanted.get(column):
+        for column in existing:
+            if existing[column] != wanted.get(column):
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} DROP COLUMN {quote_identifier(column)}")
         for column, type_ in self._table_columns(table).items():
-            if there.get(column) != wanted[column]:
+            if existing.get(column) != wanted[column]:
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} ADD COLUMN {quote_identifier(column)} {type_}")
 
     def _existing_tables(self) -> set[str]:
