@@ -205,7 +205,7 @@ REFUSED = [
     (["--columns", "src,dst,rating,x,y", "--time", "x", "--every", "1d"], "rows cannot be read|no row could be read"),
     (["--columns", "src,dst,rating,src", "--epoch", "1"], "there twice"),
     (["--columns", "src,dst,b,x", "--epoch", "1"], "column b: the name is reserved"),
-    (["--columns", "src,dst,_x,x", "--epoch", "1"], "begin with an underscore"),
+    (["--columns", "src,dst,_x,x", "--epoch", "1"], "begins with an underscore"),
     (["--columns", "src,dst,rating,x", "--time", "x", "--every", "1w"], "--every 1w"),
     (["--columns", "src,dst,rating,x", "--epoch", "soon"], "not an integer"),
     (["--columns", "src,dst,rating,x", "--epoch", "1", "--header"], "looks like a row"),
