@@ -1,4 +1,5 @@
-"""What programs import: `from pipeline.api import Graph`, and `AltneuError`, the class of the errors that it raises."""
+"""The interface for programs: `from pipeline.api import Graph`, and `AltneuError`, the class of the errors it
+raises."""
 
 from .errors import AltneuError
 from .reading.graph import Graph

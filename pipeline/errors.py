@@ -1,6 +1,6 @@
-"""What can go wrong, as types: an error carries what happened, on which input, and the next command to type.
+"""The errors of altneu: each one says what happened, on which input, and the next command to type.
 
-`cli` alone turns them into text and exit codes (`Exit`).
+The command line alone turns them into text and exit codes (`Exit`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .secret import mask_secrets
 
 
 class Exit(IntEnum):
-    """Exit codes of every `altneu` command."""
+    """The exit codes of every `altneu` command."""
 
     OK = 0
     FAILED = 1  # a check failed or a run failed
@@ -22,10 +22,11 @@ class Exit(IntEnum):
 
 
 class AltneuError(Exception):
-    """Base: `what` happened (one sentence that names the input), and the `next` command or remedy."""
+    """The base class. `what` is a sentence that says what happened on which input, `next` the next command or a
+    remedy."""
 
     exit = Exit.FAILED
-    transient = False  # may the same succeed later, with nothing fixed?
+    transient = False  # True: the same call may succeed later without a correction
 
     def __init__(self, what: str, next: str | None = None) -> None:
         super().__init__(what)
@@ -43,21 +44,22 @@ class UsageError(AltneuError):
 
 
 class RunFailed(AltneuError):
-    """A run stopped before publish; what was published before it is untouched."""
+    """A run stopped before it published. Everything that was published before is untouched."""
 
 
 class RevisionConflict(RunFailed):
-    """Another writer published first (the ledger's compare-and-swap refused)."""
+    """Another writer published first: the compare-and-swap of the ledger refused this run."""
 
     transient = True
 
 
 class BatchRejected(RunFailed):
-    """What has landed for an epoch cannot be read, too much of it is malformed, or its size is unusual (`gate`)."""
+    """The landed files of an epoch cannot be read, too many rows are malformed, or their number is unusual (the
+    gate)."""
 
 
 class RunInProgress(RunFailed):
-    """Another run is at work, or waits for a person: this one was not begun. `run_id`: that other run."""
+    """Another run, `run_id`, is in progress or waits for a decision, so this one was not started."""
 
     transient = True
 
@@ -70,27 +72,27 @@ class RunInProgress(RunFailed):
 
 
 class Unavailable(RunFailed):
-    """What a run needs does not answer now (database, Spark, disk), or has changed under it: worth another try."""
+    """Something that a run needs (database, Spark, disk) does not answer now or has changed meanwhile. Try it again."""
 
     transient = True
 
 
 class LeaseLost(RunFailed):
-    """Another process works on the run (see `lease`); this one has changed nothing since."""
+    """Another process holds the lease of the run. This process has changed nothing since it lost the lease."""
 
-    transient = True  # that process may be one that was killed: its lease ends by itself
+    transient = True  # the other process may have been killed; then its lease ends by itself
 
 
 class ForeignWrite(RunFailed):
-    """What a run has written is not what is in its tables: another process has written there."""
+    """The tables of a run hold other rows than the run has written, because another process has written there."""
 
 
 class CheckFailed(AltneuError):
-    """A critical check failed or the maintained result differs from the recomputation."""
+    """A critical check failed, or the maintained result differs from the recomputation."""
 
 
-_OUTSIDE = {"py4j", "pyspark", "grpc", "sqlalchemy", "psycopg"}  # libraries that speak with other processes
-_LASTING = {  # their errors that come again however often it is tried
+_OUTSIDE = {"py4j", "pyspark", "grpc", "sqlalchemy", "psycopg"}  # libraries that communicate with other processes
+_LASTING = {  # the errors of these libraries that another try does not resolve
     *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
     *("NumberFormatException", "DateTimeException", "ArrayIndexOutOfBoundsException", "SparkUpgradeException"),
     *("PySparkTypeError", "PySparkValueError", "PySparkAttributeError", "PySparkNotImplementedError"),
@@ -99,8 +101,10 @@ _LASTING = {  # their errors that come again however often it is tried
 
 
 def is_transient(error: BaseException) -> bool:
-    """May the same succeed later, with nothing fixed? So of a database, a Spark or a disk that failed; not of wrong
-    use, a failed check or a fault of the code."""
+    """Tell whether the same call may succeed later without a correction.
+
+    This is so after a failure of a database, of Spark or of a disk; not after wrong use, a failed check or a bug.
+    """
     if isinstance(error, AltneuError):
         return error.transient
     kinds = type(error).__mro__
@@ -109,7 +113,8 @@ def is_transient(error: BaseException) -> bool:
 
 
 def termination_cause(error: BaseException | None) -> BaseException | None:
-    """What asked the work to end (a signal, a scheduler's timeout), also where cleaning up has failed after it."""
+    """Return what asked the work to end (a signal, a scheduler's timeout), even where the clean-up failed
+    afterwards."""
     seen: set[int] = set()
     while isinstance(error, Exception) and id(error) not in seen:
         seen.add(id(error))
@@ -123,15 +128,15 @@ _FULL = ("No space left on device", "database or disk is full")
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Is there no room on the disk? Then nothing is tried again by itself: somebody has to make room."""
+    """Tell whether the disk is full. Such a failure is not retried automatically, because somebody has to make room."""
     return any(word in str(error) for word in _FULL)
 
 
 def describe_error(error: BaseException) -> tuple[str, str | None]:
-    """What happened, in one line without secrets, and the next command: of an error of ours, or of Spark, Iceberg or
-    the database.
+    """Describe an error of altneu, Spark, Iceberg or the database: what happened, without secrets, and the next
+    command.
 
-    Of a JVM's stack trace it is the line with the real cause, from its exception on.
+    Of a JVM's stack trace the description is the line with the real cause, from the name of its exception on.
     """
     what, then = _describe_known_error(error)
     return mask_secrets(what), then
@@ -150,15 +155,23 @@ def _describe_known_error(error: BaseException) -> tuple[str, str | None]:
         what = re.split(r"[\w.$]+(?:Exception|Error): ", (full or gone)[0].strip())[-1][:300]
         if full:
             return what, "make room on the disk, then run the same command again"
-        return what, "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+        return (
+            what,
+            "if it is a file of the tables: altneu rebuild; if landed rows are lost: altneu rebuild --from-landing",
+        )
     if any("readonly database" in line for line in lines):
-        return "the database cannot be written: it is read-only here.", "altneu doctor   (says whether the home is)"
+        return (
+            "the database cannot be written: it is read-only here.",
+            "altneu doctor   (says whether the home is read-only)",
+        )
     locked = next((line.strip() for line in lines if any(word in line for word in _LOCKED)), None)
     if locked:
         what = re.split(r"[\w.$]+(?:Exception|Error|Locked|Timeout|NotAvailable)\)?:? ", locked)[-1][:300]
-        return what, "see which program keeps it (of a file: fuser FILE), then the same command again"
-    of_java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]  # after py4j's own first line
+        return what, "find the program that holds the lock (for a file: fuser FILE), then run the same command again"
+    of_java = [
+        line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")
+    ]  # py4j's own first line comes before it
     what = of_java[0][:300] if of_java else f"{type(error).__name__}: {lines[0][:300]}"
     if "OperationalError" in what:
-        return what, "altneu doctor; when the database answers: the same command again"
+        return what, "altneu doctor; when the database answers, run the same command again"
     return what, "run the same command again; if it fails again: altneu doctor"

@@ -1,7 +1,7 @@
-"""What happens, for machines and for people: records of the logger `altneu`, their fields in `record.altneu`.
+"""Events: log records of the logger `altneu`, for machines and for people, with their fields in `record.altneu`.
 
-`log_json_lines` prints them as JSON, `log_text_lines` warnings alone, because a command says itself what it does. Lines
-of text have no control characters.
+`log_json_lines` writes every event as JSON. `log_text_lines` writes warnings only, because a command itself prints what
+it does. Lines of text contain no control characters.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ log = logging.getLogger("altneu")
 
 
 def log_event(name: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Log that something happened."""
+    """Log an event with its fields."""
     log.log(level, "%s", _format_event(name, fields), extra={"altneu": {"event": name, **fields}})
 
 
 def _format_event(name: str, fields: Facts) -> str:
-    """An event in a line to read; what is nested is for machines alone.
+    """Format an event as one line of text. Nested fields are left out; they are for machines only.
 
     >>> _format_event("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
     'stage failed: run r7, stage truss, error no space left'
@@ -34,8 +34,10 @@ def _format_event(name: str, fields: Facts) -> str:
 
 
 def log_text_lines(stream: TextIO) -> None:
-    """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
-    command itself says what happened."""
+    """Write warnings of the logger `altneu` to the stream as lines of text from now on.
+
+    Events are left out, because the command itself says what happened.
+    """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextLine())
     handler.addFilter(lambda record: not hasattr(record, "altneu"))
@@ -43,7 +45,7 @@ def log_text_lines(stream: TextIO) -> None:
 
 
 def log_json_lines(stream: TextIO) -> None:
-    """From here on every event, and every warning that Python's libraries log, is a line of JSON on the stream."""
+    """Write every event, and every warning that libraries log, to the stream as a line of JSON from now on."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_JsonFormatter())
     logging.basicConfig(handlers=[handler], force=True)
@@ -52,7 +54,7 @@ def log_json_lines(stream: TextIO) -> None:
 
 
 class TextLine(logging.Formatter):
-    """A record as text for a terminal."""
+    """A formatter that writes a record as text for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_controls(super().format(record), keep="\n")

@@ -1,6 +1,6 @@
-"""Names of files as text: to the system a name is any bytes; what is shown or stored is UTF-8 without controls.
+"""File names as text: for the system a name is any bytes; a shown or stored name is UTF-8 without control characters.
 
-Linux gives Python a name that is no UTF-8 with lone surrogates in it, which neither a terminal nor a database takes.
+On Linux Python reads a name that is not UTF-8 as text with lone surrogates. Terminals and databases do not accept it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import re
 
 from .terminal import escape_controls
 
-LONGEST = 100  # bytes of a name that land gives its files: the rest of the name has room within the system's 255
+LONGEST = (
+    100  # bytes of the stem in the names that `altneu land` makes, so that the whole name fits the system's 255 bytes
+)
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is UTF-8 text.
+    """Tell whether a name is UTF-8 text.
 
     >>> is_text("größe.csv"), is_text("\\udce9.csv")
     (True, False)
@@ -27,7 +29,7 @@ def is_text(name: str) -> bool:
 
 
 def format_name(name: str | os.PathLike[str]) -> str:
-    """Write a name so that a terminal, a log and a database take it: other bytes and controls as they are escaped.
+    """Write a name so that a terminal, a log and a database accept it: other bytes and control characters are escaped.
 
     >>> format_name("a\\udce9\\x1b[1m.csv")
     'a\\\\xe9\\\\x1b[1m.csv'
@@ -36,7 +38,7 @@ def format_name(name: str | os.PathLike[str]) -> str:
 
 
 def make_stem(name: str) -> str:
-    """Make of a file's name the part before its first dot, with what may disturb a path, a URI or a shell replaced.
+    """Return the part of a file name before its first dot, with `_` for what may disturb a path, a URI or a shell.
 
     >>> make_stem("soc/edges 1.csv.gz"), make_stem("a%41?#.csv"), make_stem(".csv")
     ('soc_edges 1', 'a_41__', '')

@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM: the command ends with one line and code 130, its run is recorded, and no process stays behind.
 
-The handler ends every child (Spark's JVM, also one that is just starting), so that nothing waits for it, and raises
-`Interrupted` where the main thread is. It is no `Exception` and no `KeyboardInterrupt`: neither py4j nor the option
-parser takes it for something of theirs. A library may lose it all the same, or fail for the JVM that has ended: after a
-signal `interruption_of` is what ended the command, whatever error arrives. A second signal ends everything at once.
+The handler ends every child process (Spark's JVM, even while it is starting), so that nothing waits for one, and raises
+`Interrupted` in the main thread. `Interrupted` is neither an `Exception` nor a `KeyboardInterrupt`, so neither py4j nor
+the option parser handles it as one of its own. A library may still lose it, or fail because the JVM has ended. So after
+a signal `interruption_of` returns the interruption, whichever error arrives. A second signal ends everything at once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ import psutil
 from .errors import Exit, termination_cause
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SAME = 1.0  # seconds within which a second signal is the first one, passed on by a program around this one
-PATIENCE = 5.0  # seconds that a child has to end by itself
+SAME = 1.0  # seconds within which a second signal counts as the first one, passed on by a parent program
+PATIENCE = 5.0  # seconds in which a child process may end by itself
 
 
 class Interrupted(BaseException):
-    """A signal asked the command to end; `during` which stage, where one was at work."""
+    """A signal asked the command to end. `during` is the stage that was running, if any."""
 
     during: str | None = None
 
 
 class _Signal:
-    """The first signal that came: when, what it raised, and the children that there were."""
+    """The first signal: its time, the exception that it raised, and the child processes at that time."""
 
     def __init__(self) -> None:
         self.at = time.monotonic()
@@ -48,13 +48,13 @@ _first: _Signal | None = None
 
 
 def interruption_of(error: BaseException | None = None) -> BaseException | None:
-    """What asked the work to end: a signal, though another error has come of it, or else what is behind `error`."""
+    """Return what asked the work to end: a signal, even if it led to another error, or else the cause of `error`."""
     return _first.raised if _first else termination_cause(error)
 
 
 @contextmanager
 def handle_signals() -> Iterator[None]:
-    """Inside, these signals raise `Interrupted`."""
+    """Run the block with a handler that raises `Interrupted` at Ctrl-C and SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,7 +70,7 @@ def handle_signals() -> Iterator[None]:
 
 @contextmanager
 def preserve_sigint_handler() -> Iterator[None]:
-    """What the block does to the handler of Ctrl-C is undone: PySpark's own speaks with a JVM that has ended."""
+    """Run the block, then restore the handler of Ctrl-C: PySpark's handler would call a JVM that has ended."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -93,7 +93,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _silence_hooks() -> None:
-    """What breaks off now, in other threads and in destructors, is no news."""
+    """Suppress what other threads and destructors report when their work breaks off after a signal."""
 
     def ignore(*_: Any) -> None:
         pass
@@ -105,7 +105,7 @@ def _silence_hooks() -> None:
 
 
 def end_children() -> None:
-    """End every process that this one has started, also one that was just starting when the signal came."""
+    """End every process that this one has started, including one that was starting when the signal arrived."""
     known = _first.children if _first else set()
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         known = {child for child in known | _list_children() if child.is_running()}

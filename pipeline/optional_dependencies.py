@@ -1,6 +1,6 @@
-"""What an installation may leave out: packages that only some commands need, by the extra that brings them.
+"""Optional dependencies: packages that only some commands need, by the extra that installs them.
 
-A reader of the published graph needs none of them. Who needs one asks for it first, before a run is recorded.
+Readers of the published graph need none of them. A command that needs one requires it before a run is recorded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib.util
 
 from .errors import UsageError
 
-EXTRAS = {  # extra of the distribution -> the package that shows whether it is installed
+EXTRAS = {  # extra of the distribution → the package that shows whether the extra is installed
     "airflow": "airflow",
     "quality": "great_expectations",
     "postgres": "psycopg",
@@ -20,12 +20,12 @@ EXTRAS = {  # extra of the distribution -> the package that shows whether it is 
 
 
 def is_installed(extra: str) -> bool:
-    """Is the package of an extra installed? It is looked for, not imported."""
+    """Tell whether the package of an extra is installed, without importing it."""
     return importlib.util.find_spec(EXTRAS[extra]) is not None
 
 
 def install_command(*extras: str) -> str:
-    """What to type for some extras.
+    """Return the command that installs some extras.
 
     >>> install_command("airflow", "quality")
     "pip install 'altneu[airflow,quality]'"
@@ -34,7 +34,7 @@ def install_command(*extras: str) -> str:
 
 
 def require_extras(what: str, *extras: str) -> None:
-    """Raises `UsageError` when `what` (the subject of a sentence) needs extras that are not installed."""
+    """Raise `UsageError` where extras are not installed that `what` needs, which is the subject of the message."""
     missing = [extra for extra in extras if not is_installed(extra)]
     if missing:
         packages = " and ".join(EXTRAS[extra] for extra in missing)

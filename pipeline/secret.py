@@ -1,5 +1,7 @@
-"""Secrets: they are in the environment, or in a file that it names, never in `altneu.toml`. `mask_secrets` keeps them
-out of what is said and written."""
+"""Secrets: they are in the environment or in a file that it names, never in `altneu.toml`.
+
+`mask_secrets` removes them from texts that are shown or written.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,22 @@ import os
 import re
 from pathlib import Path
 
-# Names under which secrets stand, in the environment and among Spark's settings; `…secretKeyRef.NAME` is a reference.
+# Names of secrets, in the environment and in Spark's settings. `…secretKeyRef.NAME` only refers to a secret.
 _NAME = re.compile(r"(secret|passw(or)?d|token|credential|(access|secret|account)[._-]?key(\..*)?)$", re.IGNORECASE)
 _REFERENCE = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"(://[^:@/\s]*):[^@\s]*@"  # user:password before a host
     r"|((?:s3|gs|gcs)\w*://)[^:@/\s]*@"  # keys before a bucket
-    r"|(;token=)[^;\s]*"  # of a Spark Connect server
+    r"|(;token=)[^;\s]*"  # the token of a Spark Connect server
 )
 _NAMED = re.compile(r"((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^\n]*", re.IGNORECASE)
-_LEAST = 6  # a shorter value is not looked for in texts: it may be part of any word
+_LEAST = 6  # characters; a shorter value is not masked in texts, because it may be part of any word
 
 
 def read_secret(name: str) -> str | None:
-    """The variable of this name, or what is in the file that `NAME_FILE` names, without the end of its line; None:
-    neither is set. Raises `UsageError` where the file cannot be read.
+    """Return the value of this environment variable, or the stripped content of the file that `NAME_FILE` names.
+
+    None: neither is set. Raises `UsageError` where the file cannot be read.
 
     >>> os.environ["SOME_TOKEN"] = "x"
     >>> read_secret("SOME_TOKEN"), read_secret("NO_TOKEN")
@@ -37,17 +40,19 @@ def read_secret(name: str) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         from .errors import UsageError
 
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise UsageError(f"{name}_FILE = {file}: {why}.", f"{name} itself, or a file that this user can read") from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(
+            f"{name}_FILE = {file}: {why}.", f"set {name} itself, or name a file that this user can read"
+        ) from None
 
 
 def has_secret(name: str) -> bool:
-    """Is there such a secret? It may be one that cannot be read."""
+    """Tell whether a secret is set. It may still be impossible to read its file."""
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 
 def is_secret(name: str) -> bool:
-    """Is this the name of a secret, not of a reference to one?
+    """Tell whether this is the name of a secret, not of a reference to one.
 
     >>> [is_secret(each) for each in ("spark.hadoop.fs.s3a.secret.key", "spark.authenticate.secret.file", "PGPASSWORD")]
     [True, False, True]
@@ -58,7 +63,7 @@ def is_secret(name: str) -> bool:
 
 
 def mask_secrets(text: str) -> str:
-    """The text without passwords in addresses, and without the secrets of this environment.
+    """Return the text without passwords in addresses, and without the secrets of this environment.
 
     >>> mask_secrets("postgresql://me:hidden@host/db"), mask_secrets("sc://host:1/;token=hidden;use_ssl=true")
     ('postgresql://me:***@host/db', 'sc://host:1/;token=***;use_ssl=true')
@@ -69,13 +74,13 @@ def mask_secrets(text: str) -> str:
     return _ADDRESS.sub(_mask_match, text)
 
 
-def _mask_match(found: re.Match[str]) -> str:
-    login, keys, named = found.groups()
+def _mask_match(match: re.Match[str]) -> str:
+    login, keys, named = match.groups()
     return f"{login}:***@" if login is not None else f"{keys}***@" if keys is not None else f"{named}***"
 
 
 def mask_secret_assignments(text: str) -> str:
-    """And without what follows a name of a secret and `=`, to the end of the line.
+    """Mask secrets, and everything that follows the name of a secret and `=`, up to the end of the line.
 
     >>> mask_secret_assignments("-Dhttps.proxyPassword=hidden")
     '-Dhttps.proxyPassword=***'

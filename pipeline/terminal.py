@@ -1,20 +1,20 @@
-"""Text as a terminal may be given it: characters that would move, colour or turn around what is shown are written out.
+"""Text that is safe for a terminal: characters that would move, colour or reverse the output are escaped.
 
-Names of vertices, columns and files come from data of others. A table, a message and a line of progress show them with
-`escape_controls`; JSON, CSV and Parquet are data and hold them as they are.
+Names of vertices, columns and files come from other people's data. Tables, messages and lines of progress show them
+with `escape_controls`; JSON, CSV and Parquet are data and contain them unchanged.
 """
 
 from __future__ import annotations
 
 import re
 
-# C0 and C1 with their escape sequences, line and paragraph separators, marks that turn the direction of what follows,
-# and halves of characters, which no encoding takes
+# C0 and C1 controls with their escape sequences, line and paragraph separators, marks that change the direction of the
+# text, and lone surrogates, which cannot be encoded
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    r"""Write each such character of a text as Python would, but those to `keep`.
+    r"""Write each control character of a text as Python's escape sequence, except those in `keep`.
 
     >>> escape_controls("a\x1b[31mb\nc"), escape_controls("\u202etxt.exe"), escape_controls("a\nb\r", keep="\n")
     ('a\\x1b[31mb\\nc', '\\u202etxt.exe', 'a\nb\\r')

@@ -1,23 +1,30 @@
-"""The names that a value column may have. It imports nothing, because executors read files with it."""
+"""The names that a value column may have. This module imports nothing of altneu, because executors use it."""
 
 from __future__ import annotations
 
 import re
 
 _RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
-_RESERVED |= {"copies", "foreign", "rivals", "not_finite", "no_value", "self_loop"}  # of the checks on upserts
+_RESERVED |= {
+    "copies",
+    "foreign",
+    "rivals",
+    "not_finite",
+    "no_value",
+    "self_loop",
+}  # columns that the checks on upserts add
 
 
 def reserved(column: str) -> str | None:
-    """Why a value column cannot have this name; None: it can.
+    """Say why a value column cannot have this name; None: it can.
 
     >>> reserved("b"), reserved("my col")
-    ("the name is altneu's own: its tables have such a column", None)
+    ('the name is reserved: a table of altneu has such a column', None)
     """
     if column.startswith("_"):
-        return "the name is altneu's own, as all that begin with an underscore"
+        return "the name is reserved, like every name that begins with an underscore"
     if column.lower() in _RESERVED:
-        return "the name is altneu's own: its tables have such a column"
+        return "the name is reserved: a table of altneu has such a column"
     if not re.fullmatch(r"\w([\w -]{0,62}\w)?", column):
-        return "a name is of letters, digits, _, - and blanks within, up to 64 of them"
+        return "a name consists of up to 64 letters, digits, _, - and inner blanks"
     return None

@@ -1,4 +1,4 @@
-"""The home directory and its `altneu.toml`: read once, checked whole (`file`), then frozen."""
+"""The home directory and its `altneu.toml`, which is read once, checked as a whole (`settings_file`), then frozen."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Config", "Home", "parse_settings"]
 
 
 def _require_folder(path: Path | str) -> Path:
-    """Where a home is or can be. Raises `UsageError` when a file is in its place."""
+    """Return the absolute path where a home is or can be. Raises `UsageError` where a file is in its place."""
     path = Path(path).expanduser().resolve()
-    if not is_text(str(path)):  # no database would take it
+    if not is_text(str(path)):  # no database accepts such a path
         raise UsageError(f"{format_name(path)}: the path of a home has to be UTF-8 text.", "altneu --home DIR init")
     for place in (path, *path.parents):
         if place.is_file():
-            raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")
+            raise UsageError(f"{place} is a file, but a home is a folder.", "altneu --home DIR init")
     return path
 
 
@@ -36,14 +36,15 @@ class Home:
 
     @classmethod
     def open(cls, path: Path | str, *, create: bool = False) -> Home:
-        """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
+        """Read the home at `path`. With `create`, make the folder and a commented `altneu.toml` where there are
+        none."""
         path = _require_folder(path)
         file = path / NAME
         if not file.exists():
             if not create:
                 raise UsageError(
-                    f"{path} is no altneu home (it has no altneu.toml).",
-                    "altneu init, or altneu land FILE --columns src,dst --epoch 1   (make one), or: altneu demo",
+                    f"{path} is not an altneu home: it has no altneu.toml.",
+                    "altneu init, or altneu land FILE --columns src,dst --epoch 1   (both make one), or: altneu demo",
                 )
             path.mkdir(parents=True, exist_ok=True)
             write_text(file, settings_template())
@@ -51,32 +52,33 @@ class Home:
 
     @property
     def landing(self) -> Path:
-        """The landing's folder; of a landing in an object store the one in which `altneu land` prepares batches."""
+        """Return the landing folder; for a landing in an object store, the folder in which `altneu land` prepares
+        batches."""
         return self.path / "landing" if self.landed_remotely else Path(self.landed_at)
 
     @property
     def landed_at(self) -> str:
-        """Where batches are landed: a folder, relative to the home, or the URI of one."""
+        """Return the place where batches are landed: a folder or a URI. A relative folder is in the home."""
         return self._resolve_location(self.config.landing.uri or "landing")
 
     @property
     def landed_remotely(self) -> bool:
-        """Is the landing in an object store, not in a folder?"""
+        """Tell whether the landing is in an object store, not in a folder."""
         return re.match(r"\w+:", self.landed_at) is not None
 
     @property
     def reports(self) -> Path:
-        """The folder of the pages, where they are on this machine."""
+        """Return the folder of the report pages, for pages on this machine."""
         return Path(self.reports_at)
 
     @property
     def reports_at(self) -> str:
-        """Where the pages are: a folder, relative to the home, or the URI of one."""
+        """Return the place of the report pages: a folder or a URI. A relative folder is in the home."""
         return self._resolve_location(self.config.reports.uri or "reports")
 
     @property
     def reports_remotely(self) -> bool:
-        """Are the pages in an object store, not in a folder?"""
+        """Tell whether the report pages are in an object store, not in a folder."""
         return re.match(r"\w+:", self.reports_at) is not None
 
     def _resolve_location(self, text: str) -> str:
@@ -85,13 +87,13 @@ class Home:
 
     @property
     def database(self) -> str:
-        """An SQLAlchemy URI; a SQLite file of a relative path is in the home."""
+        """Return the SQLAlchemy URI of the database. A SQLite file with a relative path is in the home."""
         uri = self.config.storage.database or "sqlite:///altneu.db"
         return resolve_database_uri(self.path, uri)
 
     @property
     def warehouse(self) -> str:
-        """A folder, relative to the home, or the URI of one."""
+        """Return the place of the tables: a folder or a URI. A relative folder is in the home."""
         place = self.config.storage.warehouse or "warehouse"
         return place if re.match(r"\w+:", place) else str(self.path / place)
 
@@ -101,18 +103,18 @@ class Home:
 
     @classmethod
     def draft_home(cls, path: Path | str) -> Home:
-        """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
+        """Return the home at `path`, or the one that `open` with `create` would make there. Nothing is written."""
         path = _require_folder(path)
         return cls.open(path) if (path / NAME).exists() else cls(path, Config())
 
     def with_settings(self, **sections: Entries) -> tuple[Home, str]:
-        """The home with settings that `altneu.toml` does not have yet, and that file's new text. Writes nothing."""
+        """Return the home with additional settings, and the new text of `altneu.toml`. Nothing is written."""
         file = self.path / NAME
         text = extend_settings(read_text(file) if file.exists() else settings_template(), sections)
         return replace(self, config=parse_settings(text.removeprefix("\ufeff"), str(file))), text
 
     def declare_settings(self, **sections: Entries) -> Home:
-        """Write settings that are not there yet into `altneu.toml`, and return the new home."""
+        """Write additional settings into `altneu.toml`, and return the new home."""
         home, text = self.with_settings(**sections)
         write_text(self.path / NAME, text)
         return home

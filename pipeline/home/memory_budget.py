@@ -1,14 +1,14 @@
-"""How many edges a task has memory for, from the machine or from what a cluster's executors are given.
+"""The memory budget: how many edges one task can hold, by the memory of the machine or of a cluster's executors.
 
-Python workers are no part of the JVM's memory. On this machine they have what Spark's driver leaves of it. An executor
-of a cluster has `spark.executor.pyspark.memory` for them; else on YARN and Kubernetes, which end a container that takes
-more than it was given, what `spark.executor.memoryOverhead` leaves beside the JVM; else we take it to leave them as
-much as it has itself. A Spark Connect server on another machine is not asked: the same settings may say here what its
-executors have; without them: `UNKNOWN` edges.
+The memory of Python workers is not part of the JVM's. On this machine they have what Spark's driver leaves of it. An
+executor of a cluster has `spark.executor.pyspark.memory` for them. Without that setting, on YARN and Kubernetes, which
+end a container that exceeds its memory, they have what the JVM leaves of `spark.executor.memoryOverhead`; elsewhere we
+assume that they have as much as the executor's JVM. A Spark Connect server on another machine is not asked: the same
+settings in `altneu.toml` may say what its executors have; without them a task gets `UNKNOWN` edges.
 
-A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share. But where
-`spark.executor.pyspark.memory` is set, Spark divides it by the cores, and gives no Python worker more address space
-than that: then a task alone has no more than its share, and libraries take `LIBRARIES` of it.
+A task that runs alone, while the other cores wait for it, may use all of this memory; one of many tasks uses its share.
+But where `spark.executor.pyspark.memory` is set, Spark divides it by the cores, and no Python worker gets more address
+space than that. Then a task that runs alone has only its share, too, and libraries use `LIBRARIES` of it.
 """
 
 from __future__ import annotations
@@ -26,42 +26,48 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from .settings import Config
 
-# Measured (tests/benchmarks/RESULTS.md), of an edge: while one task maintains the trussness of a graph; while an audit
-# recomputes one beside what is stored; and in tasks of all other kinds. And of a row that is sent to every task.
+# Measured bytes of one edge (tests/benchmarks/RESULTS.md): while one task maintains the trussness of a graph, while an
+# audit recomputes a graph beside the stored one, and in all other tasks; and of one row that is sent to every task.
 REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
 UNKNOWN = 20_000_000
 GIB = 2**30
-LIBRARIES = 768 * 2**20  # address space of a Python worker that has loaded ours, and Arrow on the system's allocator
+LIBRARIES = (
+    768 * 2**20
+)  # address space of a Python worker that has loaded our libraries, with Arrow on the system's allocator
 HEAP, PYTHON_MEMORY, OVERHEAD = (f"spark.executor.{name}" for name in ("memory", "pyspark.memory", "memoryOverhead"))
-# Measured, too: of a container, what the JVM takes outside of its heap, and the libraries of a Python worker.
+# Measured bytes of a container: what the JVM uses outside its heap, and what the libraries of a Python worker use.
 OUTSIDE, LOADED = GIB, 300 * 2**20
-LEAST = 64 * 2**20  # of arrays: less is no task worth its start
+LEAST = 64 * 2**20  # bytes for arrays; with less a task is not worth its start
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
 
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """bytes: for the Python workers of one executor, None: not known; heap: of its JVM; cores: tasks that work in it at
-    once; limit: bytes that no worker may exceed, its libraries aside."""
+    """The memory of one executor.
+
+    `bytes`: for all its Python workers; None: not known. `heap`: bytes of the heap of its JVM. `cores`: tasks that run
+    in it at once. `limit`: bytes that one worker may use besides its libraries; None: no limit.
+    """
 
     bytes: int | None
     heap: int
     cores: int
-    whose: str  # for a person
+    whose: str  # the name of the executor in messages
     limit: int | None = None
 
     @property
     def max_edges_exclusive(self) -> int:
-        """Edges of the graph whose trussness a task maintains, which works alone."""
+        """Return the number of edges of a graph whose trussness one task can maintain while it runs alone."""
         return self.max_edges(REPLAY_BYTES)
 
     @property
     def max_edges_shared(self) -> int:
-        """Edges that each of the tasks may hold which work at once."""
+        """Return the number of edges that each of the tasks that run at once can hold."""
         return self.max_edges(EDGE_BYTES, self.cores)
 
     def max_edges(self, each: int, tasks: int = 1) -> int:
-        """How many a task may hold, of so many bytes each, when so many tasks work at once, or all cores."""
+        """Return how many edges of `each` bytes one task can hold while `tasks` tasks run at once (at most one per
+        core)."""
         if self.bytes is None:
             return UNKNOWN
         share = self.bytes // max(1, min(tasks, self.cores))
@@ -88,17 +94,20 @@ def memory_budget(config: Config) -> MemoryBudget:
         if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
             return MemoryBudget(None, GIB, 1, "the executors of a Spark Connect server")
     heap = _parse_bytes(conf.get(HEAP) or "1g")
-    given, limit = _python_memory(conf)
+    python_bytes, limit = _python_memory(conf)
     tasks = max(1, _task_cores(conf) // int(conf.get("spark.task.cpus") or 1))
     remote = master.startswith("sc://")
     whose = "an executor of the server, by [spark] conf" if remote else "an executor"
-    if given is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
-        given, whose = _container_memory_left(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
-    return MemoryBudget(heap if given is None else given, heap, tasks, whose, limit)
+    if python_bytes is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
+        python_bytes, whose = (
+            _container_memory_left(conf, heap),
+            f"{whose}: its container, of {OVERHEAD} what its JVM leaves",
+        )
+    return MemoryBudget(heap if python_bytes is None else python_bytes, heap, tasks, whose, limit)
 
 
 def _container_memory_left(conf: dict[str, str], heap: int) -> int:
-    """Bytes for arrays; by itself Spark adds a tenth of the heap to a container, which is nearly nothing for Python."""
+    """Return the bytes for arrays. By default Spark adds a tenth of the heap to a container: too little for Python."""
     text = conf.get(OVERHEAD)
     factor = float(conf.get(f"{OVERHEAD}Factor") or 0.1)
     overhead = _parse_bytes(text) if text else max(384 * 2**20, int(factor * heap))
@@ -106,20 +115,22 @@ def _container_memory_left(conf: dict[str, str], heap: int) -> int:
 
 
 def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
-    """What the workers of an executor are given, and what one of them has beside its libraries; bytes, None: not set.
-    Raises `UsageError` where that is next to nothing."""
+    """Return the bytes for all Python workers of an executor, and for one of them besides its libraries; None: not set.
+
+    Raises `UsageError` where one worker would have less than `LEAST`.
+    """
     if not (text := conf.get(PYTHON_MEMORY)):
         return None, None
-    given, cores = _parse_bytes(text), _task_cores(conf)
-    limit = given // cores - LIBRARIES
+    python_bytes, cores = _parse_bytes(text), _task_cores(conf)
+    limit = python_bytes // cores - LIBRARIES
     if limit < LEAST:
         least = -(-(LIBRARIES + LEAST) * cores // 2**20)
         raise UsageError(
             f'"{PYTHON_MEMORY}" = "{text}" in [spark] conf: Spark divides it by the cores of an executor ({cores}), '
             f"and a Python worker needs {LIBRARIES >> 20} MiB of address space for its libraries alone.",
-            f'give it at least "{least}m", or remove it: without it a worker has no limit but the memory that is there',
+            f'set it to "{least}m" or more, or remove it: then a worker has no limit but the memory of the machine',
         )
-    return given, limit
+    return python_bytes, limit
 
 
 def _task_cores(conf: dict[str, str]) -> int:
@@ -127,7 +138,8 @@ def _task_cores(conf: dict[str, str]) -> int:
 
 
 def max_task_edges(config: Config) -> int:
-    """The most edges of which one task may maintain the trussness: `[truss] limit_edges`, where it is less."""
+    """Return how many edges a graph may have so that one task can maintain its trussness; at most `[truss]
+    limit_edges`."""
     return min(memory_budget(config).max_edges_exclusive, _limit_or_unbounded(config.truss.limit_edges))
 
 
@@ -147,18 +159,20 @@ def max_partition_edges(config: Config) -> int:
 
 
 def max_cell_edges(config: Config) -> int:
-    """The most edges that one of many tasks may count triangles in: `[triangles] limit_edges`, where it is less."""
+    """Return in how many edges one of many tasks may count triangles; at most `[triangles] limit_edges`."""
     return min(memory_budget(config).max_edges_shared, _limit_or_unbounded(config.triangles.limit_edges))
 
 
 def max_broadcast_rows(config: Config) -> int:
-    """The most rows of a join that are sent to every task: a twentieth of an executor's memory, `ROW_BYTES` each."""
+    """Return how many rows of a join may be sent to every task: they fill a twentieth of the heap, at `ROW_BYTES`
+    each."""
     return min(BROADCAST_ROWS, memory_budget(config).heap // (20 * ROW_BYTES))
 
 
 def driver_memory_mb() -> int:
-    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
-    # from 32 GiB on pointers take twice the space, and the archive does not fit
+    """Return the heap of Spark's driver in MiB: half of this machine or container. Python workers and the page cache
+    need the rest."""
+    # from 32 GiB on pointers take twice the space, and the class-data archive does not fit
     return max(1024, min(_total_memory() // 2 // 2**20, 31 * 1024))
 
 
@@ -179,12 +193,12 @@ def _parse_bytes(text: str) -> int:
     >>> _parse_bytes("2g"), _parse_bytes("512M"), _parse_bytes("1500mb"), _parse_bytes("1024")
     (2147483648, 536870912, 1572864000, 1073741824)
     """
-    found = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
-    return int(found[1]) * _UNITS[found[2]] if found else 2**30
+    match = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
+    return int(match[1]) * _UNITS[match[2]] if match else 2**30
 
 
 def _total_memory() -> int:
-    """Memory of this machine or container, in bytes."""
+    """Return the memory of this machine or container in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and (text := limit.read_text().strip()).isdigit():

@@ -1,8 +1,9 @@
-"""How S3 is reached: by the environment, in the variables that every tool of AWS reads.
+"""The configuration of S3, from the environment variables that every tool of AWS reads.
 
-`AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` (a store that is not Amazon's), `AWS_REGION` or `AWS_DEFAULT_REGION`.
-Credentials are found by each library itself (`AWS_ACCESS_KEY_ID` …, `AWS_PROFILE`, roles of the machine): they never
-pass through this program. What is here holds no secret, so that it may travel to executors and stand in settings.
+They are `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` (for a store that is not Amazon's), and `AWS_REGION` or
+`AWS_DEFAULT_REGION`. Each library finds the credentials itself (`AWS_ACCESS_KEY_ID` …, `AWS_PROFILE`, roles of the
+machine), so they never pass through this program. The configuration contains no secret: it may be sent to executors and
+written into settings.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from urllib.parse import urlsplit
 
 
 def in_s3(location: str) -> bool:
-    """Are these tables read and written by Iceberg's S3FileIO? Those of `s3a:` go through Spark's Hadoop."""
+    """Tell whether Iceberg's S3FileIO reads and writes these tables. Spark's Hadoop does so for `s3a:`."""
     return location.startswith("s3://")
 
 
 @dataclass(frozen=True)
 class S3:
-    """An endpoint and a region. None: Amazon's own; the one of the profile, or of the bucket."""
+    """An endpoint and a region. Without an endpoint it is Amazon's; without a region, that of the profile or the
+    bucket."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -33,21 +35,21 @@ class S3:
         return cls(endpoint, region or ("us-east-1" if endpoint else None))
 
     def arrow_options(self) -> dict[str, Any]:
-        """Arguments of `pyarrow.fs.S3FileSystem`.
+        """Return the arguments of `pyarrow.fs.S3FileSystem`.
 
         >>> S3("http://127.0.0.1:7070", "us-east-1").arrow_options()
         {'scheme': 'http', 'endpoint_override': '127.0.0.1:7070', 'region': 'us-east-1'}
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.endpoint:
             parts = urlsplit(self.endpoint if "//" in self.endpoint else f"https://{self.endpoint}")
-            found |= {"scheme": parts.scheme, "endpoint_override": parts.netloc + parts.path.rstrip("/")}
-        return found | ({"region": self.region} if self.region else {})
+            options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc + parts.path.rstrip("/")}
+        return options | ({"region": self.region} if self.region else {})
 
     def iceberg_options(self) -> dict[str, str]:
-        """Properties of Iceberg's S3FileIO, in a catalog or in a file IO of its own."""
-        found: dict[str, str] = {}
+        """Return the properties of Iceberg's S3FileIO, for a catalog or for a file IO."""
+        options: dict[str, str] = {}
         if self.endpoint:
-            # a name for each bucket under the host is Amazon's own; other stores need not have one
-            found |= {"s3.endpoint": self.endpoint, "s3.path-style-access": "true"}
-        return found | ({"client.region": self.region} if self.region else {})
+            # bucket names as subdomains are Amazon's way; other stores need not support them
+            options |= {"s3.endpoint": self.endpoint, "s3.path-style-access": "true"}
+        return options | ({"client.region": self.region} if self.region else {})

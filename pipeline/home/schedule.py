@@ -1,6 +1,6 @@
-"""Epochs and what people call them: `epoch = intervals since 1970-01-01 UTC`, shown as the interval's start.
+"""Epochs and their labels: an epoch counts intervals since 1970-01-01 UTC, and its label is the start of the interval.
 
-Without `every`, epochs are plain integers and their own labels.
+Without `[epochs] every`, epochs are plain integers, and each one is its own label.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from datetime import UTC, datetime, timedelta
 from ..errors import UsageError
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
-_LEAST, _GREATEST = -(2**63), 2**63 - 2  # a bigint; the greatest one says in intervals that they are open
+_LEAST, _GREATEST = -(2**63), 2**63 - 2  # the range of a bigint; its greatest value marks an interval without an end
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """`seconds` of one epoch, or None for plain integer epochs."""
+    """The schedule of a home: an epoch lasts `seconds`; None: epochs are plain integers."""
 
     seconds: int | None = None
 
     @classmethod
     def from_text(cls, every: str | None) -> Schedule:
-        """`1d`, `12h`, `7d`, `15m` or None."""
+        """Read a length such as `1d`, `12h` or `15m`; None: plain integers. Raises `UsageError` for another text."""
         if every is None:
             return cls()
         match = re.fullmatch(r"([1-9]\d*)([dhm])", every)
@@ -35,24 +35,25 @@ class Schedule:
         return cls(int(match[1]) * _UNITS[match[2]])
 
     def epoch_of(self, when: datetime) -> int:
-        """The epoch that holds an instant."""
+        """Return the epoch whose interval contains an instant (schedules by time only)."""
         assert self.seconds is not None
         return int((when - _ORIGIN).total_seconds() // self.seconds)
 
     def start_of(self, epoch: int) -> datetime:
-        """The first instant of an epoch (by-time schedules only)."""
+        """Return the first instant of an epoch (schedules by time only)."""
         assert self.seconds is not None
         return _ORIGIN + timedelta(seconds=epoch * self.seconds)
 
     def end_of(self, epoch: int) -> datetime | None:
-        """The first instant after an epoch; None for plain integers, and beyond what the calendar knows."""
+        """Return the first instant after an epoch; None for plain integers, and after the year 9999."""
         try:
             return None if self.seconds is None else self.start_of(epoch + 1)
         except OverflowError:
             return None
 
     def has_date(self, epoch: int) -> bool:
-        """Whether the epoch has a date: its whole interval lies in the years 1 to 9999. Plain integers: below 2^62."""
+        """Tell whether the whole interval of an epoch lies in the years 1 to 9999; of a plain integer, whether |epoch|
+        < 2^62."""
         if self.seconds is None:
             return abs(epoch) < 1 << 62
         try:
@@ -61,8 +62,10 @@ class Schedule:
             return False
 
     def is_far(self, epoch: int, known: Iterable[int], now: datetime | None = None) -> bool:
-        """Whether an epoch begins 100 years or more from today and from all epochs that are known; never of plain
-        integers."""
+        """Tell whether an epoch begins 100 years or more from today and from every known epoch.
+
+        A plain integer is never far.
+        """
         if self.seconds is None:
             return False
         century = 36_525 * _UNITS["d"] // self.seconds
@@ -70,7 +73,8 @@ class Schedule:
         return all(abs(epoch - other) >= century for other in near)
 
     def date_in(self, text: str) -> str | None:
-        """The label of the epoch that a date of digits alone is in, such as 20240515; None: it is no such date.
+        """Return the label of the epoch that contains a date written as digits, such as 20240515; None: it is no such
+        date.
 
         >>> Schedule.from_text("1h").date_in("20240515"), Schedule.from_text("1h").date_in("476520")
         ('2024-05-15T00', None)
@@ -83,20 +87,20 @@ class Schedule:
             return None
 
     def format_label(self, epoch: int) -> str:
-        """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
+        """Format the label of an epoch: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
         if self.seconds is None:
             return str(epoch)
         try:
             start = self.start_of(epoch)
         except OverflowError:
             return str(epoch)
-        text = start.isoformat()  # not strftime, which writes the year 999 with three digits
+        text = start.isoformat()  # strftime would write the year 999 with three digits
         if self.seconds % _UNITS["d"] == 0:
             return text[:10]
         return text[:13] if self.seconds % _UNITS["h"] == 0 else text[:16].replace(":", "-")
 
     def parse_epoch(self, text: str) -> int:
-        """A label or an integer, as typed, → the epoch. Raises `UsageError` naming the text."""
+        """Read an epoch from a label or an integer. Raises `UsageError`, which names the text."""
         if re.fullmatch(r"-?\d+", text):
             epoch = int(text)
             if not _LEAST <= epoch <= _GREATEST:
@@ -116,14 +120,14 @@ class Schedule:
         epoch = self.epoch_of(when)
         if self.start_of(epoch) != when:
             raise UsageError(
-                f"epoch {text!r} is no interval's start; the interval that holds it is {self.format_label(epoch)}.",
-                f"the same with {self.format_label(epoch)}",
+                f"epoch {text!r} does not start an interval; it lies in the interval {self.format_label(epoch)}.",
+                f"the same command with {self.format_label(epoch)}",
             )
         return epoch
 
 
 def sample_epochs(epochs: list[int], how_many: int, seed: str) -> list[int]:
-    """So many of the epochs, the last always among them; 0: all. The same seed draws the same epochs.
+    """Draw `how_many` of the epochs (0: all), always including the last one. The same seed draws the same epochs.
 
     >>> sample_epochs([1, 2, 3, 4], 0, "any"), sample_epochs([1, 2, 3, 4], 1, "any")
     ([1, 2, 3, 4], [4])

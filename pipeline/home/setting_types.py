@@ -1,4 +1,4 @@
-"""What values in `altneu.toml` have to be, as types for the models of `settings`, and what a condition has to be."""
+"""The types of the values in `altneu.toml`, for the models of `settings`, and the check of a condition."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ _MASTER = re.compile(
 MASTERS = '"local[*]", "local[N]", "spark://host:port", "yarn", "k8s://…", "sc://host:port" (Spark Connect)'
 
 _PASSWORD = (
-    "it holds a password, and this file holds none: leave it out, and set PGPASSWORD, or write the line "
+    "it contains a password, which is not allowed in this file: leave it out, and set PGPASSWORD, or write the line "
     "host:port:database:user:password into ~/.pgpass or the file that PGPASSFILE names"
 )
-_TOKEN = "it holds a token, and this file holds none: set SPARK_CONNECT_AUTHENTICATE_TOKEN, or …_TOKEN_FILE"
+_TOKEN = "it contains a token, which is not allowed in this file: set SPARK_CONNECT_AUTHENTICATE_TOKEN, or …_TOKEN_FILE"
 
 _COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
-_COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
-_ASKED = ("src", "dst", "a", "b", "epoch")  # what a condition may ask besides the values
+_COLUMNS |= {
+    "vertex",
+    "degree",
+    "clustering",
+}  # of `show totals` and `show vertices`, which have a column for each motif
+_ASKED = ("src", "dst", "a", "b", "epoch")  # columns that a condition may use besides the value columns
 
 
 def is_length(text: str) -> bool:
@@ -43,7 +47,10 @@ def is_length(text: str) -> bool:
 
 
 def is_database(text: str) -> bool:
-    """A file of SQLite, or PostgreSQL by a driver that is here. Without psycopg, who connects says what to install."""
+    """Tell whether a text is the URI of a SQLite file, or of a PostgreSQL database whose driver is installed.
+
+    A missing psycopg is not an error here: the connection reports what to install.
+    """
     try:
         url = sa.make_url(text)
         if url.get_driver_name() != "psycopg":
@@ -58,7 +65,7 @@ def without_password(text: str) -> str:
     """Return the URI of a database unchanged. Raises `ValueError` where it contains a password."""
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):  # none at all, which is told next
+    except (sa.exc.ArgumentError, ValueError):  # it is not a URI, which the next validator reports
         return text
     if url.password is not None or any(is_secret(name) for name in url.query):
         raise ValueError(_PASSWORD)
@@ -77,20 +84,20 @@ def is_master(text: str) -> bool:
 
 
 def is_place(text: str) -> bool:
-    """A folder, or the URI of one that holds neither keys nor options: those are the environment's.
+    """Tell whether a text is a folder, or a URI without keys and options, which belong into the environment.
 
     >>> [is_place(each) for each in ("tables", "s3://bucket/a", "s3://key:secret@bucket/a", "s3://b?region=x", "s3:/b")]
     [True, True, False, False, False]
     """
     if not re.match(r"\w+:", text) or text.startswith("file:"):
         return bool(text)
-    found = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
-    # a container of Azure stands before the host's name
-    return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
+    match = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
+    # in Azure the container is written before the host and an @
+    return bool(match and (match[2] or match[1] == "hdfs") and ("@" not in match[2] or match[1].startswith("abfs")))
 
 
 def is_endpoint(text: str) -> bool:
-    """The address of a service, without anything secret in it.
+    """Tell whether a text is the address of a service, without anything secret in it.
 
     >>> [is_endpoint(each) for each in ("https://host:8181/api", "host:8181", "https://me:pw@host", "http://h?token=x")]
     [True, False, False, False]
@@ -108,13 +115,13 @@ def is_landing(text: str) -> bool:
 
 
 def is_memory(text: str) -> bool:
-    """What a JVM starts with; Spark needs 450 MiB at the least."""
-    found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
-    return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
+    """Tell whether a text is a heap size for a JVM, of 512 MiB or more, since Spark needs at least 450 MiB."""
+    match = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
+    return match is not None and int(match[1]) * 1024 ** "kmgt".index(match[2]) >= 512 * 1024
 
 
 def _text_that(fits: Callable[[str], bool]) -> AfterValidator:
-    """Text that fits; what is allowed instead says the setting."""
+    """Return a validator of texts. The message about what is allowed comes from the setting."""
 
     def check_text(value: str) -> str:
         if not fits(value):
@@ -132,21 +139,21 @@ def _check_column(name: str) -> str:
 
 def _check_motif_name(name: str) -> str:
     if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
-        raise ValueError("a name is of letters, digits, _ and -, and no column of `show`")
+        raise ValueError("a name consists of letters, digits, _ and -, and is not a column of `show`")
     return name
 
 
 def _check_motif(text: str | list[str]) -> str | list[str]:
     from algorithms import motif_patterns
 
-    motif_patterns.parse_motif(text)  # ValueError in words
+    motif_patterns.parse_motif(text)  # raises ValueError with a message
     return text
 
 
 def _spark_value(value: object) -> str:
-    """A value as Spark has it."""
+    """Return a setting's value as the text that Spark expects. Raises `ValueError`."""
     if isinstance(value, dict):
-        raise ValueError('a name with dots stands in quotes: "spark.driver.memory" = "8g"')
+        raise ValueError('write a name with dots in quotes: "spark.driver.memory" = "8g"')
     if not isinstance(value, (str, int, float)):
         raise ValueError("expected text")
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -154,7 +161,7 @@ def _spark_value(value: object) -> str:
 
 TYPES = ("long", "double", "string", "boolean")
 PlainTable = Literal["vertex_history", "edge_now", "epoch_totals"]
-EDGE_NOW = ("trussness", "both_ways")  # its columns besides the ends and the values
+EDGE_NOW = ("trussness", "both_ways")  # the columns of `edge_now` besides src, dst and the value columns
 
 Length = Annotated[str, _text_that(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
@@ -173,7 +180,7 @@ Motif = Annotated[str | list[str], BeforeValidator(_check_motif)]
 
 
 def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
-    """Why a text is no condition on these value columns, in words."""
+    """Say why a text is not a condition on these value columns; None: it is one."""
     from algorithms.sql_predicates import Condition
 
     try:
@@ -184,26 +191,26 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
     for column in read.columns:
         if column.name.casefold() not in types:
             similar = suggest_name(column.name, [*values, "src", "dst"])
-            there = ", ".join(["src", "dst", *values])
+            known = ", ".join(["src", "dst", *values])
             own = reserved(column.name)
             similar = similar or (
                 f", and no value column can have this name: {own}"
                 if own
-                else f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
+                else f'; to declare a value column: [values] {toml_key(column.name)} = "long"'
             )
-            return f"there is no column {column.name!r} (position {column.position}){similar}; there are: {there}"
+            return f"there is no column {column.name!r} (position {column.position}){similar}; the columns are: {known}"
     if read.alone and types[read.columns[0].name.casefold()] != "boolean":
-        return f"{read.columns[0].name} is a value and no condition: compare it with something"
+        return f"{read.columns[0].name} is a value, not a condition: compare it with something"
     return None
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Did you mean …? Nothing where no known name is like it."""
+    """Return ". Did you mean …?" with the most similar known name, or an empty text."""
     by_lower = {other.lower(): other for other in reversed(list(known))}
-    found = get_close_matches(name.lower(), by_lower, 1, 0.6)
-    return f". Did you mean {by_lower[found[0]]}?" if found else ""
+    matches = get_close_matches(name.lower(), by_lower, 1, 0.6)
+    return f". Did you mean {by_lower[matches[0]]}?" if matches else ""
 
 
 def toml_key(name: str) -> str:
-    """A key as it stands in TOML: bare where that is allowed, else in quotes."""
+    """Write a key as TOML requires it: bare where that is allowed, else in quotes."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

@@ -1,9 +1,10 @@
-"""Settings: what `altneu.toml` may say, as models that are nested as the file is; strict and frozen.
+"""The settings of `altneu.toml`, as strict and frozen models that are nested as the file is.
 
-A setting stands here once: type, default, and `About` it what errors, the template and the reference say, and what a
-change of it asks for once something is published. The *semantic* settings (what decides the meaning of history: ids,
-values, the filter, the window) have a digest that the ledger keeps, so that a run notices a change. The file is read
-and written in `file`. What reads conditions and motifs is imported where there are some: it is slow to import.
+Each setting is declared here once: its type, its default, and an `About` with the texts of errors, template and
+reference, and with what a change requires once something is published. The *semantic* settings (ids, values, the
+filter, the window, motifs) decide what the history means. The ledger stores a digest of them, so that a run notices a
+change. `settings_file` reads and writes the file. The modules that parse conditions and motifs are imported only where
+a home has some, because their import is slow.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ if TYPE_CHECKING:
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
-_MOST_EPOCHS = 10**9  # an epoch more or less by so many is still one
+_MOST_EPOCHS = (
+    10**9
+)  # the greatest number of epochs in a setting: an epoch plus or minus this number is still a valid epoch
 _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class About:
-    """What there is to say about a setting, or about a section whose names are the user's own."""
+    """The texts about a setting, or about a section in which users choose the names."""
 
-    example: str  # its value in TOML; of a section its lines
+    example: str  # its value in TOML; for a section, its lines
     meaning: str
-    allowed: str = ""  # how an error goes on
-    restates: Literal["new", "rebuild", "reload"] | None = None  # a change needs such a run, or another home
-    change: str = _NOTHING  # what it needs if it restates nothing
+    allowed: str = ""  # the allowed values, as an error names them
+    restates: Literal["new", "rebuild", "reload"] | None = None  # a change needs a rebuild, a reload or a new home
+    change: str = _NOTHING  # what a change needs that restates nothing
 
 
 class Section(BaseModel):
@@ -102,7 +105,7 @@ class Ingest(Section):
         Field(gt=0),
         About(
             "2048",
-            "a backfill over more landed files than this is cut into several revisions",
+            "a backfill over more MiB of landed files than this is divided into several revisions",
             "more than 0 (inf: no limit)",
         ),
     ] = 2048
@@ -111,8 +114,8 @@ class Ingest(Section):
         Field(ge=0),
         About(
             "10",
-            "an epoch's folder without a _SUCCESS counts as landed so many seconds after its last change; in an object "
-            "store only where this is set",
+            "an epoch's folder without a _SUCCESS counts as landed this many seconds after its last change; in an "
+            "object store only where this is set",
             "at least 0 seconds",
         ),
     ] = 10
@@ -149,7 +152,7 @@ class Triangles(Section):
         Literal["auto", "resume", "delta", "bulk"],
         About(
             '"auto"',
-            '"resume": from the graph that the last run has kept, where it is there and edges do not expire; '
+            '"resume": from the graph cache of the last run, where it exists and edges do not expire; '
             '"delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are enumerated and '
             'compared with what is stored; "auto": what is estimated to cost less',
             '"auto", "resume", "delta" or "bulk"',
@@ -300,13 +303,13 @@ class Retention(Section):
 
 
 class Rest(Section):
-    """A catalog behind Iceberg's REST protocol."""
+    """A catalog that speaks Iceberg's REST protocol."""
 
     type: Literal["rest"]
     uri: setting_types.Endpoint
     warehouse: str | None = None  # the catalog's own name for a group of tables
     namespace: setting_types.Namespace = "graph"
-    scope: str | None = None  # of OAuth2
+    scope: str | None = None  # the scope for OAuth2
 
 
 class Storage(Section):
@@ -362,7 +365,7 @@ class Spark(Section):
 
 
 class Config(Section):
-    """The settings of a home. Units are in the names or in what is said about them."""
+    """The settings of a home. Units are in the names or in the texts of `About`."""
 
     epochs: Epochs = Epochs()
     vertices: Vertices = Vertices()
@@ -401,20 +404,20 @@ class Config(Section):
     spark: Spark = Spark()
 
     def semantic_settings(self) -> dict[str, Any]:
-        """What decides the meaning of history: setting → value."""
+        """Return the settings that decide what the history means: setting → value."""
         meaning = {setting.name: setting.value_in(self) for setting in SETTINGS if setting.about.restates}
-        # only if there are any: the digest of a home without motifs is that of before there were motifs
+        # without motifs the digest stays that of the versions of altneu that had no motifs
         return meaning if self.motifs else {name: value for name, value in meaning.items() if name != "motifs"}
 
     @property
     def edge_condition(self) -> str | None:
-        """`[edges] where`, as Spark takes it."""
+        """Return `[edges] where` as a condition in Spark SQL, or None."""
         from algorithms.sql_predicates import spark_sql
 
         return None if self.edges.where is None else spark_sql(self.edges.where)
 
     def motif_patterns(self) -> dict[str, list[Pattern]]:
-        """The motifs, read; in their order."""
+        """Parse the motifs, in their order: name → patterns."""
         from algorithms import motif_patterns
 
         return {name: motif_patterns.parse_motif(text) for name, text in self.motifs.items()}
@@ -426,7 +429,7 @@ class Config(Section):
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a setting stands in the file. `key` None: the whole section, whose names are the user's own."""
+    """The place of a setting in the file. `key` None: the whole section, in which users choose the names."""
 
     section: str
     key: str | None

@@ -1,6 +1,6 @@
-"""The file `altneu.toml`: its text read whole, with every problem reported at once; its template; new settings in it.
+"""The file `altneu.toml`: it is read with every problem reported at once, made from a template, and extended.
 
-What is written keeps the comments, the order and the form of what is there, and the file is replaced as a whole.
+A change keeps the comments, the order and the format of the file, which is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tomlkit.items import Item, Key
 
 NAME = "altneu.toml"
-Entries = Mapping[str, str | int | float]  # of a section, to be written
+Entries = Mapping[str, str | int | float]  # key → value to write into a section
 _MEMORY = ("spark.driver.memory", "spark.executor.memory")
 _EXPECTED = {"int_type": "a whole number", "float_type": "a number", "string_type": "text", "dict_type": "a table"}
 _BY_PLACE = {(setting.section, setting.key): setting for setting in SETTINGS}
@@ -37,7 +37,8 @@ _SECTIONS = tuple(Config.model_fields)
 
 
 def parse_settings(text: str | bytes, source: str) -> Config:
-    """`altneu.toml` text → `Config`. Raises `UsageError` with every problem found."""
+    """Parse the text of `altneu.toml`. Raises `UsageError` with every problem that it has; `source` is its name
+    there."""
     raw = _parse_toml(text, source)
     config, problems = Config(), []
     try:
@@ -58,30 +59,30 @@ def _parse_toml(text: str | bytes, source: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{source} is not UTF-8 text (byte {error.start}).", f"edit {source}") from None
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = text.splitlines()[int(found[1]) - 1] if found and isinstance(text, str) else ""
+        match = re.search(r"line (\d+)", str(error))
+        line = text.splitlines()[int(match[1]) - 1] if match and isinstance(text, str) else ""
         key, sign, _ = line.partition("=")
         odd = sign and toml_key(key.strip()) != key.strip() and not re.search("[\"'#\\[.]", key)
-        hint = f" The name stands in quotes: {toml_key(key.strip())} = …" if odd else ""
+        hint = f" Write the name in quotes: {toml_key(key.strip())} = …" if odd else ""
         raise UsageError(f"{source} is not TOML: {error}.{hint}", f"edit {source}") from None
 
 
 def _describe_problem(error: ErrorDetails) -> str:
-    """What a model finds wrong, in our words."""
+    """Describe a problem that a model reports, in the words of altneu."""
     section, *inner = map(str, error["loc"])
     kind, value = error["type"], error["input"]
     if not inner:
         if kind != "extra_forbidden":
             return f"{section} = {_abbreviate_value(value)}: expected the section [{section}]"
         if isinstance(value, dict):
-            return f"[{section}] is no section of {NAME}{suggest_name(section, _SECTIONS)}"
+            return f"[{section}] is not a section of {NAME}{suggest_name(section, _SECTIONS)}"
         shown = "***" if is_secret(section) else _abbreviate_value(value)
-        return f"{section} = {shown} is in no section{_suggest_section(section)}"
+        return f"{section} = {shown} is not in a section{_suggest_section(section)}"
     key = inner[0]
     if kind == "extra_forbidden":
         keys = [setting.name for setting in SETTINGS if setting.section == section]
         similar = suggest_name(key, keys) or _suggest_section(key)
-        return f"[{section}] {key} is no setting{similar}; there are: {', '.join(sorted(keys))}"
+        return f"[{section}] {key} is not a setting{similar}; the settings are: {', '.join(sorted(keys))}"
     why = str(error["ctx"]["error"]) if kind == "value_error" else ""
     if inner[-1] == "[key]":
         return f"[{section}] {toml_key(key)}: {why}"
@@ -104,21 +105,21 @@ def _suggest_section(key: str) -> str:
 
 
 def _find_conflicts(raw: dict[str, Any]) -> list[str]:
-    """What is wrong between settings: names against each other, conditions against the value columns."""
+    """List the conflicts between settings: similar names, and conditions that do not fit the value columns."""
     values, motifs, conf = (
         _section_of(raw, "values"),
         _section_of(raw, "motifs"),
         _section_of(_section_of(raw, "spark"), "conf"),
     )
     problems = [
-        f"[{section}] {toml_key(name)}: differs from {other} in its capitals alone"
+        f"[{section}] {toml_key(name)}: differs from {other} only in upper and lower case"
         for section, names in (("values", values), ("motifs", motifs))
         for name, other in _find_case_duplicates(names)
     ]
-    asked = _section_of(raw, "publish").get("tables")
-    if isinstance(asked, list) and "edge_now" in asked:
+    tables = _section_of(raw, "publish").get("tables")
+    if isinstance(tables, list) and "edge_now" in tables:
         problems += [
-            f'[publish] tables = "edge_now": it has a column {name} of its own; rename the one of [values]'
+            f'[publish] tables = "edge_now": the table has a column {name} of its own; rename the one in [values]'
             for name in values
             if name.casefold() in EDGE_NOW
         ]
@@ -128,30 +129,30 @@ def _find_conflicts(raw: dict[str, Any]) -> list[str]:
     for name, text in motifs.items():
         from algorithms import motif_patterns
 
-        with contextlib.suppress(ValueError):  # no motif: the model says so
+        with contextlib.suppress(ValueError):  # it is not a motif: the model reports that
             for condition in motif_patterns.list_conditions(motif_patterns.parse_motif(text)):
                 if why := condition_fault(condition, values):
                     problems.append(f"[motifs] {name} = {text!r}: where {condition}: {why}")
     problems += [
-        f"[spark] conf, {name}: it is a secret, and this file holds none: it belongs into the environment, or into "
-        "spark-defaults.conf in the folder that SPARK_CONF_DIR names"
+        f"[spark] conf, {name}: it is a secret, which is not allowed in this file: put it into the environment, or "
+        "into spark-defaults.conf in the folder that SPARK_CONF_DIR names"
         for name, value in conf.items()
         if is_secret(name) or mask_secret_assignments(str(value)) != str(value)
     ]
     return problems + [
-        f'[spark] conf, {name} = {conf[name]!r}: a whole number and k, m, g or t, at least 512m: "8g", "4096m"'
+        f'[spark] conf, {name} = {conf[name]!r}: expected a whole number and k, m, g or t, at least 512m: "8g", "4096m"'
         for name in _MEMORY
         if name in conf and not isinstance(conf[name], dict) and not is_memory(str(conf[name]))
     ]
 
 
 def _section_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    found = raw.get(name)
-    return found if isinstance(found, dict) else {}
+    section = raw.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _find_case_duplicates(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Each name that only its capitals set apart from an earlier one, and that one."""
+    """Yield each name that differs from an earlier one only in upper and lower case, with the earlier one."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.casefold(), name)
@@ -163,7 +164,7 @@ def _find_case_duplicates(names: Mapping[str, object]) -> Iterator[tuple[str, st
 
 
 def settings_template() -> str:
-    """The file of a new home: every setting with an example and its meaning, commented."""
+    """Return the text of a new `altneu.toml`: every setting, commented out, with an example and its meaning."""
     lines = [f"# {NAME}: every setting has a default; uncomment what you change."]
     for section, field in Config.model_fields.items():
         default = field.get_default()
@@ -191,7 +192,7 @@ def _comment_lines(start: str, meaning: str) -> list[str]:
 
 
 def extend_settings(text: str, sections: Mapping[str, Entries]) -> str:
-    """The text with further settings: at the end of their sections, before the blank line that ends them."""
+    """Add settings to the text, each at the end of its section, before the blank line that ends the section."""
     import tomlkit
 
     body = text.removeprefix("\ufeff")
@@ -206,8 +207,10 @@ def extend_settings(text: str, sections: Mapping[str, Entries]) -> str:
 
 
 def replace_settings(text: str, settings: Mapping[tuple[str, str], str | Mapping[str, str] | None]) -> str:
-    """The text with other values of these settings, (section, key); None: as by default. No password stays in it, be it
-    in a comment."""
+    """Replace the values of settings in the text: (section, key) → value; None: remove it, so that the default applies.
+
+    No password stays in the text, not even in a comment.
+    """
     import tomlkit
 
     document = tomlkit.parse(re.sub(r"""(\w+://[^\s:@/"']*):[^\s@/"']*@""", r"\1@", text.removeprefix("\ufeff")))
@@ -229,7 +232,7 @@ def _put_setting(table: MutableMapping[str, object], key: str, value: str | int 
 
     rows: list[tuple[Key | None, Item]] = []
     rest: list[tuple[Key | None, Item]] = []
-    if isinstance(table, Table) and key not in table:  # not one in braces, or with dots in its keys
+    if isinstance(table, Table) and key not in table:  # neither an inline table nor one with dotted keys
         rows = table.value.body
         last = max((at for at, (name, _) in enumerate(rows) if name is not None), default=-1)
         blank = (at for at, (_, item) in enumerate(rows) if at > last and isinstance(item, Whitespace))
@@ -240,11 +243,11 @@ def _put_setting(table: MutableMapping[str, object], key: str, value: str | int 
 
 
 def read_text(file: Path) -> str:
-    """Its text, to the letter: line ends and a byte order mark are what they are."""
+    """Read a text file with its line ends and its byte order mark unchanged."""
     return file.read_bytes().decode("utf-8")
 
 
 def write_text(file: Path, text: str) -> None:
-    """A text file, whole or not at all; a link to it stays one, and who may read it stays the same."""
+    """Write a text file as a whole or not at all. A link to it stays a link, and its permissions stay the same."""
     with open_whole_file(file) as stream:
         stream.write(text.encode("utf-8"))

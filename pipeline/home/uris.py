@@ -1,8 +1,8 @@
-"""Paths of this machine as the URIs and patterns that libraries want: the one place that knows how they are written.
+"""Paths of this machine as the URIs and patterns that libraries require: the one place that knows how to write them.
 
-A path may hold any character but a null: `%41` in a folder's name is those three characters, never an A. Each library
-has characters of its own that mean something else to it; here they are written in another way. What Iceberg and pyarrow
-are given are the paths themselves (`page_queries.files`); readers of Spark's take patterns (`algorithms.paths`).
+A path may contain any character but a null: `%41` in a folder's name is those three characters, never an A. Each
+library gives some characters a special meaning; they are escaped here. Iceberg and pyarrow get the paths themselves
+(`state.filesystem`); Spark's readers get patterns (`algorithms.paths`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 
 def sqlite_uri(path: Path | str, query: str = "") -> str:
-    """Write SQLAlchemy's URI of a SQLite file.
+    """Write the URI of a SQLite file for SQLAlchemy.
 
     >>> sqlite_uri("/data/a b/altneu.db"), sqlite_uri("/data/100%41?/altneu.db", "timeout=60")
     ('sqlite:////data/a b/altneu.db', 'sqlite:////data/100%2541%3F/altneu.db?timeout=60')
@@ -22,12 +22,12 @@ def sqlite_uri(path: Path | str, query: str = "") -> str:
 
 
 def _encode_path(path: str) -> str:
-    """Encode what SQLAlchemy would decode or cut at, and the dollar, which Airflow takes for a variable's name."""
+    """Encode characters that SQLAlchemy would decode or split at, and `$`, which begins a variable for Airflow."""
     return re.sub(r"[%?$]", lambda found: f"%{ord(found[0]):02X}", path)
 
 
 def resolve_database_uri(folder: Path, uri: str) -> str:
-    """Put a folder before the relative path of a SQLite file in SQLAlchemy's URI of a database.
+    """Make the relative path of a SQLite file in SQLAlchemy's URI of a database absolute, within a folder.
 
     >>> resolve_database_uri(Path("/data/%41"), "sqlite:///altneu.db")
     'sqlite:////data/%2541/altneu.db'
@@ -38,9 +38,9 @@ def resolve_database_uri(folder: Path, uri: str) -> str:
 
 
 def duckdb_pattern(path: Path | str) -> str:
-    """Write a path as DuckDB's reader takes it, which would look for other files that match it too.
+    """Write a path for DuckDB's reader so that no other file matches it.
 
-    One with a backslash matches nothing, however it is written, and is then taken as it is.
+    DuckDB finds no match for a path with a backslash, however it is escaped, and then reads the path itself.
 
     >>> duckdb_pattern("/data/a?b/[x]*.parquet")
     '/data/a[?]b/[[]x][*].parquet'
@@ -52,7 +52,7 @@ def duckdb_pattern(path: Path | str) -> str:
 def jdbc_sqlite_uri(path: Path | str, query: str) -> str:
     """Write the URI of a SQLite file for Java's driver.
 
-    It cuts at the first question mark, and decodes what begins with `file:` alone.
+    The driver splits the URI at the first question mark, and decodes it only where it begins with `file:`.
 
     >>> jdbc_sqlite_uri("/data/a%41.db", "busy_timeout=9"), jdbc_sqlite_uri("/data/a%41?.db", "busy_timeout=9")
     ('jdbc:sqlite:/data/a%41.db?busy_timeout=9', 'jdbc:sqlite:file:/data/a%2541%3F.db?busy_timeout=9')

@@ -1,9 +1,9 @@
-"""Files that a command writes for somebody: whole or not at all; and what is no file is written into, never replaced.
+"""Output files of commands: a regular file is written as a whole or not at all; a pipe or a device is written into.
 
-A regular file is written beside the place where its links lead, with the permissions that it had, and renamed onto it
-when all is on the disk: an error, a full disk or Ctrl-C leaves the former file and nothing else. Another name of the
-same file (a hard link) keeps the former content. A pipe, a device or a descriptor (`/dev/stdout`) is opened and written
-into as the bytes come.
+A regular file is written under another name beside its final place (links are followed), with the permissions of the
+former file, and renamed when all bytes are on the disk. An error, a full disk or Ctrl-C leaves the former file and
+nothing else. Another name of the same file (a hard link) keeps the former content. A pipe, a device or a descriptor
+(`/dev/stdout`) is opened and written into as the bytes come.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _DESCRIPTORS = "/proc/self/fd", "/dev/fd"
 
 @contextlib.contextmanager
 def open_whole_file(path: Path, *, synced: bool = True) -> Iterator[IO[bytes]]:
-    """Give a stream to write a file with. `synced`: it is on the disk, not only on its way, before the former one goes.
-    Raises `OSError`."""
+    """Hold a stream that writes a file as a whole. Raises `OSError`.
+
+    With `synced`, the new file is flushed to the disk before it replaces the former one.
+    """
     if (descriptor := _find_descriptor(path)) is not None:
         sys.stdout.flush()
         with os.fdopen(os.dup(descriptor), "wb") as stream:
@@ -41,13 +43,13 @@ def open_whole_file(path: Path, *, synced: bool = True) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _open_replacement(file: Path, *, synced: bool) -> Iterator[IO[bytes]]:
-    """Give a stream that becomes a regular file, which may not be there yet."""
+    """Hold a stream to a new file that replaces the regular file, if there is one, at the end."""
     beside = file.with_name(f".altneu.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
         with beside.open("xb") as stream:
             if file.exists():
-                shutil.copymode(file, beside)  # before a byte is in it: not everybody may read it
-                with contextlib.suppress(OSError):  # not allowed: it belongs to who replaces it
+                shutil.copymode(file, beside)  # before it has content, because not everybody may read it
+                with contextlib.suppress(OSError):  # not permitted: then the file belongs to the user of this process
                     os.chown(beside, file.stat().st_uid, file.stat().st_gid)
             yield stream
             stream.flush()
@@ -59,7 +61,7 @@ def _open_replacement(file: Path, *, synced: bool) -> Iterator[IO[bytes]]:
 
 
 def is_stream(path: Path) -> bool:
-    """Is it a pipe, a device, or a descriptor of this process, not a file that is or could be there?"""
+    """Tell whether a path is a pipe, a device or a descriptor of this process, not an existing or possible file."""
     if _find_descriptor(path) is not None:
         return True
     try:
@@ -69,26 +71,28 @@ def is_stream(path: Path) -> bool:
 
 
 def require_writable(path: Path, called: str) -> None:
-    """Raise `UsageError` for a place that `open_whole_file` could not write. `called`: what names it, such as an
-    option."""
+    """Raise `UsageError` for a path that `open_whole_file` could not write.
+
+    `called` is the name of the path in the message, such as an option.
+    """
     if is_stream(path):
         return
     file = Path(os.path.realpath(path))
     if file.is_symlink():
-        raise UsageError(f"{called} {path} is a link that leads to itself.", f"rm {path}")
+        raise UsageError(f"{called} {path} is a link that points to itself.", f"rm {path}")
     if not file.parent.is_dir():
         raise UsageError(f"{called} {path}: there is no folder {file.parent}.", f"mkdir -p {file.parent}")
     if not os.access(file.parent, os.W_OK):
         raise UsageError(f"{called} {path}: the folder {file.parent} cannot be written.", "name another folder")
     if file.exists() and not os.access(file, os.W_OK):
-        raise UsageError(f"{called} {path}: this file may not be written.", f"chmod u+w {file}")
+        raise UsageError(f"{called} {path}: you have no permission to write this file.", f"chmod u+w {file}")
 
 
 def _find_descriptor(path: Path) -> int | None:
-    """Find the descriptor of this process that a path names: 1 for `/dev/stdout`, which leads to `/proc/self/fd/1`."""
+    """Find the descriptor of this process that a path names: 1 for `/dev/stdout`, a link to `/proc/self/fd/1`."""
     folders = {os.path.realpath(folder) for folder in _DESCRIPTORS}
     place = os.path.abspath(path)
-    for _ in range(40):  # as many links as the system follows
+    for _ in range(40):  # the system follows as many links
         folder, name = os.path.split(place)
         if name.isdecimal() and os.path.realpath(folder) in folders:
             return int(name)

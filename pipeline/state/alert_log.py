@@ -1,8 +1,9 @@
-"""What was sent of problems, to whom: so that two processes, or a task that is tried again, send nothing twice.
+"""The log of sent alerts, so that two processes, or a task that is tried again, send no message twice.
 
-Whoever sends claims the message first, with a row whose key is the problem, the channel and what is said of it; of two
-processes one gets it. What was not received is released, and sent by the next one; a claim of a process that died while
-it sent is taken over after `STALE` seconds. So a message is sent once, or, after such a death, perhaps twice.
+A process first claims a message, by a row whose key is the problem, the channel and the kind of message; of two
+processes one gets the claim. A message that was not received is released, and the next process sends it. The claim of a
+process that died while it was sending expires after `STALE` seconds. So a message is sent once or, after such a death,
+perhaps twice.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ STALE = 600.0  # seconds after which a process that claimed a message counts as 
 
 
 class AlertKind(StrEnum):
-    """What is said of a problem."""
+    """The kinds of messages about a problem."""
 
     OPENED = "opened"
     CLOSED = "closed"
 
 
 class AlertKey(NamedTuple):
-    """A problem: of an incident its check and what opened it; of an epoch or a task see `pipeline.run.alerts`."""
+    """The key of a problem. For an incident it is its check and what opened it; for others see
+    `pipeline.run.alerts`."""
 
     suite: str
     name: str
@@ -39,7 +41,7 @@ class AlertKey(NamedTuple):
 
 @dataclass(frozen=True)
 class SentAlert:
-    """One row of `alerts`; `sent_at` None: it was claimed, and not received yet."""
+    """One row of `alerts`. `sent_at` None: the message was claimed, but not received yet."""
 
     key: AlertKey
     said: AlertKind
@@ -49,9 +51,9 @@ class SentAlert:
     sent_at: str | None
 
 
-def list_sent(found: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
-    """What was sent, or claimed, for a channel."""
-    rows = found.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+def list_sent(ledger: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
+    """List the messages that were sent or claimed for a channel."""
+    rows = ledger.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
     listed = (
         SentAlert(
             AlertKey(row.suite, row.name, row.opened),
@@ -67,16 +69,16 @@ def list_sent(found: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], S
 
 
 def is_claimable(row: SentAlert | None) -> bool:
-    """May a message be claimed that has this row?"""
+    """Tell whether a message with this row may be claimed; None: it has no row yet."""
     return row is None or (row.sent_at is None and row.claimed_at < _seconds_ago(STALE))
 
 
-def claim_message(found: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
-    """Claim a message; False: another process has it, or it was sent."""
+def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
+    """Claim a message. Return False where another process has claimed it, or it was sent."""
     now = lease.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             connection.execute(alerts.insert().values(**row))
         return True
     except sa.exc.IntegrityError:
@@ -85,22 +87,22 @@ def claim_message(found: Ledger, channel: str, key: AlertKey, said: AlertKind, e
             & alerts.c.sent_at.is_(None)
             & (alerts.c.claimed_at < _seconds_ago(STALE))
         )
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
 
 
-def confirm_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
-    """Claimed messages were received."""
-    with found.engine.begin() as connection:
+def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
+    """Record that claimed messages were received."""
+    with ledger.engine.begin() as connection:
         for key, said in messages:
             connection.execute(
                 alerts.update().where(_match_message(channel, key, said)).values(sent_at=lease.timestamp())
             )
 
 
-def release_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
-    """Claimed messages were not received: the next one sends them."""
-    with found.engine.begin() as connection:
+def release_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
+    """Give up claimed messages that were not received, so that the next process sends them."""
+    with ledger.engine.begin() as connection:
         for key, said in messages:
             connection.execute(alerts.delete().where(_match_message(channel, key, said), alerts.c.sent_at.is_(None)))
 

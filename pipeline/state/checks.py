@@ -1,4 +1,4 @@
-"""What checks have found."""
+"""The results of checks in the database."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .schema import checks
 
 
 class Checks(Store):
-    """The rows of `checks`."""
+    """The rows of the table `checks`."""
 
     def list_checks(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
-        """What was found: of all, of a run, at an epoch; oldest first."""
+        """List check results, oldest first: all, or those of a run, or those at an epoch."""
         statement = sa.select(checks).order_by(checks.c.id)
         if run_id is not None:
             statement = statement.where(checks.c.run_id == run_id)
@@ -27,7 +27,7 @@ class Checks(Store):
         return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def put_checks(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
-        """Add check results; a retried stage of a run replaces its own."""
+        """Add check results. A stage that is tried again replaces those of its run."""
         at = lease.timestamp()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
         listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]

@@ -1,7 +1,7 @@
-"""The SQL databases of homes: one engine for each in a process, however many work with it, and patience with writers.
+"""The SQL databases of homes: one shared engine for each database in a process, and waiting for other writers.
 
-An engine is disposed of when the last of its users is gone. A forked child begins with connections of its own: it never
-speaks over its parent's. Who waits for another writer says so after `SAY` seconds, and gives up after `PATIENCE`.
+An engine is disposed of when its last user is gone. A forked child process opens connections of its own, and never uses
+its parent's. A process that waits for another writer says so after `SAY` seconds, and gives up after `PATIENCE`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from ..errors import Unavailable, describe_error
 from ..optional_dependencies import require_extras
 
-SAY = 2.0  # seconds of waiting for another writer until that is said
-PATIENCE = 60.0  # and until it is an error
+SAY = 2.0  # seconds of waiting for another writer until a message says so
+PATIENCE = 60.0  # seconds of waiting until it is an error
 LOCKED = "is locked by another writer"
-CONNECT = 10  # seconds for a server that is away
+CONNECT = 10  # seconds to wait for a connection to a server
 
 log = logging.getLogger("altneu")
 T = TypeVar("T")
@@ -38,11 +38,11 @@ class _SharedEngine:
 
 
 _engines: dict[str, _SharedEngine] = {}
-_lock = threading.RLock()  # a user may be collected while this thread holds it
+_lock = threading.RLock()  # reentrant: the garbage collector may end a user while this thread holds the lock
 
 
 def acquire_engine(uri: str, user: object) -> sa.Engine:
-    """The engine of a database, an SQLAlchemy URI, for as long as `user` lives."""
+    """Return the engine of a database, by its SQLAlchemy URI. It is shared, and lives at least as long as `user`."""
     with _lock:
         shared = _engines.setdefault(uri, _SharedEngine())
         shared.users += 1
@@ -54,31 +54,31 @@ def acquire_engine(uri: str, user: object) -> sa.Engine:
 
 @contextlib.contextmanager
 def shared_engine(uri: str) -> Iterator[sa.Engine]:
-    """The engine of a database for a while: who needs it inside gets the same one."""
+    """Hold the engine of a database: code in the block that needs the database gets the same engine."""
     user = _EngineUser()
     yield acquire_engine(uri, user)
 
 
 @contextlib.contextmanager
 def open_connection(uri: str) -> Iterator[sa.Connection]:
-    """A connection for a moment. A database that does not answer is an `Unavailable`."""
-    with translate_errors(uri), shared_engine(uri) as found, found.connect() as connection:
+    """Hold a connection to a database. Raises `Unavailable` where the database does not answer."""
+    with translate_errors(uri), shared_engine(uri) as engine, engine.connect() as connection:
         yield connection
 
 
 class _EngineUser:
-    """Who needs an engine for a while."""
+    """The user of an engine for the duration of a block."""
 
 
 def redact_uri(uri: str) -> str:
-    """A database as a message may name it: a file, or a URI without its password."""
+    """Return the name of a database for messages: its file, or its URI without the password."""
     url = sa.make_url(uri)
     return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
 def translate_errors(uri: str) -> Iterator[None]:
-    """Inside, a database that cannot be reached, or is locked for too long, is an `Unavailable` that names it."""
+    """Run the block, and raise `Unavailable`, with the database's name, where it does not answer or stays locked."""
     try:
         yield
     except sa.exc.OperationalError as error:
@@ -99,7 +99,7 @@ def _release_engine(uri: str, shared: _SharedEngine) -> None:
 
 
 def _forget_parent_connections() -> None:
-    """In a child: the parent's connections are left alone, not closed."""
+    """Leave the parent's connections alone, without closing them. A child process calls this."""
     global _lock
     _lock = threading.RLock()
     for shared in _engines.values():
@@ -112,26 +112,26 @@ os.register_at_fork(after_in_child=_forget_parent_connections)
 
 def _create_engine(uri: str) -> sa.Engine:
     if sa.make_url(uri).get_backend_name() == "sqlite":
-        # to open a file takes no time, and a connection that nobody uses would keep a descriptor
+        # opening a file takes no time, and an unused connection would keep a file descriptor
         arguments: dict[str, Any] = {"timeout": min(SAY, PATIENCE), "factory": _Connection}
         return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
     if sa.make_url(uri).get_driver_name() == "psycopg":
         require_extras("a database in PostgreSQL", "postgres")
-    # a connection that the pool has kept may be from before a restart of the server
-    made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT}, pool_pre_ping=True)
-    if made.dialect.name == "postgresql":
-        sa.event.listen(made, "connect", _limit_locks)
-        sa.event.listen(made, "before_cursor_execute", _start_wait_timer)
-        sa.event.listen(made, "after_cursor_execute", _stop_wait_timer)
-        sa.event.listen(made, "handle_error", _translate_failure, retval=True)
-    return made
+    # hence pool_pre_ping: a connection in the pool may be from before a restart of the server
+    engine = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT}, pool_pre_ping=True)
+    if engine.dialect.name == "postgresql":
+        sa.event.listen(engine, "connect", _limit_locks)
+        sa.event.listen(engine, "before_cursor_execute", _start_wait_timer)
+        sa.event.listen(engine, "after_cursor_execute", _stop_wait_timer)
+        sa.event.listen(engine, "handle_error", _translate_failure, retval=True)
+    return engine
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------
 
 
 class DatabaseLocked(sqlite3.OperationalError):
-    """Another writer has kept the file locked for too long."""
+    """Another writer has kept the database locked for too long."""
 
 
 class _Connection(sqlite3.Connection):
@@ -147,8 +147,11 @@ class _Connection(sqlite3.Connection):
 
 
 class _Cursor(sqlite3.Cursor):
-    """A statement that another's lock refuses has changed nothing, and the first lock is taken before the first row:
-    both kinds may be tried again as they are."""
+    """A cursor that tries a statement again while another writer holds the lock.
+
+    A refused statement has changed nothing, and `executemany` takes its lock before the first row. So both can be
+    repeated unchanged.
+    """
 
     connection: _Connection
 
@@ -160,7 +163,7 @@ class _Cursor(sqlite3.Cursor):
 
 
 def _retry_while_locked(file: str, attempt: Callable[..., T], *arguments: Any) -> T:
-    """Try again while another writer keeps the file, and for no other reason."""
+    """Call `attempt`, again while another writer locks the file, but after no other error."""
     try:
         return attempt(*arguments)
     except sqlite3.OperationalError as error:
@@ -177,7 +180,7 @@ def _retry_while_locked(file: str, attempt: Callable[..., T], *arguments: Any) -
 
     retry = Retrying(
         retry=retry_if_exception(_is_locked),
-        wait=wait_fixed(0.02),  # SQLite itself does not wait where two wait for each other
+        wait=wait_fixed(0.02),  # SQLite itself does not wait where this could be a deadlock
         stop=stop_after_delay(PATIENCE),
         before_sleep=announce_wait,
         retry_error_callback=raise_locked,
@@ -220,7 +223,7 @@ def _stop_wait_timer(
 
 
 def _translate_failure(context: sa.engine.ExceptionContext) -> BaseException | None:
-    """The error to raise instead, if any."""
+    """Return the error to raise instead of one of the database, if any."""
     _cancel_timer(context.execution_context)
     error = context.original_exception
     if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE or context.engine is None:
@@ -239,7 +242,7 @@ def _announce_if_blocked(engine: sa.Engine, process: int) -> None:
     try:
         with engine.connect() as connection:
             blocking = connection.execute(sa.select(sa.func.cardinality(sa.func.pg_blocking_pids(process)))).scalar()
-    except sa.exc.SQLAlchemyError:  # the statement itself will say so
+    except sa.exc.SQLAlchemyError:  # the statement itself will report the error
         return
     if blocking:
         _announce_waiting(redact_uri(str(engine.url)))

@@ -1,6 +1,6 @@
-"""What every part of the ledger stands on: the engine of a home's database, reading, and writing for a run.
+"""The base class of all parts of the ledger: the engine of a home's database, reading, and writing for a run.
 
-A write for a run that this process works on is refused when another process has taken its lease: it changes nothing.
+Where another process has taken the lease of a run, a write for this run is refused, and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .schema import runs
 
 
 class Store:
-    """The SQL side of a home; `uri` is an SQLAlchemy database URI. A new database gets its tables.
+    """The database of a home, by its SQLAlchemy URI. A new database gets its tables.
 
-    `writes`: one of an earlier version is brought up to date; without it the new columns may be missing.
+    With `writes`, a database of an earlier version is brought up to date; without it, newer columns may be missing.
     """
 
     def __init__(self, uri: str, writes: bool = False) -> None:
@@ -32,7 +32,7 @@ class Store:
             versions.prepare_database(self.engine, writes=writes)
 
     def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
-        """The rows of a query. Raises `DatabaseOutdated` where an older database lacks what it asks for."""
+        """Return the rows of a query. Raises `DatabaseOutdated` where an older database does not have what it needs."""
         try:
             with self.engine.connect() as connection:
                 return connection.execute(statement).all()
@@ -42,7 +42,7 @@ class Store:
 
     @contextlib.contextmanager
     def _write_transaction(self, run_id: str | None) -> Iterator[sa.Connection]:
-        """A transaction that writes for a run, by the process that holds its lease. Raises `LeaseLost`."""
+        """Hold a transaction that writes for a run whose lease this process holds. Raises `LeaseLost`."""
         with self.engine.begin() as connection:
             if run_id in self._leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
@@ -63,7 +63,7 @@ class Store:
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"
         elif row.discarded or row.state is RunState.SUPERSEDED:
-            what = f"run {run_id} was taken for dead and given up ({row.error})"
+            what = f"run {run_id} counted as dead and was given up ({row.error})"
         elif row.owner is None:
             what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"
         else:

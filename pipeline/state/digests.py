@@ -1,4 +1,4 @@
-"""The digests of landed files, so that an unchanged file is read once."""
+"""The digests of landed files, which are stored so that an unchanged file is read only once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from .schema import digests
 
 
 class Digests(Store):
-    """The rows of `digests`."""
+    """The rows of the table `digests`."""
 
     def known_digests(self) -> dict[str, tuple[str, str]]:
-        """Path → (stamp, digest) of every landed file read before."""
+        """Return the stored digests: path of a landed file → (stamp, digest)."""
         return {row.path: (row.stamp, row.digest) for row in self.read_rows(sa.select(digests))}
 
     def put_digests(self, found: dict[str, tuple[str, str]]) -> None:
-        """Remember them, where the database can be written; others may be about to remember the same ones."""
+        """Store digests of files, where the database can be written. Another process may store the same ones at
+        once."""
         if not found:
             return
-        # in one order for all writers, so that none waits for one that waits for it
+        # all writers use the same order, so that there is no deadlock
         rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(found.items())]
-        if self.engine.dialect.name == "postgresql":  # imported where it is: status needs neither
+        if self.engine.dialect.name == "postgresql":  # imported here, because `altneu status` needs neither
             from sqlalchemy.dialects.postgresql import insert
         else:
             from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]

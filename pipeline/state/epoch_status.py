@@ -1,12 +1,13 @@
-"""How every epoch stands: what is published of it, and whether its checks still speak of that. From SQL alone.
+"""The status of every epoch: what is published of it, and whether its checks still hold for that. It needs SQL only.
 
-The one place that decides it, for `status`, the pages, their JSON and the page in Airflow:
+This is the one place that decides the status, for `altneu status`, the report pages, their JSON and the page in
+Airflow:
 
-- a check of the graph (an audit, say) is *fresh* at an epoch as long as no revision was published since that may have
-  changed the graph there: with a batch or a total of this or an earlier epoch, or because it computed everything again;
-- a check of a batch (how many rows it has) is fresh as long as the batch is the same;
-- what is not fresh any more is shown as such. A failure goes on counting until it is checked again or, for the graph,
-  computed again (by a rebuild); a success does not.
+- A check of the graph, such as an audit, is *fresh* at an epoch until a revision is published that may have changed the
+  graph there: with a batch or a total of this or an earlier epoch, or because it computed everything again.
+- A check of a batch (its number of rows) is fresh as long as the batch is the same.
+- A result that is not fresh is shown as stale. A failure counts until its check passes or, for a check of the graph,
+  until everything is computed again (by a rebuild). A stale success does not count.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from expectations.volumes import EXPECTATIONS as VOLUMES
 from .failed_runs import Attempt, list_unpublished, newest_unresolved
 from .ledger import Ledger
 from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
-from .schema import batches, checks, ledger, runs, totals
+from .schema import batches, checks, runs, totals
+from .schema import ledger as ledger_table
 
 FULL, PROOF = "incremental_versus_full", "proof"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
-DENSE = 400  # so many epochs are shown one by one, also where most of them are empty
+DENSE = 400  # up to so many epochs are shown one by one, even if most of them are empty
 
 
 class EpochState(StrEnum):
-    """How an epoch stands."""
+    """The states of an epoch."""
 
-    FAILED = "failed"  # its newest run
-    WRONG = "wrong"  # a critical check, or the audit
+    FAILED = "failed"  # its newest run failed
+    WRONG = "wrong"  # a critical check failed, or the audit found a difference
     WARNING = "warning"
     UNAUDITED = "unaudited"
     RUNNING = "running"
@@ -48,19 +50,20 @@ class EpochState(StrEnum):
 
 
 class AuditVerdict(StrEnum):
-    """What an audit says of what is published."""
+    """The verdicts of an audit about the published state of an epoch."""
 
     EQUAL = "equal"
-    PROVED = "proved"  # by the run that computed it, and not recomputed since
-    DIFFERS = "differs"  # also when the epoch has changed since: nothing says that the difference is gone
-    STALE = "stale"  # nothing
+    PROVED = "proved"  # the run that computed it proved it; it was not recomputed since
+    DIFFERS = "differs"  # also when the epoch has changed since: nothing shows that the difference is gone
+    STALE = "stale"  # no audit holds for the published state
 
 
 RIGHT = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
 
 
 class InvalidationMarks:
-    """The newest revision that contributes to the state at an epoch, and the newest that computed everything again."""
+    """The newest revision that contributes to the state at each epoch, and the newest that computed everything
+    again."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]], recomputed: int, everywhere: int) -> None:
         self.recomputed, self.everywhere = recomputed, everywhere
@@ -71,18 +74,26 @@ class InvalidationMarks:
             self._newest.append(max(revision, self._newest[-1] if self._newest else 0))
 
     def contributing_revision(self, epoch: int) -> int:
-        """0: none."""
+        """Return the newest revision that contributes to the state at an epoch; 0: none."""
         place = bisect_right(self._epochs, epoch)
         return self._newest[place - 1] if place else 0
 
     def is_current(self, epoch: int, revision: int) -> bool:
-        """Does what was found of the graph at a revision speak of what is published now?"""
+        """Tell whether a result about the graph at a revision still holds for what is published now."""
         return revision >= max(self.contributing_revision(epoch), self.everywhere)
 
     def find_audit(
         self, epoch: int, revision: int | None, passed: object, at: str, *, proof: bool = False
     ) -> AuditStatus | None:
-        """What was found of an epoch at a revision; None: nothing was."""
+        """Return the status of an audit, or of a proof, of an epoch at a revision; None: there was none.
+
+        Args:
+            epoch: The epoch.
+            revision: The revision that was audited; None: none was.
+            passed: Whether the audit passed, as the database stores it.
+            at: The time of the audit.
+            proof: Whether this is a proof.
+        """
         if revision is None:
             return None
         return AuditStatus(
@@ -98,7 +109,7 @@ class AuditStatus:
     revision: int
     at: str
     fresh: bool
-    recomputed: bool  # everything was computed again since
+    recomputed: bool  # everything was computed again since the audit
     proof: bool = False
 
     @property
@@ -111,16 +122,19 @@ class AuditStatus:
         return AuditVerdict.PROVED if self.proof else AuditVerdict.EQUAL
 
     def describe(self) -> str:
-        """For `status` and the page in Airflow, in few words."""
+        """Describe the audit in few words, for `altneu status` and the page in Airflow."""
         if self.fresh:
             return self.verdict
-        found = "differed" if not self.passed else "proved" if self.proof else "equal"
-        return f"{found} at revision {self.revision}, may have changed since"
+        verdict = "differed" if not self.passed else "proved" if self.proof else "equal"
+        return f"{verdict} at revision {self.revision}, may have changed since"
 
 
 def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditStatus | None:
-    """Which of both decides: a comparison as long as it speaks of what is published, or found a difference (a proof
-    builds on the state before it, and cannot take that back); then the proof."""
+    """Choose the audit that decides: the full comparison or the proof.
+
+    The full comparison decides while it holds for what is published, and while it shows a difference: a proof builds on
+    the state before it, and cannot refute the difference. Otherwise a fresh proof decides.
+    """
     if full is not None and full.verdict is not AuditVerdict.STALE:
         return full
     return proof if proof is not None and (proof.fresh or full is None) else full
@@ -128,30 +142,31 @@ def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditSt
 
 @dataclass(frozen=True)
 class EpochStatus:
-    """One epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and check."""
+    """The status of one epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and
+    check."""
 
     epoch: int
     batch: Batch | None
     sums: dict[str, int]
     revision: int
-    touched: int  # the revision that published or took back its batch; 0: none did
+    touched: int  # the newest revision that published or took back its batch; 0: none
     audit: AuditStatus | None
     check: int  # the id of its newest check; 0: none
-    moved: bool = False  # a total changes at it
+    moved: bool = False  # a total changes at this epoch
 
 
 @dataclass(frozen=True)
 class EpochStatuses:
-    """Every epoch of which the database knows something."""
+    """The statuses of all epochs that the database knows."""
 
     newest: Revision
     marks: InvalidationMarks
     rows: dict[int, EpochStatus]
-    tried: dict[int, list[Attempt]]  # its runs that did not publish
-    put_back: int | None = None  # the frontier, while it is behind where it once was: a rollback has put it back
+    tried: dict[int, list[Attempt]]  # epoch → its runs that did not publish
+    put_back: int | None = None  # the frontier, if a rollback has moved it back behind an earlier one
 
     def status_of(self, epoch: int) -> EpochStatus:
-        """How an epoch stands, also one of which nothing is known."""
+        """Return the status of an epoch, even of one that the database does not know."""
         if epoch in self.rows:
             return self.rows[epoch]
         place = bisect_right(self._known_epochs, epoch)
@@ -167,7 +182,7 @@ class EpochStatuses:
 
     @cached_property
     def shown_epochs(self) -> list[int]:
-        """The epochs to show, in order: every one from the first to the last when that is feasible."""
+        """Return the epochs to show, in order: all from the first to the last, if those are not too many."""
         frontier = self.newest.frontier
         published = [epoch for epoch, row in self.rows.items() if row.batch]
         known = {*published, *self.tried} | ({frontier} if frontier is not None else set())
@@ -181,12 +196,12 @@ class EpochStatuses:
 
 
 def shows_every_epoch(first: int, last: int, published: int) -> bool:
-    """Whether all epochs from the first to the last are shown, those without a batch, too."""
+    """Tell whether all epochs from the first to the last are shown, including those without a batch."""
     return last - first < max(4 * published, DENSE)
 
 
-def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
-    """How every epoch stands: one row each, in one query, and what the runs say that did not publish."""
+def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
+    """Load the status of every epoch, in one query, and the runs that did not publish."""
     big, text = sa.BigInteger, sa.String(64)
     found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
     names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", *found_by)
@@ -198,7 +213,7 @@ def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
 
     now, every = select_current_batches(newest.revision).subquery(), select_landings(newest.revision).subquery()
     moved = select_total_diffs(newest).subquery()
-    said = select_visible_checks(newest.revision).subquery()
+    visible = select_visible_checks(newest.revision).subquery()
     last, proofs = (select_audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
     pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
     whole = sa.union_all(
@@ -206,16 +221,16 @@ def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
              digest=now.c.digest),
         select_source(every, touched=every.c.revision, mark=every.c.revision),
         select_source(moved, **pivot, mark=moved.c.revision),
-        select_source(said, newest_check=said.c.id),
+        select_source(visible, newest_check=visible.c.id),
         select_source(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
         select_source(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
     ).subquery()  # fmt: skip
     texts = ("digest", "at", "proved_at")
-    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
-    kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = found.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    aggregates = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
+    aggregates += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
+    rows = ledger.read_rows(sa.select(whole.c.epoch, *aggregates).group_by(whole.c.epoch).order_by(whole.c.epoch))
     marks = InvalidationMarks(
-        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(found, newest)
+        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(ledger, newest)
     )
     out: dict[int, EpochStatus] = {}
     sums = dict.fromkeys(SUMS, 0)
@@ -229,86 +244,89 @@ def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
         contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
         out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
-    (highest,) = found.read_rows(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
+    (highest,) = ledger.read_rows(sa.select(sa.func.max(ledger_table.c.frontier).label("frontier")))
     behind = newest.frontier is not None and newest.frontier < highest.frontier
-    return EpochStatuses(newest, marks, out, list_unpublished(found), newest.frontier if behind else None)
+    return EpochStatuses(newest, marks, out, list_unpublished(ledger), newest.frontier if behind else None)
 
 
-def load_marks(found: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
-    """The marks that decide at the epochs `low` to `high`."""
+def load_marks(ledger: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
+    """Load the marks that decide whether results are fresh at the epochs `low` to `high`."""
     every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
     both = sa.union_all(
         *(sa.select(fold_epochs(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
     ).subquery()
-    pairs = found.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    pairs = ledger.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
     return InvalidationMarks(
-        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(found, newest)
+        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(ledger, newest)
     )
 
 
 def fold_epochs(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
-    """The epochs up to `low` as one."""
+    """Return an expression that replaces each epoch before `low` by `low`."""
     return sa.case((epoch < low, low), else_=epoch).label("epoch")
 
 
 def select_landings(newest: int) -> sa.Select[Any]:
-    """Every published batch, also those that were replaced since."""
-    joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
-    order = ledger.c.revision.desc()
+    """Select every published batch, including those that were replaced since."""
+    joined = batches.join(ledger_table, ledger_table.c.run_id == batches.c.run_id)
+    order = ledger_table.c.revision.desc()
     place = sa.func.row_number().over(partition_by=batches.c.epoch, order_by=order).label("place")
-    columns = (*batches.c, ledger.c.revision, ledger.c.published_at, place)
-    return sa.select(*columns).select_from(joined).where(ledger.c.revision <= newest)
+    columns = (*batches.c, ledger_table.c.revision, ledger_table.c.published_at, place)
+    return sa.select(*columns).select_from(joined).where(ledger_table.c.revision <= newest)
 
 
 def select_current_batches(newest: int) -> sa.Select[Any]:
-    """The published batch of every epoch that has one."""
+    """Select the published batch of every epoch that has one."""
     every = select_landings(newest).subquery()
     return sa.select(every).where((every.c.place == 1) & (every.c.digest != ""))
 
 
 def select_total_diffs(newest: Revision) -> sa.Select[Any]:
-    """The total diffs that are visible: those up to the frontier."""
-    joined = totals.join(ledger, ledger.c.run_id == totals.c.run_id)
-    seen = (ledger.c.revision <= newest.revision) & (
+    """Select the visible total diffs: those up to the frontier."""
+    joined = totals.join(ledger_table, ledger_table.c.run_id == totals.c.run_id)
+    seen = (ledger_table.c.revision <= newest.revision) & (
         totals.c.epoch <= (FOREVER if newest.frontier is None else newest.frontier)
     )
-    return sa.select(*totals.c, ledger.c.revision).select_from(joined).where(seen)
+    return sa.select(*totals.c, ledger_table.c.revision).select_from(joined).where(seen)
 
 
 def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The checks of what is published: of audits, and of runs that were published."""
-    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    """Select the check results that hold for published states: those of audits and of published runs."""
+    joined = checks.outerjoin(ledger_table, ledger_table.c.run_id == checks.c.run_id)
     audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
-    published = audited | (ledger.c.revision <= newest)
+    published = audited | (ledger_table.c.revision <= newest)
     return sa.select(*checks.c).select_from(joined).where(published, *conditions)
 
 
 def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select the newest result of each check at each epoch; of audits and proofs, the results of the newest one
     alone."""
-    said = select_visible_checks(newest, *conditions).subquery()
-    place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
-    last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
-    ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
+    visible = select_visible_checks(newest, *conditions).subquery()
+    place = sa.func.row_number().over(
+        partition_by=(visible.c.epoch, visible.c.suite, visible.c.name), order_by=visible.c.id.desc()
+    )
+    last = sa.func.max(visible.c.at).over(partition_by=(visible.c.epoch, visible.c.suite))
+    ranked = sa.select(visible, place.label("place"), last.label("last")).subquery()
     kept = (ranked.c.place == 1) & (ranked.c.suite.not_in((FULL, PROOF)) | (ranked.c.at == ranked.c.last))
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
 
-def list_failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
-    """Epoch → its newest check results that are no successes, beside audits and what only informs."""
+def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
+    """List the check results of each epoch that are its newest and failed, without audits and those that only
+    inform."""
     loud = checks.c.severity != Severity.INFO
-    said = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
+    failed = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
     later = select_visible_checks(newest).subquery("later")
-    same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
-    again = sa.exists().where(*same, later.c.id > said.c.id)
+    same = [later.c[name] == failed.c[name] for name in ("epoch", "suite", "name")]
+    again = sa.exists().where(*same, later.c.id > failed.c.id)
     out: dict[int, list[CheckRecord]] = defaultdict(list)
-    for row in found.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
+    for row in ledger.read_rows(sa.select(failed).where(~again).order_by(failed.c.id)):
         out[row.epoch].append(CheckRecord.from_row(row))
     return out
 
 
 def select_audits(newest: int, suite: str) -> sa.Select[Any]:
-    """Epoch, passed, revision, at of the newest comparison, or proof, of each."""
+    """Select epoch, passed, revision and time of the newest results of a suite (audits or proofs) at each epoch."""
     rows = select_visible_checks(newest, checks.c.suite == suite).subquery()
     ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
     passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
@@ -316,13 +334,17 @@ def select_audits(newest: int, suite: str) -> sa.Select[Any]:
     return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
 
 
-def _revisions_everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
-    """The newest revision that computed everything again; the newest one that may have changed every epoch: this one,
-    or a rollback to before it."""
-    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
-    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
-    spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
-    rows = found.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:
+    """Return the newest revision that computed everything again, and the newest that may have changed every epoch.
+
+    The latter is a later rollback to before the former, or the same revision; 0: none.
+    """
+    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
+        ledger_table.c.revision <= newest.revision
+    )
+    joined = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
+    spans = sa.select(runs.c.kind, sa.func.min(ledger_table.c.revision), sa.func.max(ledger_table.c.revision))
+    rows = ledger.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:
@@ -332,14 +354,14 @@ def _revisions_everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
 
 
 def is_relevant(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
-    """Does a failed check still say something? See the contract above."""
+    """Tell whether a failed check still counts, by the rules at the top of this module."""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
     return check.revision >= marks.recomputed
 
 
 def is_fresh(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
-    """Does a check speak of what is published now?"""
+    """Tell whether a check holds for what is published now."""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
     return marks.is_current(check.epoch, check.revision)
@@ -348,7 +370,14 @@ def is_fresh(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) 
 def judge_epoch(
     batch: Batch | None, tried: Attempt | None, audit: AuditStatus | None, failed: Iterable[Severity]
 ) -> EpochState:
-    """The state of an epoch. `failed`: the severities of the failed checks that count, beside the audit."""
+    """Judge the state of an epoch.
+
+    Args:
+        batch: Its published batch.
+        tried: Its newest run that did not publish and still counts.
+        audit: The audit that decides.
+        failed: The severities of its failed checks that count, without the audit.
+    """
     severities = set(failed)
     if tried is not None and tried.state is RunState.FAILED:
         return EpochState.FAILED

@@ -1,8 +1,8 @@
-"""How far those who follow a home were told what it has published: one row for each asset of a scheduler.
+"""The delivery cursors: how far the events of published epochs have been delivered, one row for each asset of Airflow.
 
-Whoever tells claims what comes after `revision`, up to `claimed`, in the name of its task; the scheduler sends the
-event of a task with the very transaction that makes the task a success. So the state of that task says whether the
-claim was told, and nothing is told twice, whichever of the two processes dies when. All changes are compare-and-swap.
+A task claims the revisions after `revision`, up to `claimed`. Airflow sends the event of a task in the same transaction
+that marks the task as successful. So the state of the task says whether the claimed revisions were delivered, and none
+is delivered twice, even if the task or the scheduler dies. All changes are compare-and-swap.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from .schema import told
 
 @dataclass(frozen=True)
 class DeliveryCursor:
-    """All up to `revision` was told; what comes after it, up to `claimed`, is being told by the task `teller`."""
+    """A delivery cursor: all up to `revision` is delivered, and the task `teller` delivers what follows up to
+    `claimed`."""
 
     revision: int
     claimed: int | None = None
     teller: str | None = None
 
 
-def read_cursor(found: Ledger, asset: str) -> DeliveryCursor | None:
-    """How far an asset was told; None: nobody has begun."""
-    row = next(iter(found.read_rows(sa.select(told).where(told.c.asset == asset))), None)
+def read_cursor(ledger: Ledger, asset: str) -> DeliveryCursor | None:
+    """Return the delivery cursor of an asset; None: it has none yet."""
+    row = next(iter(ledger.read_rows(sa.select(told).where(told.c.asset == asset))), None)
     return None if row is None else DeliveryCursor(row.revision, row.claimed, row.teller)
 
 
-def start_cursor(found: Ledger, asset: str, revision: int) -> None:
-    """From here on it is told what is published, unless somebody has begun already."""
+def start_cursor(ledger: Ledger, asset: str, revision: int) -> None:
+    """Create the cursor of an asset: revisions after `revision` will be delivered. An existing cursor stays."""
     try:
-        with found.engine.begin() as connection:
+        with ledger.engine.begin() as connection:
             connection.execute(told.insert().values(asset=asset, revision=revision))
     except sa.exc.IntegrityError:
         return
 
 
-def compare_and_set(found: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:
-    """From one standing to another; False: it is another one by now."""
+def compare_and_set(ledger: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:
+    """Replace a cursor by another. Return False where it is no longer `old`."""
     same = [told.c.asset == asset, told.c.revision == old.revision]
     same += [told.c[name].is_not_distinct_from(getattr(old, name)) for name in ("claimed", "teller")]
     values = {"revision": new.revision, "claimed": new.claimed, "teller": new.teller}
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         return bool(connection.execute(told.update().where(*same).values(**values)).rowcount)
 
 
-def confirm_delivery(found: Ledger, asset: str, teller: str) -> None:
-    """What this task has claimed was told."""
-    old = read_cursor(found, asset)
+def confirm_delivery(ledger: Ledger, asset: str, teller: str) -> None:
+    """Record that the revisions that a task has claimed were delivered."""
+    old = read_cursor(ledger, asset)
     if old is not None and old.teller == teller and old.claimed is not None:
-        compare_and_set(found, asset, old, DeliveryCursor(old.claimed))
+        compare_and_set(ledger, asset, old, DeliveryCursor(old.claimed))

@@ -1,4 +1,4 @@
-"""Runs as they are shown, and those that did not publish: which of them still say something of an epoch."""
+"""Runs as they are shown, and the runs that did not publish but still matter for an epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schema import runs
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of some epochs, as it is shown: one that says `running` without a heartbeat has failed."""
+    """A run as it is shown. A run that is recorded as `running` but sends no heartbeat is shown as failed."""
 
     run_id: str
     state: RunState
@@ -24,24 +24,25 @@ class Attempt:
     parent: int
     started_at: str
     finished_at: str | None
-    last: str  # when it ended, or sent its last heartbeat
+    last: str  # the time when it ended, or sent its last heartbeat
     epochs: int
 
     @property
     def seconds(self) -> float | None:
-        """From its beginning to its end."""
+        """Return the seconds from the beginning to the end of the run; None: it has not ended."""
         if self.finished_at is None:
             return None
         return (datetime.fromisoformat(self.finished_at) - datetime.fromisoformat(self.started_at)).total_seconds()
 
 
 def describe_attempt(run: RunRecord, newest: int | None = None) -> Attempt:
-    """A run, as it is shown. `newest`: the newest revision; a held run with another parent is superseded then."""
+    """Describe a run as it is shown. A held run whose parent is not the revision `newest` is shown as superseded."""
     state, error = run.state, run.error
     if state is RunState.HELD and newest not in (None, run.parent):
-        state, error = RunState.SUPERSEDED, f"held, and overtaken by revision {run.parent + 1}"
+        state, error = RunState.SUPERSEDED, f"held, and superseded by revision {run.parent + 1}"
     if state is RunState.RUNNING and not run.is_alive:
-        state, error = RunState.FAILED, f"run {run.run_id} stopped without a word (last heartbeat {run.last_signal})"
+        state = RunState.FAILED
+        error = f"run {run.run_id} stopped without an error message (last heartbeat {run.last_signal})"
     return Attempt(
         run.run_id,
         state,
@@ -55,23 +56,26 @@ def describe_attempt(run: RunRecord, newest: int | None = None) -> Attempt:
     )
 
 
-def list_unpublished(found: Ledger) -> dict[int, list[Attempt]]:
-    """Epoch → its runs that did not publish, oldest first."""
+def list_unpublished(ledger: Ledger) -> dict[int, list[Attempt]]:
+    """List the runs that did not publish, oldest first: epoch → runs."""
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
     rows, newest = (
-        found.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
-        found.get_revision().revision,
+        ledger.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
+        ledger.get_revision().revision,
     )
-    said = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
-    for shown, epochs in sorted(said, key=lambda pair: pair[0].last):
+    attempts = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
+    for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last):
         for epoch in epochs:
-            out[epoch].append(shown)
+            out[epoch].append(attempt)
     return out
 
 
 def newest_unresolved(tried: list[Attempt], touched: int) -> Attempt | None:
-    """The newest of an epoch's runs that did not publish, when it still says something: it is neither superseded, nor
-    was the epoch's batch published or taken back (at revision `touched`) by another run after this one began."""
-    said = [one for one in tried if one.state is not RunState.SUPERSEDED and one.parent >= touched]
-    return said[-1] if said else None
+    """Return the newest of an epoch's runs that did not publish, if it still matters.
+
+    A run matters while it is not superseded, and no other run has published or taken back the batch of the epoch (at
+    the revision `touched`) since it began.
+    """
+    unresolved = [run for run in tried if run.state is not RunState.SUPERSEDED and run.parent >= touched]
+    return unresolved[-1] if unresolved else None

@@ -1,8 +1,8 @@
-"""Files from one place to another, each whole or not at all; those that are there already, and right, stay.
+"""Copies of files from one place to another, each whole or not at all. Correct copies that already exist are kept.
 
-A copy is right when it has as many bytes as its original, and is not older than the original's last change where that
-is told. A file of this machine appears under its name when it is whole; one of an object store when its upload ends,
-and what an upload that failed has left has fewer bytes.
+A copy is correct when it has as many bytes as its original, and is not older than the original's last change, where
+that is known. On this machine a file appears under its name when it is complete; in an object store it appears when its
+upload ends, and a failed upload leaves fewer bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from rich.filesize import decimal
 from ..errors import Unavailable
 from . import filesystem
 
-EVERY = 2.0  # seconds between two words of progress
+EVERY = 2.0  # seconds between two messages of progress
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """A file, the place for its copy, and its bytes. `changed`: when it was last changed, in seconds since 1970; 0: it
-    never does, or nobody can say."""
+    """A file to copy: its location, that of the copy, and its size in bytes.
+
+    `changed` is the time of its last change in seconds since 1970; 0: it never changes, or the time is unknown.
+    """
 
     source: str
     target: str
@@ -33,15 +35,15 @@ class CopyRequest:
     changed: float = 0.0
 
     def is_copied(self, there: Mapping[str, filesystem.FileEntry]) -> bool:
-        """Is the copy there? `list_existing`: what is, by its location."""
-        found = there.get(filesystem.normalize_location(self.target))
-        # times of files are rounded
-        return found is not None and found.bytes == self.bytes and found.changed > self.changed - 1e-3
+        """Tell whether a correct copy exists. `there` are the existing files, by their locations (`list_existing`)."""
+        copy = there.get(filesystem.normalize_location(self.target))
+        # file systems round the times of files
+        return copy is not None and copy.bytes == self.bytes and copy.changed > self.changed - 1e-3
 
 
 @dataclass(frozen=True)
 class CopyResult:
-    """Files and bytes that were copied now; `kept`: files that were there."""
+    """The numbers of files and bytes that were copied, and of files that existed already (`kept`)."""
 
     files: int = 0
     bytes: int = 0
@@ -52,11 +54,11 @@ class CopyResult:
 
 
 def list_existing(folder: str) -> dict[str, filesystem.FileEntry]:
-    """What is below a folder, by its location. Raises `Unavailable`."""
+    """List the files below a folder, by their locations. Raises `Unavailable` where the folder cannot be listed."""
     try:
         return {
-            f"{filesystem.normalize_location(folder)}/{name}": found
-            for name, found in filesystem.list_files(folder).items()
+            f"{filesystem.normalize_location(folder)}/{name}": entry
+            for name, entry in filesystem.list_files(folder).items()
         }
     except OSError as error:
         raise Unavailable(
@@ -67,11 +69,21 @@ def list_existing(folder: str) -> dict[str, filesystem.FileEntry]:
 def copy_files(
     wanted: Iterable[CopyRequest], there: Mapping[str, filesystem.FileEntry], what: str, say: Say
 ) -> CopyResult:
-    """Copy what is not there. Raises `Unavailable` at the first file that cannot be; others may be there by then."""
-    each = list(wanted)
-    due = [file for file in each if not file.is_copied(there)]
-    done, total = CopyResult(kept=len(each) - len(due)), sum(file.bytes for file in due)
-    told = time.monotonic()
+    """Copy the files whose copies do not exist yet, several at once.
+
+    Args:
+        wanted: The files and the places for their copies.
+        there: The existing files at the new place, by location.
+        what: The kind of files, for messages.
+        say: Prints a message of progress.
+
+    Raises:
+        Unavailable: At the first file that cannot be copied. Other files may have been copied by then.
+    """
+    requests = list(wanted)
+    due = [file for file in requests if not file.is_copied(there)]
+    done, total = CopyResult(kept=len(requests) - len(due)), sum(file.bytes for file in due)
+    last_message = time.monotonic()
     if due:
         say(f"{what}: {len(due):,} files, {decimal(total)}")
     with ThreadPoolExecutor(filesystem.AT_ONCE) as pool:
@@ -80,8 +92,8 @@ def copy_files(
         try:
             for future in as_completed(futures):
                 done += CopyResult(1, future.result())
-                if time.monotonic() - told >= EVERY:
-                    told = time.monotonic()
+                if time.monotonic() - last_message >= EVERY:
+                    last_message = time.monotonic()
                     say(f"{what}: {done.files:,} of {len(due):,} files, {decimal(done.bytes)} of {decimal(total)}")
         except BaseException:
             stop.set()
@@ -91,17 +103,19 @@ def copy_files(
 
 
 def delete_different(wanted: Iterable[CopyRequest]) -> list[str]:
-    """Compare copies with their originals, byte by byte, and delete those that differ; their locations. Raises
-    `OSError`."""
+    """Compare copies with their originals byte by byte, delete those that differ, and return their locations.
+
+    Raises `OSError`.
+    """
 
     def delete_if_different(file: CopyRequest) -> str | None:
         try:
-            with filesystem.open_stream(file.source) as one, filesystem.open_stream(file.target) as other:
-                while block := one.read(filesystem.BLOCK):
-                    if other.read(len(block)) != block:
+            with filesystem.open_stream(file.source) as original, filesystem.open_stream(file.target) as copy:
+                while block := original.read(filesystem.BLOCK):
+                    if copy.read(len(block)) != block:
                         break
                 else:
-                    if not other.read(1):
+                    if not copy.read(1):
                         return None
         except FileNotFoundError:
             pass
@@ -111,20 +125,20 @@ def delete_different(wanted: Iterable[CopyRequest]) -> list[str]:
     return [location for location in filesystem.map_parallel(delete_if_different, wanted) if location]
 
 
-def _copy_one(wanted: CopyRequest, stop: threading.Event) -> int:
+def _copy_one(request: CopyRequest, stop: threading.Event) -> int:
     if stop.is_set():
         return 0
     try:
-        size = filesystem.copy_file(wanted.source, wanted.target, wanted.bytes, wanted.changed)
+        size = filesystem.copy_file(request.source, request.target, request.bytes, request.changed)
     except OSError as error:
         raise Unavailable(
-            f"{wanted.source} could not be copied to {wanted.target}: {filesystem.format_store_error(error)}.",
-            "make it possible (room, rights, the store's answer: altneu doctor), then the same command again: what is "
-            "copied is not copied again",
+            f"{request.source} could not be copied to {request.target}: {filesystem.format_store_error(error)}.",
+            "correct the cause (disk space, permissions, the store: altneu doctor), then run the same command again: "
+            "files that are copied are not copied again",
         ) from error
-    if size != wanted.bytes:
+    if size != request.bytes:
         raise Unavailable(
-            f"{wanted.source} has {size:,} bytes and not the {wanted.bytes:,} that it should have.",
-            "altneu doctor   (says whether the home is whole)",
+            f"{request.source} has {size:,} bytes instead of {request.bytes:,}.",
+            "altneu doctor   (says whether the home is complete)",
         )
     return size

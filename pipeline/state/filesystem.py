@@ -1,7 +1,7 @@
-"""Files by their location, as Iceberg writes it: a path of this machine, `file:…`, or a URI of an object store.
+"""Files by their locations, as Iceberg writes them: a path of this machine, `file:…`, or a URI of an object store.
 
-One layer for all of them, pyarrow's: it finds credentials as each store's own tools do, and asks a store that answers
-503 or breaks off again, up to `TRIES` times. What a store says in the end is an `OSError` that names the location.
+All go through pyarrow, which finds credentials as each store's own tools do. A request that a store answers with 503,
+or whose answer breaks off, is tried up to `TRIES` times. A final failure is an `OSError` that names the location.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-TRIES = 9  # of a request to an object store, with growing pauses: some 10 s
-AT_ONCE = 16  # requests to an object store that are under way together
-BLOCK = 8 << 20  # bytes of a file that are fetched or sent at once
-COPIED_AT_ONCE = 5 << 30  # bytes of an object that S3 copies in one request
+TRIES = 9  # tries of a request to an object store, with growing pauses: some 10 s
+AT_ONCE = 16  # requests to an object store at the same time
+BLOCK = 8 << 20  # bytes that are read or written at once
+COPIED_AT_ONCE = 5 << 30  # the greatest number of bytes that S3 copies in one request
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -37,7 +37,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file as a listing shows it. `changed`: seconds since 1970, by the store's clock."""
+    """A file in a listing. `changed` is the time of its last change, in seconds since 1970 by the store's clock."""
 
     bytes: int
     changed: float
@@ -48,7 +48,7 @@ class FileEntry:
 
 
 def normalize_location(location: str) -> str:
-    """One spelling of a location: without `file:`, and without a slash at its end.
+    """Return the normal form of a location: without `file:`, and without a slash at its end.
 
     >>> [normalize_location(each) for each in ("/a/b/", "file:/a/b", "file:///a/b", "s3://bucket/a/")]
     ['/a/b', '/a/b', '/a/b', 's3://bucket/a']
@@ -57,13 +57,13 @@ def normalize_location(location: str) -> str:
 
 
 def local_path(location: str) -> Path | None:
-    """The path of a location on this machine."""
+    """Return the path of a location on this machine; None: it is in an object store."""
     path = normalize_location(location)
     return None if re.match(r"\w+:", path) else Path(path)
 
 
 def is_same_location(one: str, other: str) -> bool:
-    """Do two locations lead to the same place?"""
+    """Tell whether two locations lead to the same place."""
     paths = local_path(one), local_path(other)
     if paths[0] is None or paths[1] is None:
         return normalize_location(one) == normalize_location(other)
@@ -74,26 +74,26 @@ def is_same_location(one: str, other: str) -> bool:
 def _s3_filesystem(settings: S3) -> fs.FileSystem:
     from pyarrow import fs
 
-    # not the standard one: pyarrow never gives its quota back, so that a process tries a hundred times in all
+    # not pyarrow's default strategy, whose quota is never refilled: then a process could retry a hundred times in all
     retry = fs.AwsDefaultS3RetryStrategy(max_attempts=TRIES)
-    # delayed: a small file is one request, which succeeds or fails as a whole
+    # delayed open: a small file is written in one request, which succeeds or fails as a whole
     return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.arrow_options())
 
 
 @functools.lru_cache(maxsize=4)
 def _other_filesystem(root: str) -> tuple[fs.FileSystem, str]:
-    """A store of another kind, and the path of its root in it."""
+    """Open a store of another kind than S3. Return it and the path of its root in it. Raises `OSError`."""
     from pyarrow import fs
 
     try:
-        found, path = fs.FileSystem.from_uri(root)
+        store, path = fs.FileSystem.from_uri(root)
     except (ValueError, NotImplementedError) as error:  # an unknown kind of store
         raise OSError(f"{root}: {error}") from None
-    return found, path
+    return store, path
 
 
 def _filesystem_of(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
-    from pyarrow import fs  # of all that a small command needs, the slowest to import
+    from pyarrow import fs  # imported here, because it is the slowest import of a small command
 
     path = local_path(location)
     if path is not None:
@@ -103,22 +103,22 @@ def _filesystem_of(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, 
     if scheme in ("s3", "s3a", "s3n"):
         return _s3_filesystem(s3 or S3.from_environment()), inside
     store, _, inside = inside.partition("/")
-    found, root = _other_filesystem(f"{scheme}://{store}/")
-    return found, f"{root.rstrip('/')}/{inside}"
+    system, root = _other_filesystem(f"{scheme}://{store}/")
+    return system, f"{root.rstrip('/')}/{inside}"
 
 
 def format_store_error(error: OSError) -> str:
-    """What a store says, in one line: one whose library is not here lists every place where it might have been."""
+    """Format an error of a store in one line. A missing library would list every place where it was looked for."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _is_broken_off(error: BaseException) -> bool:
-    """Did an answer end before it should? That alone pyarrow does not try again by itself."""
+    """Tell whether an answer broke off, which is the one failure that pyarrow itself does not retry."""
     return isinstance(error, OSError) and ("INTERNAL_FAILURE" in str(error) or "broke off" in str(error))
 
 
 def _retry_reading(work: Callable[[], Made]) -> Made:
-    """`work`, which reads, again when an answer breaks off."""
+    """Call `work`, which reads, again when an answer breaks off."""
     wait = wait_random_exponential(multiplier=0.1, max=5)
     return Retrying(retry=retry_if_exception(_is_broken_off), wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(
         work
@@ -126,7 +126,7 @@ def _retry_reading(work: Callable[[], Made]) -> Made:
 
 
 def read_file(location: str) -> bytes:
-    """Raises `OSError`."""
+    """Read a file. Raises `OSError`."""
 
     def read_all() -> bytes:
         with open_stream(location) as stream:
@@ -136,7 +136,7 @@ def read_file(location: str) -> bytes:
 
 
 def write_file(location: str, content: bytes) -> None:
-    """Raises `OSError`."""
+    """Write a file. Raises `OSError`."""
     system, path = _filesystem_of(location)
     _make_folder(system, path)
     with system.open_output_stream(path, compression=None) as stream:
@@ -144,13 +144,15 @@ def write_file(location: str, content: bytes) -> None:
 
 
 def list_sizes(folder: str) -> dict[str, int]:
-    """Every file below a folder, by its path from there, with its bytes; none when the folder is not there."""
-    return {name: found.bytes for name, found in list_files(folder).items()}
+    """List the files below a folder: path from the folder → bytes. A missing folder has none. Raises `OSError`."""
+    return {name: entry.bytes for name, entry in list_files(folder).items()}
 
 
 def list_files(folder: str) -> dict[str, FileEntry]:
-    """Every file below a folder, by its path from there; none when the folder is not there. Raises `OSError`, also
-    when there is no such bucket."""
+    """List the files below a folder, by their paths from the folder. A missing folder has none.
+
+    Raises `OSError`, also where the bucket does not exist.
+    """
     from pyarrow import fs
 
     system, path = _filesystem_of(folder)
@@ -159,13 +161,13 @@ def list_files(folder: str) -> dict[str, FileEntry]:
     if not infos and local_path(folder) is None:
         bucket = path.partition("/")[0]
         if bucket and system.type_name != "hdfs" and system.get_file_info(bucket).type == fs.FileType.NotFound:
-            raise FileNotFoundError(f"{normalize_location(folder)}: there is no {bucket}, or it may not be seen.")
-    found = (info for info in infos if info.is_file)
-    return {info.path.removeprefix(path).lstrip("/"): FileEntry(info.size, info.mtime_ns / 1e9) for info in found}
+            raise FileNotFoundError(f"{normalize_location(folder)}: {bucket} does not exist, or you have no access.")
+    files = (info for info in infos if info.is_file)
+    return {info.path.removeprefix(path).lstrip("/"): FileEntry(info.size, info.mtime_ns / 1e9) for info in files}
 
 
 def stat_file(location: str) -> FileEntry:
-    """One file as it is now. Raises `OSError`."""
+    """Return the present size and time of a file. Raises `OSError`."""
     system, path = _filesystem_of(location)
     info = system.get_file_info(path)
     if not info.is_file:
@@ -174,22 +176,23 @@ def stat_file(location: str) -> FileEntry:
 
 
 def get_etag(location: str) -> str:
-    """What an object store calls this content of a file; "" where it has no name for it. Raises `OSError`."""
+    """Return the ETag of a file in an object store, which changes with its content; "": it has none. Raises
+    `OSError`."""
     system, path = _filesystem_of(location)
     with system.open_input_file(path) as file:
-        said: dict[str | bytes, bytes] = file.metadata() or {}
-        return (said.get("ETag") or said.get(b"ETag") or b"").decode()
+        metadata: dict[str | bytes, bytes] = file.metadata() or {}
+        return (metadata.get("ETag") or metadata.get(b"ETag") or b"").decode()
 
 
 def delete_file(location: str) -> None:
-    """A file that is not there is deleted. Raises `OSError`."""
+    """Delete a file. A missing file is not an error. Raises `OSError`."""
     system, path = _filesystem_of(location)
     with contextlib.suppress(FileNotFoundError):
         system.delete_file(path)
 
 
 def upload_file(file: Path, location: str) -> None:
-    """Copy a file of this machine. What an error leaves may be a part of it. Raises `OSError`."""
+    """Copy a file of this machine to a location. After an error a part of it may remain there. Raises `OSError`."""
     system, path = _filesystem_of(location)
     _make_folder(system, path)
     with file.open("rb") as source, system.open_output_stream(path, compression=None) as target:
@@ -203,9 +206,22 @@ def _make_folder(system: fs.FileSystem, path: str) -> None:
 
 
 def copy_file(source: str, target: str, size: int, changed: float = 0.0) -> int:
-    """Copy a file of `size` bytes, within a store by the store itself; the bytes that were copied. What an error leaves
-    in a store may be a part of it; on this machine it is under another name, and hidden. `changed`: when it was last
-    changed, as a copy on this machine says as well. Raises `OSError`."""
+    """Copy a file. Within one S3 store, the store itself copies it.
+
+    After an error a part of the file may remain in a store. On this machine the part has another, hidden name.
+
+    Args:
+        source: The location of the file.
+        target: The location of the copy.
+        size: The bytes of the file.
+        changed: The time of its last change, in seconds since 1970, which a copy on this machine gets; 0: none.
+
+    Returns:
+        The number of bytes that were copied.
+
+    Raises:
+        OSError: The file cannot be copied.
+    """
     (one, inside), (other, outside), place = _filesystem_of(source), _filesystem_of(target), local_path(target)
     if one is other and one.type_name == "s3" and size <= COPIED_AT_ONCE:
         one.copy_file(inside, outside)
@@ -234,14 +250,17 @@ def _copy_stream(source: IO[bytes], target: Any) -> int:
 
 
 def map_parallel(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """`work` of each item, in their order; many at once, since an object store takes its time for each."""
+    """Call `work` for each item and return the results in order. Up to `AT_ONCE` calls run at once."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(work, items))
 
 
 def open_stream(location: str, s3: S3 | None = None) -> IO[bytes]:
-    """A file to be read from its beginning. `s3`: how S3 is reached, in a process whose environment does not say it.
-    Raises `OSError`, also when a file of an object store ends before it should."""
+    """Open a file to be read from its beginning.
+
+    `s3` is the configuration of S3 for a process without it in the environment. Raises `OSError`, also where a file of
+    an object store breaks off.
+    """
     path = local_path(location)
     if path is not None:
         return path.open("rb")
@@ -249,13 +268,13 @@ def open_stream(location: str, s3: S3 | None = None) -> IO[bytes]:
 
 
 def open_random_access(location: str, s3: S3 | None = None) -> pa.NativeFile:
-    """A file to be read in any order. Raises `OSError`."""
+    """Open a file to be read in any order. Raises `OSError`."""
     system, inside = _filesystem_of(location, s3)
     return system.open_input_file(inside)
 
 
 class _CompleteStream(io.RawIOBase):
-    """All bytes of a file, or an error."""
+    """A stream that gives all bytes of a file, or raises an error."""
 
     def __init__(self, file: pa.NativeFile) -> None:
         self._file, self._size, self._at = file, file.size(), 0
@@ -264,17 +283,17 @@ class _CompleteStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = _retry_reading(lambda: self._next(min(len(buffer), self._size - self._at)))
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        block = _retry_reading(lambda: self._next(min(len(buffer), self._size - self._at)))
+        buffer[: len(block)] = block
+        self._at += len(block)
+        return len(block)
 
     def _next(self, size: int) -> bytes:
         self._file.seek(self._at)
-        found = bytes(self._file.read(size))
-        if len(found) < size:
-            raise OSError(f"the file broke off after {self._at + len(found)} of {self._size} bytes")
-        return found
+        block = bytes(self._file.read(size))
+        if len(block) < size:
+            raise OSError(f"the file broke off after {self._at + len(block)} of {self._size} bytes")
+        return block
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,5 @@
-"""Fingerprints of tables by epoch (`algorithms.fingerprint`), as the ledger has them: added up, folded, compared."""
+"""The fingerprints of tables by epoch (`algorithms.fingerprint`), as the ledger stores them: sums, folds,
+comparison."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from algorithms.fingerprint import Fingerprint
 
 ByEpoch = Mapping[int, Fingerprint]
 Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
-UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it again
+UNKNOWN = ""  # in place of a fingerprint: from this run on the table's is not known, until a run computes it again
 TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to an epoch
 
 
 @dataclass(frozen=True)
 class FingerprintDifference:
-    """Where a table is not what it should be: the first such epoch, and how many there are."""
+    """A table whose fingerprints are not as expected: the first such epoch, and the number of such epochs."""
 
     table: str
     epoch: int
@@ -31,32 +32,42 @@ class FingerprintDifference:
 def sum_by_revision(
     diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int], published: Iterable[int] = ()
 ) -> dict[int, Prints]:
-    """The sums of `(revision, table, epoch, fingerprint)` rows, in the order of revisions, up to some of these. Epochs
-    at which nothing is left are not in them, and tables whose fingerprint is not known: a revision among those that are
-    `published` which says nothing of a table was made by an earlier version, and may have changed it."""
+    """Add up rows `(revision, table, epoch, fingerprint)` to the fingerprints at some revisions.
+
+    Epochs whose sum is zero are left out. So are tables whose fingerprints are not known: where a published revision
+    has no row of a table, an earlier version has made that revision, and may have changed the table.
+
+    Args:
+        diffs: The rows.
+        revisions: The revisions at which to add up.
+        published: All published revisions.
+
+    Returns:
+        Revision → table → epoch → fingerprint.
+    """
     by_revision: dict[int, list[tuple[str, int, str]]] = {revision: [] for revision in published}
     for revision, table, epoch, text in diffs:
         by_revision.setdefault(revision, []).append((table, epoch, text))
     sums: Prints = {}
-    found: dict[int, Prints] = {}
+    at_revision: dict[int, Prints] = {}
     wanted = {*revisions}
     for revision in sorted(wanted | {*by_revision}):
         if revision in by_revision:
-            said = {table for table, _, text in by_revision[revision] if text != UNKNOWN}
-            sums = {table: by_epoch for table, by_epoch in sums.items() if table in said}
+            known = {table for table, _, text in by_revision[revision] if text != UNKNOWN}
+            sums = {table: by_epoch for table, by_epoch in sums.items() if table in known}
         for table, epoch, text in by_revision.get(revision, ()):
             if text != UNKNOWN:
                 by_epoch = sums.setdefault(table, {})
                 by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.from_text(text)
         if revision in wanted:
-            found[revision] = {
+            at_revision[revision] = {
                 table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
             }
-    return found
+    return at_revision
 
 
 class RunningFingerprint:
-    """The sum up to an epoch, for epochs that rise."""
+    """The sum of fingerprints up to an epoch, for epochs in ascending order."""
 
     def __init__(self, found: ByEpoch) -> None:
         self.rest = sorted(found.items(), reverse=True)
@@ -69,28 +80,33 @@ class RunningFingerprint:
 
 
 def staged_difference(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
-    """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
-    found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
+    """Compute the fingerprints that a run has to stage so that `before` becomes `after`.
+
+    None: the fingerprints of the table are not known any more.
+    """
+    staged: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
     for table, wanted in after.items():
-        found[table] = subtract_fingerprints(wanted, before.get(table, {}))
-    return found
+        staged[table] = subtract_fingerprints(wanted, before.get(table, {}))
+    return staged
 
 
 def add_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
-    """By epoch, in order; epochs at which nothing is left are not in it."""
+    """Add two sets of fingerprints epoch by epoch, in order. Epochs whose sum is zero are left out."""
     return subtract_fingerprints(first, {epoch: -each for epoch, each in second.items()})
 
 
 def subtract_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
-    """Subtract one set of fingerprints from another, table by table."""
+    """Subtract one set of fingerprints from another, epoch by epoch. Epochs whose difference is zero are left out."""
     nothing = Fingerprint()
     both = {epoch: first.get(epoch, nothing) - second.get(epoch, nothing) for epoch in sorted({*first, *second})}
     return {epoch: each for epoch, each in both.items() if each}
 
 
 def fold_fingerprints(prints: Prints, since: int | None) -> Prints:
-    """Return the fingerprints after a compaction: epochs before `since` count as `since`. Upserts before it are
-    left out, since a compaction keeps only those that are in force."""
+    """Return the fingerprints after a compaction: epochs before `since` are added to those of `since`.
+
+    Upserts before `since` are left out, because a compaction keeps only those that are in force.
+    """
     if since is None:
         return prints
     return {table: found if table in TIMELESS else _fold_table(table, found, since) for table, found in prints.items()}
@@ -106,8 +122,8 @@ def _fold_table(table: str, found: dict[int, Fingerprint], since: int) -> dict[i
 
 def list_differences(expected: Prints, found: Prints) -> list[FingerprintDifference]:
     """List the tables whose fingerprints differ, among those that both sides know."""
-    each = (_compare_table(table, expected[table], found[table]) for table in expected if table in found)
-    return [one for one in each if one is not None]
+    differences = (_compare_table(table, expected[table], found[table]) for table in expected if table in found)
+    return [difference for difference in differences if difference is not None]
 
 
 def _compare_table(
@@ -122,7 +138,7 @@ def _compare_table(
 
 
 def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
-    """The fingerprint of each table's contents at an epoch."""
+    """Return the fingerprint of the contents of each table at an epoch, as text."""
     if epoch is None:
         return {}
     return {

@@ -1,12 +1,12 @@
-"""Where a home's tables are, and under which name: its identity, in its database beside the ledger.
+"""The identity of a home: the name of its catalog and the place of its tables, stored in its database.
 
-Iceberg's catalog keeps tables by the catalog's name. That of a home is drawn once and stored, so that a password, a
-host's name or a path may change. With it stands the place for which the tables were made: their metadata name whole
-paths. A home at another place is not opened before `altneu relocate` (`relocate.py`) has written these again, so a copy
-never reads or writes the original's files.
+Iceberg lists tables by the name of their catalog. The name of a home's catalog is drawn once and stored, so that a
+password, a host name or a path may change. The place for which the tables were made is stored with it, because their
+metadata contain whole paths. A home at another place cannot be opened before `altneu relocate` (`storage.relocate`) has
+rewritten these paths, so a copy never reads or writes the files of the original.
 
-Homes of before there were homes have a name that was made of the database's URI and the warehouse; it is looked up
-where the tables are, and stored by the next run. Reading stores nothing.
+The earliest homes stored no identity: the name of their catalog was made from the database's URI and the warehouse. It
+is found by the tables, and the next run stores it. Readers store nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from . import database, filesystem, lease, versions
 from .ledger import Ledger
 from .schema import homes, ledger
 
-FORMAT = 1  # of homes that this version makes; it reads all up to it
+FORMAT = 1  # the format of homes that this version makes; it reads all formats up to this one
 PREFIX = "altneu_"
-REST = "altneu_rest_"  # so the catalogs of homes begin whose tables are listed by a REST catalog
-UNTOLD = "postgresql"  # the place of a database whose server does not say which it is
+REST = "altneu_rest_"  # the prefix of the catalog of a home whose tables are listed in a REST catalog
+UNTOLD = "postgresql"  # the place of a database whose server does not identify itself
 
-tables = sa.table(  # Iceberg's own
+tables = sa.table(  # the table of Iceberg's JDBC catalog
     "iceberg_tables",
     sa.column("catalog_name", sa.String),
     sa.column("table_namespace", sa.String),
@@ -47,7 +47,7 @@ tables = sa.table(  # Iceberg's own
 
 @dataclass(frozen=True)
 class Identity:
-    """A home's catalog, and the places for which its tables were made. `stored`: in the database."""
+    """The catalog of a home, and the places for which its tables were made. `stored`: whether the database has it."""
 
     catalog: str
     warehouse: str
@@ -56,18 +56,21 @@ class Identity:
 
 
 class HomeMoved(UsageError):
-    """The home is at another place than its tables' metadata say."""
+    """The home is at another place than the one that its tables' metadata name."""
 
 
 def open_ledger(home: Home, *, writes: bool = False) -> Ledger:
-    """A home's ledger. Raises like `verify_identity`. `writes`: its database is brought up to date."""
+    """Open the ledger of a home. With `writes`, its database is brought up to date.
+
+    Raises `AltneuError` where the home is not what its database or its tables were made for.
+    """
     with database.shared_engine(home.database):
         verify_identity(home)
         return Ledger(home.database, writes)
 
 
 def verify_identity(home: Home) -> None:
-    """Raise `AltneuError` where the home is not what its database or its tables were made for. Makes nothing."""
+    """Raise `AltneuError` where the home is not what its database or its tables were made for. Nothing is written."""
     identity = find_identity(home)
     if identity is None:
         refuse_lost_database(home)
@@ -76,7 +79,7 @@ def verify_identity(home: Home) -> None:
 
 
 def require_identity(home: Home) -> Identity:
-    """The home's identity, for whoever opens its tables; a new home is given one. Raises like `open_ledger`."""
+    """Return the identity of a home whose tables are to be opened. A new home gets one. Raises `HomeMoved`."""
     with database.shared_engine(home.database):
         identity = find_identity(home) or claim_identity(home)
         require_unmoved(home, identity)
@@ -84,7 +87,7 @@ def require_identity(home: Home) -> Identity:
 
 
 def claim_identity(home: Home) -> Identity:
-    """Store the home's identity, a new one when it has none; of several processes that do so, all get the same."""
+    """Store the identity of a home, a new one if it has none, and return it. Concurrent processes get the same one."""
     identity = find_identity(home)
     if identity is not None and identity.stored:
         return identity
@@ -94,9 +97,9 @@ def claim_identity(home: Home) -> Identity:
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
             connection.execute(homes.insert().values(identity_row(home, catalog, database_place(connection))))
             connection.commit()
-    found = find_identity(home)
-    assert found is not None
-    return found
+    stored = find_identity(home)
+    assert stored is not None
+    return stored
 
 
 def new_catalog(prefix: str = PREFIX) -> str:
@@ -104,38 +107,40 @@ def new_catalog(prefix: str = PREFIX) -> str:
 
 
 def identity_row(home: Home, catalog: str, here: str) -> dict[str, Any]:
-    """What is stored of a home whose tables are where it is, and whose database is `here`."""
+    """Make the row to store for a home whose tables are at its warehouse, and whose database is at `here`."""
     places = {"warehouse": home.warehouse, "database": here}
     return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": lease.timestamp()}
 
 
 def find_identity(home: Home) -> Identity | None:
-    """The home's identity as it is stored, or as it is found by the tables; None for a home without tables. Stores
-    nothing. Raises `UsageError` for a home of a later version."""
+    """Return the stored identity of a home, or the one that its tables show; None: it has no tables yet.
+
+    Nothing is written. Raises `UsageError` for a home of a later version.
+    """
     uri = home.database
     url = sa.make_url(uri)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return None
     with database.open_connection(uri) as connection:
-        there = set(sa.inspect(connection).get_table_names())
-        if "home" in there and (found := _read_stored_identity(home, connection)) is not None:
-            return found
-        if "iceberg_tables" not in there:
+        existing = set(sa.inspect(connection).get_table_names())
+        if "home" in existing and (stored := _read_stored_identity(home, connection)) is not None:
+            return stored
+        if "iceberg_tables" not in existing:
             return None
         listed = connection.execute(sa.select(tables).where(tables.c.catalog_name.startswith(PREFIX))).all()
         named: dict[str, dict[str, str]] = {}
-        for each in listed:
-            locations = named.setdefault(each.catalog_name, {})
-            locations[f"{each.table_namespace}/{each.table_name}"] = each.metadata_location
+        for row in listed:
+            locations = named.setdefault(row.catalog_name, {})
+            locations[f"{row.table_namespace}/{row.table_name}"] = row.metadata_location
         if not named:
             return None
         pins: dict[str, str] = {}
-        if "ledger" in there:
+        if "ledger" in existing:
             newest = sa.select(ledger.c.snapshots).order_by(ledger.c.revision.desc()).limit(1)
             pins = connection.execute(newest).scalar() or {}
-        places = {name: next(warehouse_of(*each) for each in found.items()) for name, found in named.items()}
+        places = {name: next(warehouse_of(*item) for item in locations.items()) for name, locations in named.items()}
         former = {name: _former_catalog_file(home, name, warehouse) for name, warehouse in places.items()}
-        several = len(named) > 1  # a past change of credentials has left empty tables under another name
+        several = len(named) > 1  # an earlier change of credentials has left empty tables under another name
         catalog = max(
             named, key=lambda name: several and (_count_pinned_snapshots(home, named[name], pins), former[name])
         )
@@ -144,22 +149,24 @@ def find_identity(home: Home) -> Identity | None:
 
 
 def _read_stored_identity(home: Home, connection: sa.Connection) -> Identity | None:
-    """The row of the table `home`. Its format is looked at first: the rest may be another version's."""
+    """Read the row of the table `home`. The format is checked first, because a later version may have other columns."""
     version = connection.execute(sa.select(homes.c.format)).scalar()
     if version is None:
         return None
     if version > FORMAT:
         raise UsageError(
-            f"{home.path} is a home of a later version of altneu (format {version}; this one knows up to {FORMAT}).",
+            f"a later version of altneu made {home.path} (format {version}; this version knows up to {FORMAT}).",
             "update altneu, or use a home of this version: altneu --home DIR …",
         )
-    found = connection.execute(sa.select(homes)).one()
-    return Identity(found.catalog, found.warehouse, found.database)
+    row = connection.execute(sa.select(homes)).one()
+    return Identity(row.catalog, row.warehouse, row.database)
 
 
 def _former_catalog_file(home: Home, catalog: str, warehouse: str) -> str:
-    """The SQLite file whose home gave its catalog this name, before there were homes; "" when it is none of those
-    that come to mind: the one of now, and the one beside the tables. Paths stood in its name as they are."""
+    """Return the SQLite file from whose path an early home made the name of its catalog; "": it is not known.
+
+    The database of now and the one beside the tables are tried. The name was made from paths that were not encoded.
+    """
     beside = f"{warehouse.rpartition('/')[0]}/altneu.db"
     uris = {home.database: home.database, unquote(home.database): home.database}
     uris |= {f"sqlite:///{beside}": sqlite_uri(beside)}
@@ -171,26 +178,29 @@ def _former_catalog_file(home: Home, catalog: str, warehouse: str) -> str:
     return ""
 
 
-ROUNDS = "rounds_"  # how tables begin that are no state of a home, and may go at any moment (`storage.rounds`)
+# the prefix of tables that are no state of a home, and may be dropped at any moment (`storage.bsp_round_tables`)
+ROUNDS = "rounds_"
 
 
 def list_table_locations(connection: sa.Connection, catalog: str, *named: str) -> dict[str, str]:
-    """Each table of a catalog, `namespace.table`, with the metadata file that is in force; without those of rounds, but
-    for those that are named."""
+    """List the tables of a catalog, `namespace.table`, with their current metadata files.
+
+    Tables of rounds are left out, except those in `named`.
+    """
     mine = sa.select(tables).where(tables.c.catalog_name == catalog)
-    found = connection.execute(mine)
-    rows = [row for row in found if row.table_name in named or not row.table_name.startswith(ROUNDS)]
+    listed = connection.execute(mine)
+    rows = [row for row in listed if row.table_name in named or not row.table_name.startswith(ROUNDS)]
     return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in rows}
 
 
 def warehouse_of(table: str, location: str) -> str:
-    """The warehouse of a table, `namespace/name`, by where its metadata file is."""
+    """Return the warehouse of a table, `namespace/name`, by the location of its metadata file."""
     return location.rsplit(f"/{table}/metadata/", 1)[0]
 
 
 def _count_pinned_snapshots(home: Home, locations: dict[str, str], pins: dict[str, str]) -> int:
-    """How many of the snapshots that the ledger pins are in these tables, read where the home is now."""
-    found = 0
+    """Count the snapshots that the ledger pins and these tables have. Files are read at the home's present place."""
+    count = 0
     for table, location in locations.items():
         pin = pins.get(table.rpartition("/")[2])
         here = home.warehouse + location.removeprefix(warehouse_of(table, location))
@@ -198,25 +208,25 @@ def _count_pinned_snapshots(home: Home, locations: dict[str, str], pins: dict[st
             snapshots = json.loads(filesystem.read_file(here)).get("snapshots", []) if pin else []
         except (OSError, ValueError):
             continue
-        found += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)
-    return found
+        count += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)
+    return count
 
 
 def database_place(connection: sa.Connection) -> str:
-    """Where a database is, whatever it is called from outside: a file, or a database of a cluster."""
+    """Return the place of a database, whichever host name or path leads to it: a file, or a database of a cluster."""
     if connection.dialect.name == "sqlite":
         return str(Path(connection.engine.url.database or "").resolve())
     try:
         with connection.begin_nested():
             cluster = connection.execute(sa.text("SELECT system_identifier FROM pg_control_system()")).scalar()
             name = connection.execute(sa.text("SELECT current_database()")).scalar()
-    except sa.exc.DBAPIError:  # not allowed here
+    except sa.exc.DBAPIError:  # this user has no permission to ask
         return UNTOLD
     return f"postgresql:{cluster}/{name}"
 
 
 def detect_moves(home: Home, identity: Identity) -> tuple[bool, bool]:
-    """Is the warehouse, is the database another than the home's tables were made for?"""
+    """Tell whether the warehouse, and whether the database, is another one than the home's tables were made for."""
     with database.open_connection(home.database) as connection:
         here = database_place(connection)
     known = UNTOLD not in (here, identity.database)
@@ -225,49 +235,51 @@ def detect_moves(home: Home, identity: Identity) -> tuple[bool, bool]:
 
 
 def require_unmoved(home: Home, identity: Identity) -> None:
-    """Raise `HomeMoved` when the home is not where its tables' metadata say, with the command that helps."""
+    """Raise `HomeMoved`, with the command that helps, where the home is not at the place that its metadata name."""
     warehouse, other = detect_moves(home, identity)
     if warehouse:
         raise HomeMoved(
-            f"this home was copied, moved or mounted elsewhere: its tables were made in {identity.warehouse}, and are "
-            f"looked for in {home.warehouse} now.",
-            "altneu relocate   (their metadata name whole paths: it writes them for this place)",
+            f"this home was copied, moved or mounted elsewhere: its tables were made in {identity.warehouse}, but "
+            f"their place is {home.warehouse} now.",
+            "altneu relocate   (their metadata contain whole paths: it rewrites them for this place)",
         )
     if other:
         raise HomeMoved(
             f"the database of this home was {identity.database or 'another one'} when its tables in {home.warehouse} "
-            f"were made; now it is {database.redact_uri(home.database)}. Two databases on the same "
-            f"tables would destroy "
-            "them.",
-            "altneu relocate --original-gone   (if nobody works with the former one any more); else copy the tables, "
-            f"name their place under [storage] warehouse in {home.path / 'altneu.toml'}, and: altneu relocate",
+            f"were made; now it is {database.redact_uri(home.database)}. Two databases on the same tables would "
+            "destroy them.",
+            "altneu relocate --original-gone   (if nobody uses the former database any more); otherwise copy the "
+            f"tables, set their place as [storage] warehouse in {home.path / 'altneu.toml'}, then: altneu relocate",
         )
 
 
 def refuse_lost_database(home: Home) -> None:
-    """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
+    """Raise `AltneuError` where the warehouse of a home has rows, but its database lists no tables."""
     refuse_full_warehouse(home, f"the database of this home, {database.redact_uri(home.database)}, is lost or empty")
 
 
 def refuse_full_warehouse(home: Home, lost: str) -> None:
-    """For a home whose tables are not known any more (`lost`): raise `AltneuError` when its warehouse holds rows."""
+    """Raise `AltneuError` where the warehouse of a home has rows, but its tables are not listed any more.
+
+    `lost` begins the message: it says what has lost them.
+    """
     warehouse = filesystem.local_path(home.warehouse)
     if warehouse is not None:
         full = any(warehouse.glob("*/*/data/*.parquet"))
         away = f"mv {warehouse} {warehouse}.lost"
     else:
         full = any(re.fullmatch(r"[^/]+/[^/]+/data/.*\.parquet", name) for name in list_warehouse_files(home))
-        away = "name another place under [storage] warehouse"
+        away = "set another place as [storage] warehouse"
     if full:
         raise AltneuError(
-            f"{lost}, while {filesystem.normalize_location(home.warehouse)} is full: without it nobody "
-            f"knows which rows are published.",
-            f"put it back from a backup; or start again from the landing: {away}; altneu backfill --all",
+            f"{lost}, but {filesystem.normalize_location(home.warehouse)} contains rows: without the list of tables "
+            "it is unknown which rows are published.",
+            f"restore it from a backup; or start again from the landing: {away}; altneu backfill --all",
         )
 
 
 def list_warehouse_files(home: Home) -> dict[str, filesystem.FileEntry]:
-    """Every file of a home's warehouse. Raises `Unavailable` when that cannot be read."""
+    """List every file of a home's warehouse. Raises `Unavailable` where it cannot be read."""
     try:
         return filesystem.list_files(home.warehouse)
     except OSError as error:

@@ -1,16 +1,17 @@
-"""Incidents: from the first failure of a check until nothing that failed fails any more. From SQL alone.
+"""Incidents: each one lasts from the first failure of a check until all its failures have ended. They need SQL only.
 
-A rule over the stored results, so that every home has them, whatever version has written it; only what a person adds
-(an acknowledgement, a mute) is stored. There is one incident at a time for a check, or a stage:
+Incidents are derived from the stored check results, so every home has them, whichever version has written it. Only the
+notes of people (an acknowledgement, a mute) are stored. A check, or a stage, has at most one open incident:
 
-- a failure opens one: of a critical check or a warning, in what is published, of an audit, or of a critical check that
-  has stopped a run; and a stage that has failed;
-- as long as it is open, each later failure of the same check joins it, at whatever epoch;
-- a failure ends when the check passes at its epoch (what stopped a run: also in a run that publishes nothing); when
-  another batch of its epoch is published, if it was of the batch, or has stopped a run; and when everything is computed
-  again, if it was of the graph (see `standing`). The incident closes when all its failures have ended.
+- A failure opens an incident: of a critical or a warning check in a published run or in an audit, of a critical check
+  that has stopped a run, or of a stage.
+- While the incident is open, each later failure of the same check joins it, at any epoch.
+- A failure ends when the check passes at its epoch. For a failure that has stopped a run this may be in a run that
+  publishes nothing. A failure about a batch, or one that has stopped a run, also ends when another batch of its epoch
+  is published. A failure about the graph also ends when everything is computed again (see `epoch_status`). The incident
+  closes when all its failures have ended.
 
-A stage that is tried again replaces what it had found: a failure that its own run has overcome leaves no trace.
+A stage that is tried again replaces its results, so a failure that its own run has resolved leaves no trace.
 """
 
 from __future__ import annotations
@@ -29,30 +30,31 @@ from .epoch_status import FULL, OF_BATCH, PROOF
 from .failed_runs import describe_attempt
 from .ledger import Ledger
 from .records import Row, RunKind, RunRecord, RunState, Severity
-from .schema import batches, checks, ledger, notes, runs, stages
+from .schema import batches, checks, notes, runs, stages
+from .schema import ledger as ledger_table
 from .versions import DatabaseOutdated
 
-STAGES = "stages"  # the suite of those incidents that no check has opened
+STAGES = "stages"  # the suite of incidents that a stage has opened, not a check
 RECOMPUTES = (RunKind.REBUILD, RunKind.RELOAD)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that failed at an epoch, or a stage of a run; `ended` None: it still does."""
+    """The failure of a check at an epoch, or of a stage of a run. `ended` None: it has not ended."""
 
     ident: str
     suite: str
     name: str
     severity: Severity
-    epoch: int | None  # None: of a run over all epochs
+    epoch: int | None  # None: the failure of a run over all epochs
     revision: int
     run_id: str | None
-    published: bool  # else it has stopped the run
+    published: bool  # False: it has stopped the run
     at: str
     observed: str
     meaning: str
     remedy: str
-    epochs: tuple[int, ...] = ()  # of the run that it has stopped
+    epochs: tuple[int, ...] = ()  # the epochs of the run that it has stopped
     kind: RunKind = RunKind.RUN
     ended: str | None = None
     why: str = ""  # what ended it
@@ -60,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Note:
-    """What a person has said of an incident: an acknowledgement, or until when nobody wants to hear of it."""
+    """The note of a person about an incident: an acknowledgement, or the day until which it is muted."""
 
     suite: str
     name: str
@@ -77,7 +79,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Incident:
-    """The failures of one check, oldest first, that overlap."""
+    """The overlapping failures of one check, oldest first."""
 
     failures: tuple[Failure, ...]
     notes: tuple[Note, ...] = ()
@@ -88,12 +90,13 @@ class Incident:
 
     @property
     def identifier(self) -> str:
-        """By which a person names it; that of its first failure."""
+        """Return the name of the incident for people, which is that of its first failure."""
         return self.first.ident
 
     @property
     def opened(self) -> str:
-        """The run that opened it, or when an audit did: the same when a stage of that run is tried again."""
+        """Return the run that opened the incident, or the time of the audit that did. A retried stage does not change
+        it."""
         return self.first.run_id or self.first.at
 
     @property
@@ -102,7 +105,7 @@ class Incident:
 
     @property
     def open_failures(self) -> tuple[Failure, ...]:
-        """The failures that have not ended."""
+        """Return the failures that have not ended."""
         return tuple(each for each in self.failures if each.ended is None)
 
     @property
@@ -111,7 +114,7 @@ class Incident:
 
     @property
     def last(self) -> Failure:
-        """The one that ended last, of a closed incident."""
+        """Return the failure of a closed incident that ended last."""
         return max(self.failures, key=lambda each: each.ended or "")
 
     @property
@@ -124,72 +127,76 @@ class Incident:
         return next((note for note in reversed(self.notes) if note.until is None), None)
 
     def mute_at(self, now: str) -> Note | None:
-        """The mute that holds now."""
+        """Return the mute that is in force at the time `now`, or None."""
         newest = next((note for note in reversed(self.notes) if note.until is not None), None)
         return newest if newest is not None and newest.until is not None and newest.until > now else None
 
 
-def list_incidents(found: Ledger) -> list[Incident]:
-    """All of them: the open ones first, the newest first."""
-    known = [*_resolve_failures(found, _list_failed_checks(found)), *_list_failed_stages(found)]
+def list_incidents(ledger: Ledger) -> list[Incident]:
+    """List all incidents: open ones first, and newer ones before older ones."""
+    known = [*_resolve_failures(ledger, _list_failed_checks(ledger)), *_list_failed_stages(ledger)]
     by_check: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in sorted(known, key=lambda each: each.at):
         by_check[failure.suite, failure.name].append(failure)
-    made = [one for group in by_check.values() for one in _join_failures(group)]
-    said = _list_notes(found) if made else {}
-    made = [replace(one, notes=tuple(said.get((one.first.suite, one.first.name, one.opened), ()))) for one in made]
-    return sorted(sorted(made, key=lambda one: one.first.at, reverse=True), key=lambda one: not one.is_open)
+    bare = [incident for group in by_check.values() for incident in _join_failures(group)]
+    by_key = _list_notes(ledger) if bare else {}
+    incidents = [
+        replace(one, notes=tuple(by_key.get((one.first.suite, one.first.name, one.opened), ()))) for one in bare
+    ]
+    newest_first = sorted(incidents, key=lambda incident: incident.first.at, reverse=True)
+    return sorted(newest_first, key=lambda incident: not incident.is_open)
 
 
-def find_incident(found: Ledger, ident: str) -> Incident:
-    """The open incident of that name. Raises `UsageError`."""
-    every = list_incidents(found)
+def find_incident(ledger: Ledger, ident: str) -> Incident:
+    """Return the open incident of this name. Raises `UsageError` where there is none."""
+    every = list_incidents(ledger)
     mine = next((one for one in every if one.identifier == ident), None)
     if mine is None:
         known = ", ".join(one.identifier for one in every if one.is_open) or "none"
         raise UsageError(f"there is no incident {ident}. Open: {known}.", "altneu incidents")
     if not mine.is_open:
-        raise UsageError(f"incident {ident} is closed since {mine.last.ended}.", "altneu incidents --all")
+        raise UsageError(f"incident {ident} has been closed since {mine.last.ended}.", "altneu incidents --all")
     return mine
 
 
-def record_note(found: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
-    """Store what a person says of an incident."""
+def record_note(ledger: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
+    """Store the note of a person about an incident. `until` None: an acknowledgement; otherwise a mute."""
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
-    with found.engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.timestamp()))
 
 
-def acknowledge_incident(found: Ledger, ident: str, by: str, because: str) -> Incident:
-    """Say who is on an open incident, and why. Raises `UsageError`."""
+def acknowledge_incident(ledger: Ledger, ident: str, by: str, because: str) -> Incident:
+    """Record who works on an open incident, and a sentence about it. Raises `UsageError`."""
     if not by.strip() or not because.strip():
-        raise UsageError("the name and the sentence need words.", "altneu incidents ack --help")
-    one = find_incident(found, ident)
-    record_note(found, one, _require_person(by), because.strip())
+        raise UsageError("the name and the reason must not be empty.", "altneu incidents ack --help")
+    one = find_incident(ledger, ident)
+    record_note(ledger, one, _require_person(by), because.strip())
     return one
 
 
-def mute_incident(found: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
-    """Hear nothing of an open incident until a day, such as 2026-06-01. Raises `UsageError`."""
+def mute_incident(ledger: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
+    """Mute an open incident until a day, such as 2026-06-01. Raises `UsageError`."""
     try:
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
     except ValueError:
-        raise UsageError(f"until {until}: a day, such as 2026-06-01.") from None
+        raise UsageError(f"until {until}: expected a day, such as 2026-06-01.") from None
     if day <= lease.timestamp():
-        raise UsageError(f"until {until}: that day is not to come.", "a later one")
-    one = find_incident(found, ident)
-    record_note(found, one, by and _require_person(by), because, day)
+        raise UsageError(f"until {until}: this day is not in the future.", "name a later day")
+    one = find_incident(ledger, ident)
+    record_note(ledger, one, by and _require_person(by), because, day)
     return one
 
 
 def _require_person(by: str) -> str:
     if len(by.strip()) > 128:
-        raise UsageError("a name: at most 128 characters.")
+        raise UsageError("the name is longer than 128 characters.")
     return by.strip()
 
 
 def _join_failures(failures: Sequence[Failure]) -> list[Incident]:
-    """The failures of one check, oldest first, as incidents: one begins when those before have all ended."""
+    """Join the failures of one check, oldest first, to incidents. A new one begins when all earlier failures have
+    ended."""
     groups: list[list[Failure]] = []
     end: str | None = ""
     for failure in failures:
@@ -201,33 +208,33 @@ def _join_failures(failures: Sequence[Failure]) -> list[Incident]:
     return [Incident(tuple(group)) for group in groups]
 
 
-def _list_notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
-    """Check and what opened its incident → what was said, oldest first. Nothing in a database of before there were."""
-    said: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
+def _list_notes(ledger: Ledger) -> dict[tuple[str, str, str], list[Note]]:
+    """List the notes, oldest first: (suite, name, opened) → notes. A database from before there were notes has none."""
+    by_key: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
     try:
-        rows = found.read_rows(sa.select(notes).order_by(notes.c.id))
+        rows = ledger.read_rows(sa.select(notes).order_by(notes.c.id))
     except DatabaseOutdated:
         return {}
     for note in map(Note.from_row, rows):
-        said[note.suite, note.name, note.opened].append(note)
-    return said
+        by_key[note.suite, note.name, note.opened].append(note)
+    return by_key
 
 
-# -- what has failed, and what ended it ---------------------------------------------------------------------------
+# -- Failures, and the events that ended them ----------------------------------------------------------------------
 
 
 def _select_failing() -> sa.Select[tuple[object, ...]]:
-    """The failed results that open incidents."""
-    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    """Select the failed check results that open incidents."""
+    joined = checks.outerjoin(ledger_table, ledger_table.c.run_id == checks.c.run_id)
     joined = joined.outerjoin(runs, runs.c.run_id == checks.c.run_id)
     columns = [column for column in checks.c if column is not checks.c.rows]
-    of_run = (ledger.c.revision.label("published"), runs.c.epochs, runs.c.kind)
-    told = checks.c.run_id.is_(None) | ledger.c.revision.is_not(None) | (checks.c.severity == Severity.CRITICAL)
-    failed = sa.not_(checks.c.passed) & (checks.c.severity != Severity.INFO) & told
+    of_run = (ledger_table.c.revision.label("published"), runs.c.epochs, runs.c.kind)
+    opens = checks.c.run_id.is_(None) | ledger_table.c.revision.is_not(None) | (checks.c.severity == Severity.CRITICAL)
+    failed = sa.not_(checks.c.passed) & (checks.c.severity != Severity.INFO) & opens
     return sa.select(*columns, *of_run).select_from(joined).where(failed)
 
 
-def _list_failed_checks(found: Ledger) -> list[Failure]:
+def _list_failed_checks(ledger: Ledger) -> list[Failure]:
     return [
         Failure(
             str(row.id),
@@ -245,16 +252,16 @@ def _list_failed_checks(found: Ledger) -> list[Failure]:
             tuple(row.epochs or ()),
             RunKind(row.kind or RunKind.RUN),
         )
-        for row in found.read_rows(_select_failing().order_by(checks.c.id))
+        for row in ledger.read_rows(_select_failing().order_by(checks.c.id))
     ]
 
 
-def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
+def _resolve_failures(ledger: Ledger, failures: list[Failure]) -> list[Failure]:
     """Return the failures, each with the first event that ended it."""
     if not failures:
         return []
-    results, newer = _list_results(found), _list_newer_audits(found)
-    touched, again = _list_publications(found, failures)
+    results, newer = _list_results(ledger), _list_newer_audits(ledger)
+    touched, again = _list_publications(ledger, failures)
     out = []
     for failure in failures:
         key, number = (failure.suite, failure.name, failure.epoch), int(failure.ident)
@@ -286,68 +293,73 @@ def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
 def _first_publication_after(
     published: Iterable[tuple[int, str, str]], failure: Failure, *, stopped: bool
 ) -> tuple[str, str] | None:
-    """The first of some publications, oldest first, that comes after a failure: when, and what it is."""
+    """Return the first publication (of some, oldest first) after a failure: its time, and what it did."""
     later = (one for one in published if one[0] > failure.revision or (stopped and one[0] == failure.revision))
     return next(((at, f"revision {revision} {what}") for revision, at, what in later), None)
 
 
-def _list_results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
-    """(suite, name, epoch) that has failed → the results after: id, when, passed, whether of what is published."""
+def _list_results(ledger: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
+    """List the results after a failure: (suite, name, epoch) → id, time, whether it passed, whether it is published."""
     failed = _select_failing().subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "name", "epoch")]
-    published = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    published = later.c.run_id.is_(None) | ledger_table.c.revision.is_not(None)
     columns = [later.c[name] for name in ("id", "suite", "name", "epoch", "at", "passed")]
     statement = sa.select(*columns, published.label("visible")).select_from(
-        later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
+        later.outerjoin(ledger_table, ledger_table.c.run_id == later.c.run_id)
     )
     out: dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]] = defaultdict(list)
     wanted = sa.exists().where(*same, later.c.id > failed.c.id)
-    for row in found.read_rows(statement.where(wanted).order_by(later.c.id)):
+    for row in ledger.read_rows(statement.where(wanted).order_by(later.c.id)):
         out[row.suite, row.name, row.epoch].append((row.id, row.at, bool(row.passed), bool(row.visible)))
     return out
 
 
-def _list_newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
-    """(suite, epoch) of audits and proofs that have failed → when there were others: these speak for all of it."""
+def _list_newer_audits(ledger: Ledger) -> dict[tuple[str, int | None], list[str]]:
+    """List the times of other audits or proofs where one has failed: (suite, epoch) → times. Each covers the whole
+    graph."""
     failed = _select_failing().where(checks.c.suite.in_((FULL, PROOF))).subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "epoch")]
-    joined = later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
-    visible = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    joined = later.outerjoin(ledger_table, ledger_table.c.run_id == later.c.run_id)
+    visible = later.c.run_id.is_(None) | ledger_table.c.revision.is_not(None)
     whole = sa.select(later.c.suite, later.c.epoch, later.c.at).distinct().select_from(joined)
     out: dict[tuple[str, int | None], list[str]] = defaultdict(list)
-    for row in found.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
+    for row in ledger.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
         out[row.suite, row.epoch].append(row.at)
     return out
 
 
-Published = tuple[int, str, str]  # revision, when, what it did
+Published = tuple[int, str, str]  # revision, time, what it did
 
 
-def _list_publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
-    """Epoch of a failure → the revisions that published, or took back, a batch of it; and those that computed
-    everything again. Oldest first."""
+def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+    """List publications that may have ended failures, oldest first.
+
+    Returns:
+        For each epoch of a failure, the revisions that published or took back a batch of it; and the revisions that
+        computed everything again.
+    """
     epochs = {epoch for each in failures for epoch in (each.epoch, *each.epochs) if epoch is not None}
-    when = (ledger.c.revision, ledger.c.published_at, runs.c.kind)
-    both = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    when = (ledger_table.c.revision, ledger_table.c.published_at, runs.c.kind)
+    both = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
     touched: dict[int, list[Published]] = defaultdict(list)
-    for row in found.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger.c.revision)):
+    for row in ledger.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)):
         what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
         touched[row.epoch].append((row.revision, row.published_at, what))
-    every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger.c.revision)
-    again = [(row.revision, row.published_at, "computed everything again") for row in found.read_rows(every)]
+    every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger_table.c.revision)
+    again = [(row.revision, row.published_at, "computed everything again") for row in ledger.read_rows(every)]
     return touched, again
 
 
-def _list_failed_stages(found: Ledger) -> list[Failure]:
-    """Runs that have failed in a stage; where critical checks have stopped one, these say it."""
+def _list_failed_stages(ledger: Ledger) -> list[Failure]:
+    """List the runs that have failed in a stage, without those that a failed critical check has stopped."""
     state = runs.c.state.in_((RunState.FAILED, RunState.RUNNING))
     broken = sa.exists().where(
         checks.c.run_id == runs.c.run_id, sa.not_(checks.c.passed), checks.c.severity == Severity.CRITICAL
     )
-    rows = found.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
+    rows = ledger.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
     tried = [(record, describe_attempt(record)) for record in map(RunRecord.from_row, rows)]
     failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
     if not failed:
@@ -355,7 +367,7 @@ def _list_failed_stages(found: Ledger) -> list[Failure]:
     mine = sa.select(stages.c.run_id, stages.c.stage).where(
         stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
     )
-    where = {row.run_id: row.stage for row in found.read_rows(mine)}
+    where = {row.run_id: row.stage for row in ledger.read_rows(mine)}
     failures = [
         Failure(
             record.run_id.rpartition("_")[2],
@@ -367,36 +379,37 @@ def _list_failed_stages(found: Ledger) -> list[Failure]:
             record.run_id,
             False,
             shown.last,
-            shown.error or "it stopped without saying why",
+            shown.error or "it stopped without an error message",
             "A run goes through all its stages. Nothing of this one was published.",
-            "correct the cause that its error names, then the same command again",
+            "correct the cause that its error names, then run the same command again",
             record.epochs,
             record.kind,
         )
         for record, shown in failed
     ]
-    touched, again = _list_publications(found, failures)
-    done = _list_compactions(found)
+    touched, again = _list_publications(ledger, failures)
+    done = _list_compactions(ledger)
     return [_resolve_failed_run(failure, touched, again, done) for failure in failures]
 
 
 def _resolve_failed_run(
     failure: Failure, touched: dict[int, list[Published]], again: list[Published], done: list[str]
 ) -> Failure:
-    """A failed run, with what ended its failure: its epochs were published by another, or another did all of it."""
+    """Return the failure of a run with its end: another run has published its epochs, or has computed everything
+    again."""
     if failure.kind is RunKind.COMPACT:
         after = next((at for at in done if at > failure.at), None)
         return replace(failure, ended=after, why="another compaction was done" if after else "")
     if not failure.epochs:
-        found = _first_publication_after(again, failure, stopped=True)
+        end = _first_publication_after(again, failure, stopped=True)
     else:
         firsts = [_first_publication_after(touched.get(epoch, ()), failure, stopped=True) for epoch in failure.epochs]
-        found = max(each for each in firsts if each) if all(firsts) else None
-    return replace(failure, ended=found[0], why=found[1]) if found else failure
+        end = max(each for each in firsts if each) if all(firsts) else None
+    return replace(failure, ended=end[0], why=end[1]) if end else failure
 
 
-def _list_compactions(found: Ledger) -> list[str]:
-    """When compactions were done, oldest first."""
+def _list_compactions(ledger: Ledger) -> list[str]:
+    """List the times at which compactions were done, oldest first."""
     mine = (runs.c.kind == RunKind.COMPACT) & (runs.c.state == RunState.DONE)
-    rows = found.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
+    rows = ledger.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
     return [row.finished_at for row in rows if row.finished_at]

@@ -1,10 +1,10 @@
-"""Which process works on a run. One at a time: it holds the run's lease and beats while it works.
+"""The lease of a run: one process at a time works on the run, and sends heartbeats while it does.
 
-The lease is a token of the process in the run's row. The ledger looks at it in every transaction that writes for the
-run, the one with the ledger row among them: a process that has lost its lease (it hung for `SILENCE`, or was taken for
-dead) is refused and changes nothing. Each stage takes the lease and gives it back, so that the next one may be another
-process, on another machine. It is taken over from a former owner that has ended, as far as can be seen from here, or
-that has not beaten for so long.
+The lease is a token of the process in the row of the run. The ledger checks it in every transaction that writes for the
+run, including the one that inserts the ledger row. A process that has lost its lease, because it hung for `SILENCE`
+seconds or counted as dead, is refused and changes nothing. Each stage takes the lease and gives it up, so that another
+process, even on another machine, may run the next stage. A process may take over the lease of an owner that has ended,
+if this can be seen on this machine, or that has sent no heartbeat for `SILENCE` seconds.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ BEAT = 5.0  # seconds between two heartbeats
 
 
 def read_clock() -> datetime:
-    """The time; tests set another."""
+    """Return the present time. Tests replace this function."""
     return datetime.now(UTC)
 
 
 def timestamp() -> str:
-    """The time, as it is stored."""
+    """Return the present time as the database stores it."""
     return read_clock().isoformat(timespec="milliseconds")
 
 
 def process_token(pid: int | None = None) -> str:
-    """A token of this process, or of another one here: its machine, its number there, and when it began."""
-    there = psutil.Process(pid)
-    return f"{_machine_token()}/{there.pid}/{_process_start(there)}"
+    """Return the token of a process of this machine (default: this process): its machine, its pid, and its start."""
+    process = psutil.Process(pid)
+    return f"{_machine_token()}/{process.pid}/{_process_start(process)}"
 
 
-def _process_start(there: psutil.Process) -> str:
-    """When it began: in ticks since the machine did, where told. The time that psutil says moves with the clock."""
+def _process_start(process: psutil.Process) -> str:
+    """Return the start of a process, where possible in ticks since the boot, since psutil's time moves with the
+    clock."""
     try:
-        return Path(f"/proc/{there.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
+        return Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
     except OSError:
-        return f"{there.create_time():.2f}"
+        return f"{process.create_time():.2f}"
 
 
 def _machine_token() -> str:
-    """The host and the container in it: only there do process numbers mean anything."""
+    """Return the token of this host and container. A pid means something only within them."""
     name = socket.gethostname().replace("/", "_")[:80]
     with contextlib.suppress(OSError):
         return f"{name}.{os.stat('/proc/self/ns/pid').st_ino}"
@@ -64,35 +65,37 @@ def _machine_token() -> str:
 
 
 def is_on_this_machine(owner: str) -> bool:
-    """Is this a process of this machine, of which one can see whether it has ended?"""
+    """Tell whether an owner is a process of this machine, where one can see whether it has ended."""
     return owner.rsplit("/", 2)[0] == _machine_token()
 
 
 def has_ended(owner: str | None) -> bool:
-    """Is it certain that this process is not there any more? Of another machine's nothing is."""
+    """Tell whether a process has certainly ended. Of a process of another machine this is never certain."""
     machine, pid, began = (owner or "//").rsplit("/", 2)
     if machine != _machine_token():
         return False
     try:
-        there = psutil.Process(int(pid))
-        return _process_start(there) != began or there.status() == psutil.STATUS_ZOMBIE
+        process = psutil.Process(int(pid))
+        return _process_start(process) != began or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
 def has_heartbeat(run: RunRecord) -> bool:
-    """Was there a heartbeat within `SILENCE`, of a process that may be there? (A clock that went back is one.)"""
+    """Tell whether a run had a heartbeat within `SILENCE` seconds, or in the future, and its owner may still exist."""
     since = read_clock() - datetime.fromisoformat(run.beat_at or run.started_at)
     return since.total_seconds() < SILENCE and not has_ended(run.owner)
 
 
 @contextlib.contextmanager
 def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[None]:
-    """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it.
-    `again`: to compute, see `Runs.acquire_lease`."""
+    """Hold the lease on a run, with heartbeats, until the block has ended.
+
+    `again`: the run will compute again, see `Runs.acquire_lease`. Raises `LeaseLost` where another process has it.
+    """
 
     def send_heartbeat() -> None:
-        with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so
+        with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will report it
             ledger.renew_lease(run_id)
 
     ledger.acquire_lease(run_id, again=again)
@@ -106,7 +109,7 @@ def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[
 
 @contextlib.contextmanager
 def run_periodically(seconds: float, work: Callable[[], None]) -> Iterator[None]:
-    """Do `work` every so many seconds, from a thread, until the block has ended."""
+    """Run the block while a thread calls `work` every `seconds` seconds."""
     done = threading.Event()
 
     def run_until_stopped() -> None:

@@ -1,12 +1,12 @@
-"""The ledger and the other small state, in SQL: what is not in the ledger does not exist for a reader.
+"""The ledger and the other small state of a home, in SQL. What is not in the ledger does not exist for a reader.
 
-A run writes its rows under its `run_id`; the ledger row `(revision, parent, run_id, snapshots, ...)` comes last, in one
-transaction, and makes them all visible at once. `revision` is the primary key and is always parent + 1, so the insert
-is a compare-and-swap: of two writers on one parent, one gets `RevisionConflict` and has changed nothing.
+A run writes its rows under its `run_id`. The ledger row `(revision, parent, run_id, snapshots, ...)` is written last,
+in one transaction, and makes all these rows visible at once. `revision` is the primary key and always parent + 1, so
+the insert is a compare-and-swap: of two writers on one parent, one gets `RevisionConflict` and has changed nothing.
 
-`Ledger` is the one door; a part of it for each concept: `revisions`, `runs`, `progress` (of their stages), `contents`
-(batches and totals), `checks`, `digests`, `approvals`. The tables are in `schema`, what a row says in `records`.
-Through SQLAlchemy; SQLite by default, PostgreSQL by URI.
+`Ledger` is the one class for callers. Each concept has a base class in a module of its own: `revisions`, `runs`,
+`stage_log`, `run_outputs` (batches, totals, fingerprints), `checks`, `digests`, `approvals`. `schema` declares the
+tables, `records` the types of their rows. SQLAlchemy reaches SQLite by default, and PostgreSQL by a URI.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stage_log import Progress
 
 
 class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
-    """All small state of a home."""
+    """The small state of a home: all of its database but Iceberg's tables."""
 
     def publish_revision(
         self,
@@ -40,9 +40,21 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
         since: int | None = None,
         again: Revision | None = None,
     ) -> Revision:
-        """Insert the ledger row: the one moment at which a run becomes visible. Raises `RevisionConflict`, `LeaseLost`.
+        """Insert the ledger row of a run. At this moment the run becomes visible.
 
-        `again`: the revision whose state it publishes again; refused when a compaction has changed its pins meanwhile.
+        Args:
+            run_id: The run.
+            parent: The revision on which it builds. The new revision is parent + 1.
+            frontier: The greatest published epoch from now on; None: the empty state.
+            snapshots: The snapshot of each table, which the revision pins.
+            digest: The digest of the semantic settings.
+            mark: `warning` where a check warned.
+            since: The first epoch for which the tables answer; None: all.
+            again: The revision whose state a rollback publishes again.
+
+        Raises:
+            RevisionConflict: Another run has published on this parent, or a compaction has changed the pins of `again`.
+            LeaseLost: Another process holds the lease of the run.
         """
         on = self.get_revision(parent) if again is None else again
         row = {
@@ -55,7 +67,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
             "mark": mark,
             "published_at": lease.timestamp(),
             "since": since,
-            # a compacted snapshot that both read holds the rows of the revisions in between, too
+            # both may read the same compacted snapshot, which contains the rows of the revisions in between, too
             "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
         }
         try:
@@ -75,7 +87,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
                 )
         except sa.exc.IntegrityError:
             won = self.get_revision(parent + 1)
-            if won.run_id == run_id:  # our own insert, whose answer was lost
+            if won.run_id == run_id:  # our own insert succeeded, but its answer was lost
                 return won
             conflict = self.supersede_if_behind(run_id)
             assert conflict is not None
@@ -85,8 +97,18 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
     def repin_revisions(
         self, run_id: str, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]
     ) -> None:
-        """After a compaction: `revisions` are read from these snapshots now, and `dropped` ones not any more. Raises
-        `LeaseLost`."""
+        """Let revisions pin new snapshots after a compaction.
+
+        Args:
+            run_id: The compaction.
+            snapshots: The new snapshot of each table.
+            revisions: The revisions that are read from these snapshots from now on.
+            since: The first epoch for which the tables answer; None: all.
+            dropped: The revisions that cannot be read any more.
+
+        Raises:
+            LeaseLost: Another process holds the lease of the compaction.
+        """
         with self._write_transaction(run_id) as connection:
             mine = ledger.c.revision.in_(revisions)
             connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))

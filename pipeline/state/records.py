@@ -1,6 +1,6 @@
-"""The rows of the database as typed records, and the words that stand in them: the one place that reads a row's fields.
+"""The rows of the database as typed records, and the values in them: the one place that reads a row's fields.
 
-A record says what its row says, with what an earlier version left out filled in.
+A record has the values of its row, with defaults for columns that an earlier version did not write.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from . import lease
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
-LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
-PLAIN = get_args(PlainTable)  # no collections: rows as other programs want them, made of the collections
+LANDED = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
+PLAIN = get_args(PlainTable)  # plain tables, no collections: rows for other programs, made from the collections
 
-Json: TypeAlias = dict[str, Any]  # a JSON object whose fields are others' business: a stage's facts, a run's settings
+Json: TypeAlias = dict[
+    str, Any
+]  # a JSON object whose fields other modules define: the facts of a stage, the settings of a run
 Row: TypeAlias = sa.Row[*tuple[Any, ...]]
 
 
 class RunKind(StrEnum):
-    """What a run does."""
+    """The kinds of runs."""
 
     RUN = "run"  # adds batches
     REBUILD = "rebuild"  # computes everything again from the stored rows
@@ -38,7 +40,7 @@ class RunKind(StrEnum):
 
 
 class RunState(StrEnum):
-    """How a run stands."""
+    """The states of a run."""
 
     RUNNING = "running"
     PUBLISHED = "published"
@@ -46,26 +48,30 @@ class RunState(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # by a signal, a timeout
     SUPERSEDED = "superseded"  # another run has published on its parent
-    HELD = "held"  # computed and checked, not published: a person decides
-    REJECTED = "rejected"  # it was held, and is not to be published
-    UNCHANGED = "unchanged"  # of an earlier version: there was nothing to publish
-    DISCARDED = "discarded"  # of an earlier version: `superseded`
+    HELD = "held"  # computed and checked, not published: it waits for an approval
+    REJECTED = "rejected"  # it was held, and will not be published
+    UNCHANGED = "unchanged"  # written by earlier versions: there was nothing to publish
+    DISCARDED = "discarded"  # written by earlier versions for `superseded`
 
 
-OPEN = (RunState.RUNNING, RunState.FAILED, RunState.INTERRUPTED)  # may go on while the parent is the newest revision
-OVER = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # nothing is left to say of its epochs
+OPEN = (
+    RunState.RUNNING,
+    RunState.FAILED,
+    RunState.INTERRUPTED,
+)  # such a run may be continued while its parent is the newest revision
+OVER = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # such a run is complete
 
 
 class Verdict(StrEnum):
-    """What was said of a run that waits for a person."""
+    """The verdicts on a run that needs an approval."""
 
-    WANTED = "wanted"  # it was begun to be held: nothing yet
+    WANTED = "wanted"  # the run will be held; nobody has decided yet
     APPROVED = "approved"
     REJECTED = "rejected"
 
 
 class StageState(StrEnum):
-    """How a stage of a run stands."""
+    """The states of a stage of a run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -75,7 +81,7 @@ class StageState(StrEnum):
 
 
 class Severity(StrEnum):
-    """What a failed check means: the run must not publish; it is published with its mark; it is only said."""
+    """The severities of a check: its failure stops the run, marks the revision, or is only shown."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -84,7 +90,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Base:
-    """What the ledger row of a run's parent said when the run began: a compaction meanwhile changes that row."""
+    """The values in the ledger row of a run's parent when the run began. A later compaction changes that row."""
 
     since: int | None
     snapshots: dict[str, int]
@@ -123,7 +129,7 @@ class RunRecord:
             dict(row.config or {}),
             row.started_at,
             row.finished_at,
-            RunKind(row.kind or RunKind.RUN),  # null: of before there were kinds
+            RunKind(row.kind or RunKind.RUN),  # null: from a version without kinds
             row.beat_at,
             base,
             row.owner,
@@ -132,12 +138,12 @@ class RunRecord:
 
     @property
     def last_signal(self) -> str:
-        """When it ended, or last sent a heartbeat."""
+        """Return the time when the run ended, or sent its last heartbeat."""
         return self.finished_at or self.beat_at or self.started_at
 
     @property
     def is_alive(self) -> bool:
-        """Does a process work on it, or did one until a minute ago?"""
+        """Tell whether a process works on the run, or did so less than a minute ago."""
         return self.state is RunState.RUNNING and lease.has_heartbeat(self)
 
 
@@ -147,7 +153,7 @@ class Approval:
 
     run_id: str
     verdict: Verdict
-    person: str | None  # None: nobody said; of a rejection: the time has run out
+    person: str | None  # None: the name was not given, or a held run expired
     because: str | None
     at: str
 
@@ -156,7 +162,7 @@ class Approval:
         return cls(row.run_id, Verdict(row.verdict), row.person, row.because, row.at)
 
     def describe(self) -> str:
-        """`approved by ada: expected after the import`."""
+        """Describe the decision, such as `approved by ada: expected after the import`."""
         return (
             self.verdict + (f" by {self.person}" if self.person else "") + (f": {self.because}" if self.because else "")
         )
@@ -179,24 +185,24 @@ class StageRecord:
 
     @cached_property
     def facts(self) -> Facts:
-        """What it said."""
+        """Return the facts that the stage recorded."""
         return from_json(self.stage, self.stored)
 
 
 @dataclass(frozen=True)
 class Revision:
-    """One row of the ledger. Revision 0 is the empty state, before anything was published."""
+    """One row of the ledger. Revision 0 is the empty state before anything was published."""
 
     revision: int
     parent: int
     run_id: str
-    frontier: int | None  # None: the empty state, that of revision 0 or one rolled back to it
+    frontier: int | None  # None: the empty state, of revision 0 or of a rollback to it
     snapshots: dict[str, int]
     config_digest: str
-    mark: Severity | None  # warning, when a check warned
+    mark: Severity | None  # warning: a check warned
     published_at: str
     since: int | None = None
-    hidden: tuple[tuple[int, int], ...] = ()  # (first, last) of the revisions that a rollback took back
+    hidden: tuple[tuple[int, int], ...] = ()  # (first, last) of the revisions that rollbacks took back
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -215,11 +221,11 @@ class Revision:
 
     @property
     def collections(self) -> dict[str, int]:
-        """The snapshots of the tables of diff triples: all but the plain ones."""
+        """Return the snapshots of the tables of diff triples: all tables but the plain ones."""
         return {table: snapshot for table, snapshot in self.snapshots.items() if table not in PLAIN}
 
     def knows_epoch(self, epoch: int) -> bool:
-        """Do the tables still know this epoch, or has a compaction folded it?"""
+        """Tell whether the tables still answer for this epoch: no compaction has folded it."""
         return self.since is None or epoch >= self.since
 
 
@@ -228,7 +234,7 @@ EMPTY = Revision(0, 0, "", None, {}, "", None, "")
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """One epoch's batch as a run has read it."""
+    """The batch of one epoch as a run has read it."""
 
     epoch: int
     digest: str
@@ -242,13 +248,13 @@ class StagedBatch:
 
     @classmethod
     def for_removed_epoch(cls, epoch: int) -> Self:
-        """A rollback has taken the epoch's batch back."""
+        """Return the entry of an epoch whose batch a rollback has taken back."""
         return cls(epoch, "", 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Batch(StagedBatch):
-    """What is known of one epoch's batch as published."""
+    """The published batch of one epoch."""
 
     revision: int
 
@@ -263,7 +269,7 @@ class Batch(StagedBatch):
 
 @dataclass(frozen=True)
 class LandedBatch(Batch):
-    """A published batch, also one that was replaced since, with the run that published it."""
+    """A published batch with the run that published it. It may have been replaced since."""
 
     run_id: str
     published_at: str
@@ -280,7 +286,7 @@ class LandedBatch(Batch):
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One row of `checks`: what a check found at an epoch."""
+    """One row of `checks`: the result of a check at an epoch."""
 
     id: int
     run_id: str | None  # None: an audit outside a run
@@ -330,12 +336,12 @@ class CheckRecord:
 
 
 def new_run_id() -> str:
-    """Sorts by the second in which the run began."""
+    """Make a new run id. Run ids sort by the second in which they were made."""
     return f"{lease.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
 
 
 def encode_snapshots(snapshots: dict[str, int]) -> dict[str, str]:
-    """Snapshot ids as they are stored: 64 bits do not fit JSON."""
+    """Encode snapshot ids as text, because JSON numbers have less than 64 bits."""
     return {table: str(snapshot) for table, snapshot in snapshots.items()}
 
 

@@ -1,4 +1,4 @@
-"""The published revisions, for readers: what is not here does not exist for them."""
+"""The published revisions: what the ledger does not contain does not exist for readers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from .schema import ledger
 
 
 class Revisions(Store):
-    """The rows of the ledger."""
+    """The rows of the table `ledger`."""
 
     def list_revisions(self) -> list[Revision]:
-        """All published revisions, oldest first."""
+        """List all published revisions, oldest first."""
         return [Revision.from_row(row) for row in self.read_rows(sa.select(ledger).order_by(ledger.c.revision))]
 
     def published_by(self, run_id: str) -> Revision | None:
-        """The revision that a run has published; None: it has not."""
+        """Return the revision that a run has published, or None."""
         rows = self.read_rows(sa.select(ledger).where(ledger.c.run_id == run_id))
         return Revision.from_row(rows[0]) if rows else None
 
     def get_revision(self, revision: int | None = None) -> Revision:
-        """The ledger row of a revision (default: the newest; `EMPTY` when nothing was published)."""
+        """Return the ledger row of a revision (default: the newest), or `EMPTY` where nothing was published.
+
+        Raises `AltneuError` where the revision was not published.
+        """
         if revision == 0:
             return EMPTY
         statement = sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)
@@ -46,42 +49,46 @@ class Revisions(Store):
         if row.frontier is None:
             what = "nothing is published yet."
             if row.revision:
-                what = f"nothing is published: revision {row.revision} is empty, as a rollback to 0 has made it."
+                what = (
+                    f"nothing is published: revision {row.revision} is empty, because it is a rollback to revision 0."
+                )
             raise AltneuError(what, "altneu backfill --all")
         return row
 
 
 def exact_revisions(rows: Sequence[Revision]) -> set[int]:
-    """Return the revisions whose snapshots hold exactly the rows that they show, oldest first: what a reader
-    who knows nothing of the ledger may be pointed at.
+    """Return the revisions whose snapshots contain exactly the rows that they show.
 
-    A compaction lets the revisions that it keeps share snapshots: they hold the rows of the newest one. A rollback to
-    another one shares those of all of them, too, if an earlier version has made it; so does what was built on it.
+    Readers who do not know the ledger may read these snapshots. `rows` are all revisions, oldest first.
+
+    After a compaction the revisions that it keeps share snapshots, which contain the rows of the newest of them. A
+    rollback by an earlier version of altneu to another of these revisions uses the same snapshots; so do the revisions
+    that were built on it.
     """
     by_number = {row.revision: row for row in rows}
     again = {row.revision: republished_revision(row) for row in rows}
-    last: dict[tuple[tuple[str, int], ...], int] = {}  # the snapshots → the newest revision with rows of its own
-    same: set[int] = set()  # rollbacks that read what the revision reads that they publish again
+    last: dict[tuple[tuple[str, int], ...], int] = {}  # snapshots → the newest revision with rows of its own
+    same: set[int] = set()  # rollbacks that read the same snapshots as the revision that they publish again
     for row in rows:
         target = again[row.revision]
         if target and by_number[target].snapshots == row.snapshots:
             same.add(row.revision)
         else:
             last[_snapshots_key(row)] = row.revision
-    found: set[int] = set()
-    others: set[int] = set()  # rollbacks whose snapshots hold rows of revisions that they take back
+    exact: set[int] = set()
+    others: set[int] = set()  # rollbacks whose snapshots contain rows of revisions that they take back
     for row in rows:
         if not row.snapshots and row.frontier is not None:
             continue  # a compaction has dropped it
         if row.revision in same:
-            fine = again[row.revision] in found
+            fine = again[row.revision] in exact
             others |= set() if fine else {row.revision}
         else:
             fine = row.frontier is None or last[_snapshots_key(row)] == row.revision
         builds_on_others = any(not any(a <= other <= b for a, b in row.hidden) for other in others)
         if fine and (row.frontier is None or not builds_on_others):
-            found.add(row.revision)
-    return found
+            exact.add(row.revision)
+    return exact
 
 
 def _snapshots_key(row: Revision) -> tuple[tuple[str, int], ...]:

@@ -1,5 +1,5 @@
-"""What runs say of epochs: the batches that they have read, the totals of the graph that they change, and the
-fingerprints of what they change in the tables."""
+"""The outputs of runs in the database: batches that they read, and totals, fingerprints and proofs of what they
+change."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .versions import DatabaseOutdated
 
 
 class Contents(Store):
-    """The rows of `batches`, `totals` and `fingerprints`."""
+    """The rows of the tables `batches`, `totals`, `fingerprints` and `proofs`."""
 
     def published_batches(self, revision: int | None = None) -> dict[int, Batch]:
-        """Epoch → its batch as of a revision (default: the newest)."""
+        """Return the published batches as of a revision (default: the newest): epoch → batch."""
         statement = (
             sa.select(batches, ledger.c.revision)
             .join(ledger, ledger.c.run_id == batches.c.run_id)
@@ -35,7 +35,7 @@ class Contents(Store):
         return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
 
     def staged_batches(self, run_id: str) -> list[StagedBatch]:
-        """The batches of a run, published or not."""
+        """List the batches of a run, whether it is published or not."""
         mine = sa.select(batches).where(batches.c.run_id == run_id).order_by(batches.c.epoch)
         return [StagedBatch.from_row(row) for row in self.read_rows(mine)]
 
@@ -45,19 +45,20 @@ class Contents(Store):
         self._replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
 
     def total_diffs(self, revision: int | None = None) -> list[TotalDiff]:
-        """The totals as diff triples `(measure, k, epoch, revision, diff)` up to a revision."""
+        """List the totals as diff triples `(measure, k, epoch, revision, diff)`, up to a revision (default: the
+        newest)."""
         statement = sa.select(totals, ledger.c.revision).join(ledger, ledger.c.run_id == totals.c.run_id)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
         return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.read_rows(statement)]
 
     def staged_totals(self, run_id: str, revision: int) -> list[TotalDiff]:
-        """The total diffs of a run that is not published yet, as if it were."""
+        """List the total diffs of a run that is not published yet, as if it were published as `revision`."""
         rows = self.read_rows(sa.select(totals).where(totals.c.run_id == run_id))
         return [(row.measure, row.k, row.epoch, revision, row.diff) for row in rows]
 
     def put_totals(self, run_id: str, measures: Iterable[str], rows: Iterable[tuple[str, int, int, int]]) -> None:
-        """Replace the run's total diffs of these measures by `(measure, k, epoch, diff)` rows."""
+        """Replace the total diffs of a run for these measures by rows `(measure, k, epoch, diff)`."""
         where = (totals.c.run_id == run_id) & totals.c.measure.in_(list(measures))
         listed = [
             {"run_id": run_id, "measure": measure, "k": k, "epoch": epoch, "diff": diff}
@@ -67,12 +68,15 @@ class Contents(Store):
         self._replace_rows(run_id, totals, where, listed)
 
     def fingerprints_of(self, revision: int) -> Prints:
-        """Return the fingerprints of the tables at a revision. A table without a known one is left out: no run has
-        taken it since homes have them."""
+        """Return the fingerprints of the tables at a revision.
+
+        A table whose fingerprints are not known is left out: no run has computed them since an earlier version wrote
+        it.
+        """
         return self.fingerprints_at([revision])[revision]
 
     def fingerprints_at(self, revisions: Iterable[int]) -> dict[int, Prints]:
-        """Return the fingerprints at several revisions, in one query. An old database has none."""
+        """Return the fingerprints of the tables at several revisions, in one query. An old database has none."""
         wanted = list(revisions)
         statement = sa.select(fingerprints, ledger.c.revision).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
         newest = statement.where(ledger.c.revision <= max(wanted, default=0)).order_by(ledger.c.revision)
@@ -85,13 +89,16 @@ class Contents(Store):
         return sum_by_revision(diffs, wanted, published)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
-        """What a run changes, published or not."""
+        """Return the fingerprints of what a run changes, whether it is published or not."""
         rows = self.read_rows(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
         return sum_by_revision([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
 
     def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
-        """Replace what a run changes in these tables. A table without an epoch gets a row of nothing: it is known.
-        None: from this run on it is not, until a later one puts the whole table's."""
+        """Replace the fingerprints of what a run changes in these tables.
+
+        A table without epochs gets an empty row, which says that its fingerprints are known. None: they are not known
+        from this run on, until a later run stores those of the whole table.
+        """
         where = (fingerprints.c.run_id == run_id) & fingerprints.c.collection.in_(list(found))
         rows = [
             {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": text}
@@ -101,14 +108,14 @@ class Contents(Store):
         self._replace_rows(run_id, fingerprints, where, rows)
 
     def put_proof(self, run_id: str, proof: str | None) -> None:
-        """Replace what a run has proved, as JSON; None: nothing."""
+        """Replace the proof of a run, as JSON; None: it has none."""
         rows = [] if proof is None else [{"run_id": run_id, "proof": proof}]
         self._replace_rows(run_id, proofs, proofs.c.run_id == run_id, rows)
 
     def get_proof(self, run_id: str) -> Proof | None:
-        """What a run has proved; None: its graph was too large for one task, or nothing was replayed."""
-        found = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
-        return Proof.from_json(found[0].proof) if found else None
+        """Return the proof of a run; None: its graph was too large for one task, or nothing was replayed."""
+        rows = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
+        return Proof.from_json(rows[0].proof) if rows else None
 
 
 def _encode_fingerprints(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:

@@ -1,6 +1,6 @@
-"""Runs: how they begin and end, which process works on each, and which of them are over.
+"""Runs in the database: their beginning and end, the process that works on each, and the runs that are over.
 
-A process that works on a run holds its lease (`lease`), and every write for the run looks at it in its transaction.
+A process that works on a run holds its lease (`lease`). Every write for the run checks the lease in its transaction.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from .schema import homes, ledger, runs
 
 
 class Runs(Revisions):
-    """The rows of `runs`."""
+    """The rows of the table `runs`."""
 
     def get_run(self, run_id: str) -> RunRecord:
-        """Raises `AltneuError` when there is none."""
+        """Return a run. Raises `AltneuError` where there is none with this id."""
         rows = self.read_rows(sa.select(runs).where(runs.c.run_id == run_id))
         if not rows:
             raise AltneuError(f"there is no run {run_id!r}.", "altneu status")
         return RunRecord.from_row(rows[0])
 
     def list_runs(self) -> list[RunRecord]:
-        """All runs, oldest first."""
+        """List all runs, oldest first."""
         return [RunRecord.from_row(row) for row in self.read_rows(sa.select(runs).order_by(runs.c.started_at))]
 
     def list_motifs(self, revision: Revision) -> list[str]:
-        """The motifs that a revision was published with, in their order."""
+        """Return the names of the motifs that a revision was published with, in their order."""
         return list(self.get_run(revision.run_id).config.get("motifs", {})) if revision.revision else []
 
     def get_parent(self, run: RunRecord) -> Revision:
-        """The revision that a run builds on, as it was when the run began."""
+        """Return the revision that a run builds on, as it was when the run began."""
         row = self.get_revision(run.parent)
         if run.base is None:
             return row
         return replace(row, since=run.base.since, snapshots=run.base.snapshots)
 
     def pinned_snapshots(self, without: str | None = None) -> dict[str, set[int]]:
-        """Table → the snapshots that readers of some revision, or runs that may go on (but for one) or are held, still
-        need."""
+        """Return the snapshots that are still needed: table → snapshots.
+
+        Readers of a published revision need them, or runs that may be continued or are held, except the run `without`.
+        """
         pins: dict[str, set[int]] = {}
         newest = self.get_revision().revision
         open_ = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
@@ -57,9 +59,12 @@ class Runs(Revisions):
         return pins
 
     def list_dead_runs(self) -> list[str]:
-        """Runs that nobody works on any more and whose branches may go: those that can never be published, because
-        their parent is not the newest revision or because they were rejected, and published ones that were killed
-        before they had dropped theirs. Not those that are held: a person decides."""
+        """List the runs that no process works on any more, and whose branches may be removed.
+
+        These are runs that can never be published, because their parent is not the newest revision or because they were
+        rejected, and published runs that were killed before they had removed their branches. A held run is not among
+        them, because it waits for an approval.
+        """
         return [row.run_id for row in self._dead_run_records()]
 
     def _dead_run_records(self) -> list[RunRecord]:
@@ -72,11 +77,12 @@ class Runs(Revisions):
         return [run for run in map(RunRecord.from_row, rows) if run.state not in held or not lease.has_heartbeat(run)]
 
     def runs_with_branches(self) -> set[str]:
-        """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
+        """Return the runs that may have branches. Branches of other runs are garbage of processes that counted as
+        dead."""
         return {row.run_id for row in self.read_rows(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
 
     def list_active_runs(self) -> set[str]:
-        """Runs that a living process works on."""
+        """Return the runs that a living process works on."""
         rows = self.read_rows(sa.select(runs).where(runs.c.state == RunState.RUNNING))
         return {run.run_id for run in map(RunRecord.from_row, rows) if run.is_alive}
 
@@ -91,9 +97,20 @@ class Runs(Revisions):
         hold: bool = False,
         alone: bool = False,
     ) -> None:
-        """Record a run of some epochs on a revision, with the settings that decide what it means. `hold`: a person is
-        to decide whether it is published. `alone`: raises `RunInProgress` when another one is at work, or has
-        published."""
+        """Record a new run.
+
+        Args:
+            run_id: Its id.
+            parent: The revision on which it builds.
+            epochs: Its epochs.
+            config: The semantic settings.
+            kind: What it does.
+            hold: Whether it waits for an approval before it is published.
+            alone: Whether to refuse it where another run is in progress or has published on `parent`.
+
+        Raises:
+            RunInProgress: With `alone`, another run is in progress or has published.
+        """
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(
@@ -101,13 +118,19 @@ class Runs(Revisions):
                     **row, state=RunState.RUNNING, started_at=lease.timestamp(), beat_at=lease.timestamp()
                 )
             )
-            # in the transaction that makes the run, so that no compaction comes between the look and the pin
-            found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
-            base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
+            # in the transaction that makes the run, so that no compaction can run between this query and the pin
+            parent_row = connection.execute(
+                sa.select(ledger).where(ledger.c.revision == parent).with_for_update()
+            ).first()
+            base = (
+                {"since": parent_row.since, "snapshots": parent_row.snapshots}
+                if parent_row
+                else {"since": None, "snapshots": {}}
+            )
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
             if hold:
                 record_verdict(connection, run_id, Verdict.WANTED)
-            if alone:  # of two that begin at once the second one waits for this lock, and then sees the first
+            if alone:  # of two runs that begin at once, the second one waits for this lock, and then finds the first
                 connection.execute(sa.select(homes.c.id).with_for_update())
                 newest = connection.execute(sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)).first()
                 if newest is not None and newest.revision != parent:
@@ -116,7 +139,7 @@ class Runs(Revisions):
                 self._refuse_second_run(map(RunRecord.from_row, connection.execute(going)))
 
     def refuse_concurrent_run(self) -> None:
-        """Raises `RunInProgress` when a run is at work that would publish."""
+        """Raise `RunInProgress` where a run is in progress that would publish."""
         going = sa.select(runs).where(runs.c.state == RunState.RUNNING)
         self._refuse_second_run(map(RunRecord.from_row, self.read_rows(going)))
 
@@ -124,12 +147,14 @@ class Runs(Revisions):
         other = next((run for run in running if run.kind is not RunKind.COMPACT and run.is_alive), None)
         if other is not None:
             raise RunInProgress(
-                f"run {other.run_id} of {len(other.epochs)} epoch(s) is under way.", run_id=other.run_id
+                f"run {other.run_id} of {len(other.epochs)} epoch(s) is in progress.", run_id=other.run_id
             )
 
     def restrict_to_epochs(self, run_id: str, epochs: Sequence[int], failed: Mapping[int, str] | None = None) -> None:
-        """A run goes on with some of its epochs, as if the others had not landed. Of those `failed` is on record, with
-        its error, a run of its own."""
+        """Continue a run with some of its epochs, as if the others had not landed.
+
+        Each epoch of `failed` (epoch → error) gets a failed run of its own on record.
+        """
         run = self.get_run(run_id)
         with self._write_transaction(run_id) as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(epochs=list(epochs)))
@@ -140,9 +165,9 @@ class Runs(Revisions):
                 connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
     def acquire_lease(self, run_id: str, *, again: bool = False) -> None:
-        """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`.
+        """Take the lease on a run. A failed run that is tried again is running from now on. Raises `LeaseLost`.
 
-        `again`: to compute; of a held run, what was decided of it then holds no more.
+        `again`: the run will compute again. A held run is reopened for that, and its approval holds no more.
         """
         row = self.get_run(run_id)
         over = row.state is RunState.REJECTED or (row.discarded and row.state is not RunState.PUBLISHED)
@@ -161,19 +186,19 @@ class Runs(Revisions):
         self._leases.add(run_id)
 
     def release_lease(self, run_id: str) -> None:
-        """End the lease: another process may take it."""
+        """Give up the lease, so that another process may take it."""
         self._leases.discard(run_id)
         with self.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
             connection.execute(runs.update().where(mine).values(owner=None, beat_at=lease.timestamp()))
 
     def renew_lease(self, run_id: str) -> None:
-        """A heartbeat of the process that holds the lease. Raises `LeaseLost` when it has lost it."""
+        """Send a heartbeat of the process that holds the lease. Raises `LeaseLost` where it has lost the lease."""
         with self._write_transaction(run_id):
             pass
 
     def finish_run(self, run_id: str, state: RunState, error: str | None = None) -> None:
-        """The end of a run. What is published, superseded, held or rejected stays so, whatever happens after."""
+        """Record the end of a run. A run that is published, superseded, held or rejected keeps its state."""
         stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
         with self._write_transaction(run_id) as connection:
@@ -182,8 +207,10 @@ class Runs(Revisions):
             )
 
     def supersede_if_behind(self, run_id: str) -> RevisionConflict | None:
-        """Has another run published on this one's parent? Then it is recorded as superseded (a held run stays held,
-        to be looked at); the error to raise."""
+        """Record a run as superseded where another run has published on its parent, and return the error to raise.
+
+        Return None where none has. A held run stays held, so that its pages can be read.
+        """
         run = self.get_run(run_id)
         newest = self.get_revision().revision
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
@@ -201,10 +228,15 @@ class Runs(Revisions):
         )
 
     def expire_dead_runs(self) -> list[str]:
-        """End the leases of `list_dead_runs`, so that their branches can go; of one that was killed that is
-        recorded."""
+        """End the leases of dead runs (`list_dead_runs`), so that their branches can be removed. Return their ids.
+
+        A run that was killed is recorded as failed.
+        """
         gone = []
-        killed = {"state": RunState.FAILED, "error": "it stopped without a word (killed, or the machine went down)"}
+        killed = {
+            "state": RunState.FAILED,
+            "error": "it stopped without an error message (killed, or the machine went down)",
+        }
         for row in self._dead_run_records():
             with self.engine.begin() as connection:
                 same = (runs.c.run_id == row.run_id) & (runs.c.state == row.state) & (runs.c.beat_at == row.beat_at)
@@ -214,6 +246,6 @@ class Runs(Revisions):
         return gone
 
     def forget_branches(self, run_ids: list[str]) -> None:
-        """Note that these runs have no branches any more."""
+        """Record that these runs have no branches any more."""
         with self.engine.begin() as connection:
             connection.execute(runs.update().where(runs.c.run_id.in_(run_ids)).values(discarded=True))

@@ -1,10 +1,11 @@
-"""The tables of a home's database: the ledger, and the other small state beside it.
+"""The tables of a home's database: the ledger and the other small state of a home.
 
-What a run writes has its `run_id`, and exists for readers from the moment on at which the ledger has a row of that run.
-`totals` is a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Measures: `edges`,
-`vertices`, `triangles`, `wedges`, `truss` (how many edges have trussness k) and `motif` (how often the k-th occurs).
+Rows that a run writes have its `run_id`, and exist for readers as soon as the ledger has a row of that run. `totals` is
+a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Its measures are `edges`,
+`vertices`, `triangles`, `wedges`, `truss` (the number of edges of trussness k) and `motif` (the number of occurrences
+of the k-th motif).
 
-What is changed here needs a script in `migrations/versions/`, for the databases that there are.
+A change of these tables needs a script in `migrations/versions/` for existing databases.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ runs = sa.Table(
     "runs",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
-    sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
+    sa.Column("parent", sa.BigInteger, nullable=False),  # the revision on which the run builds; 0: the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),  # running, published, done (compact), and:
-    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent);
-    # held (computed and checked; a person decides); rejected (a person has decided, or nobody in time)
+    # failed; interrupted (by a signal or a timeout); superseded (another run has published on its parent);
+    # held (computed and checked; it waits for an approval); rejected (by a person, or because it was held too long)
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
     sa.Column("finished_at", sa.String(32)),
-    sa.Column("kind", sa.String(16)),  # run (null: of before there were kinds), rebuild, reload, rollback, compact
-    sa.Column("beat_at", sa.String(32)),  # the last heartbeat of the process that works on it
-    # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
+    # run (or null, in rows from before there were kinds), rebuild, reload, rollback, compact
+    sa.Column("kind", sa.String(16)),
+    sa.Column("beat_at", sa.String(32)),  # the last heartbeat of the process that works on the run
+    # values of its parent's ledger row when it began, {"since", "snapshots"}: a later compaction changes that row
     sa.Column("base", sa.JSON),
     sa.Column("owner", sa.String(128)),  # the process that holds the lease, see `lease`; null: none
-    sa.Column("discarded", sa.Boolean),  # it has no branches any more: it is published, or cannot be taken up again
+    sa.Column("discarded", sa.Boolean),  # the run has no branches any more: it is published, or cannot be continued
 )
 
 ledger = sa.Table(
@@ -41,12 +43,13 @@ ledger = sa.Table(
     sa.Column("parent", sa.BigInteger, nullable=False),
     sa.Column("run_id", sa.String(64), sa.ForeignKey("runs.run_id"), nullable=False, unique=True),
     sa.Column("frontier", sa.BigInteger, nullable=False),
-    # table -> Iceberg snapshot id, as text (64 bits do not fit JSON); empty: a compaction has expired the revision
+    # table → Iceberg snapshot id, as text (64 bits do not fit JSON); empty: a compaction has expired the revision
     sa.Column("snapshots", sa.JSON, nullable=False),
     sa.Column("config_digest", sa.String(16), nullable=False),
-    sa.Column("mark", sa.String(16)),  # 'warning' when a check warned
+    sa.Column("mark", sa.String(16)),  # 'warning': a check warned
     sa.Column("published_at", sa.String(32), nullable=False),
-    sa.Column("hidden", sa.JSON),  # ranges of revisions, taken back by rollbacks, whose rows its snapshots may hold
+    # ranges of revisions that rollbacks have taken back, and whose rows the snapshots may contain
+    sa.Column("hidden", sa.JSON),
     sa.Column("since", sa.BigInteger),  # the tables answer from this epoch on; null: from the first one
 )
 
@@ -55,7 +58,8 @@ batches = sa.Table(
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("epoch", sa.BigInteger, primary_key=True),
-    sa.Column("digest", sa.String(64), nullable=False),  # of the landed content; "": a rollback took the batch back
+    # the digest of the landed content; "": a rollback took the batch back
+    sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("files", sa.Integer, nullable=False),
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("bad_rows", sa.BigInteger, nullable=False),
@@ -71,28 +75,29 @@ totals = sa.Table(
     sa.Column("diff", sa.BigInteger, nullable=False),
 )
 
-fingerprints = sa.Table(  # of the big tables, by epoch: what a run changes of each, see `algorithms.fingerprint`
+fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoch, see `algorithms.fingerprint`
     "fingerprints",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
-    sa.Column("collection", sa.String(32), primary_key=True),  # a table's name; of intervals: their steps
+    # the name of a table; rows of intervals count as their two diff triples
+    sa.Column("collection", sa.String(32), primary_key=True),
     sa.Column("epoch", sa.BigInteger, primary_key=True),
     sa.Column("fingerprint", sa.String(32), nullable=False),
 )
 
-proofs = sa.Table(  # what a run's truss stage proves of every epoch that it replays, see `algorithms.proof_records`
+proofs = sa.Table(  # what the truss stage of a run proves at every replayed epoch, see `algorithms.proof_records`
     "proofs",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("proof", sa.Text, nullable=False),
 )
 
-approvals = sa.Table(  # what people have said of runs that wait for them, see `approvals`
+approvals = sa.Table(  # the decisions of people about held runs, see `approvals`
     "approvals",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
-    sa.Column("verdict", sa.String(16), nullable=False),  # wanted (the run was begun to be held), approved, rejected
-    sa.Column("person", sa.String(256)),  # who; null: nobody said
+    sa.Column("verdict", sa.String(16), nullable=False),  # wanted (the run will be held), approved, rejected
+    sa.Column("person", sa.String(256)),  # who has decided; null: unknown
     sa.Column("because", sa.Text),
     sa.Column("at", sa.String(32), nullable=False),
 )
@@ -105,7 +110,7 @@ stages = sa.Table(
     sa.Column("state", sa.String(16), nullable=False),  # running, failed, done
     sa.Column("started_at", sa.String(32), nullable=False),
     sa.Column("seconds", sa.Float),
-    sa.Column("facts", sa.JSON, nullable=False),  # rows, plans, snapshot ids: what the stage has to say
+    sa.Column("facts", sa.JSON, nullable=False),  # the result of the stage: rows, plans, snapshot ids
 )
 
 checks = sa.Table(
@@ -124,46 +129,49 @@ checks = sa.Table(
     sa.Column("observed", sa.Text, nullable=False),
     sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
     sa.Column("at", sa.String(32), nullable=False),
-    sa.Index("ix_checks_suite_name", "suite", "name"),  # the history of one
+    sa.Index("ix_checks_suite_name", "suite", "name"),  # for the history of one check
 )
 
-notes = sa.Table(  # what people have said of incidents, which themselves are a rule over `checks`, see `incidents`
+notes = sa.Table(  # notes of people about incidents, which are themselves derived from `checks`, see `incidents`
     "notes",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("suite", sa.String(64), nullable=False),
     sa.Column("name", sa.String(128), nullable=False),
-    sa.Column("opened", sa.String(64), nullable=False),  # the run that opened the incident, or when an audit did
+    # the run that opened the incident, or the time at which an audit did
+    sa.Column("opened", sa.String(64), nullable=False),
     sa.Column("by", sa.String(128)),
     sa.Column("because", sa.Text),
-    sa.Column("until", sa.String(32)),  # nothing more is said until then; null: an acknowledgement
+    sa.Column("until", sa.String(32)),  # the incident is muted until then; null: an acknowledgement
     sa.Column("at", sa.String(32), nullable=False),
 )
 
-alerts = sa.Table(  # what was sent of incidents and other problems, and to whom, see `alerts`
+alerts = sa.Table(  # the messages that were sent about incidents and other problems, see `alert_log`
     "alerts",
     metadata,
-    sa.Column("suite", sa.String(64), primary_key=True),  # with `name` and `opened`: which problem, as in `notes`
+    # with `name` and `opened` the key of the problem, as in `notes`
+    sa.Column("suite", sa.String(64), primary_key=True),
     sa.Column("name", sa.String(256), primary_key=True),
     sa.Column("opened", sa.String(256), primary_key=True),
-    sa.Column("channel", sa.String(128), primary_key=True),  # to whom, without passwords
+    sa.Column("channel", sa.String(128), primary_key=True),  # where the message was sent, without passwords
     sa.Column("said", sa.String(16), primary_key=True),  # opened, closed
-    sa.Column("epoch", sa.BigInteger),  # whose publication ends it; null: of an incident, of no epoch
+    # the epoch whose publication ends the problem; null: the problem is an incident, or has no epoch
+    sa.Column("epoch", sa.BigInteger),
     sa.Column("title", sa.Text, nullable=False),
-    sa.Column("claimed_at", sa.String(32), nullable=False),  # when a process began to send it
-    sa.Column("sent_at", sa.String(32)),  # null: it was not received yet
+    sa.Column("claimed_at", sa.String(32), nullable=False),  # when a process began to send the message
+    sa.Column("sent_at", sa.String(32)),  # null: the message was not received yet
 )
 
-told = sa.Table(  # how far the followers of an asset were told what is published, see `told`
+told = sa.Table(  # how far the events of published epochs were delivered for an asset, see `event_cursor`
     "told",
     metadata,
     sa.Column("asset", sa.String(256), primary_key=True),
-    sa.Column("revision", sa.BigInteger, nullable=False),  # all up to it
-    sa.Column("claimed", sa.BigInteger),  # what is being told: up to it; null: nothing is
-    sa.Column("teller", sa.Text),  # the task that does
+    sa.Column("revision", sa.BigInteger, nullable=False),  # all up to this revision is delivered
+    sa.Column("claimed", sa.BigInteger),  # a task delivers what follows, up to this revision; null: no task does
+    sa.Column("teller", sa.Text),  # that task
 )
 
-digests = sa.Table(  # of landed files, so that an unchanged file is read once
+digests = sa.Table(  # the digests of landed files, so that an unchanged file is read only once
     "digests",
     metadata,
     sa.Column("path", sa.String(1024), primary_key=True),
@@ -171,21 +179,21 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
     sa.Column("digest", sa.String(64), nullable=False),
 )
 
-homes = sa.Table(  # the identity of the home, see `place`
+homes = sa.Table(  # the identity of the home, see `home_identity`
     "home",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # 1: a database has one home
     sa.Column("catalog", sa.String(64), nullable=False),
     sa.Column("format", sa.Integer, nullable=False),
-    sa.Column("warehouse", sa.Text, nullable=False),  # of which the tables' metadata speak
-    sa.Column("database", sa.Text, nullable=False),  # where this database was then; "": nobody knows
+    sa.Column("warehouse", sa.Text, nullable=False),  # the place that the tables' metadata name
+    sa.Column("database", sa.Text, nullable=False),  # where this database was when the tables were made; "": unknown
     sa.Column("made_at", sa.String(32), nullable=False),
 )
 
-version = sa.Table(  # which of the scripts of `migrations/` these tables come from, see `versions`; Alembic's form
+version = sa.Table(  # the migration script of the newest change, in Alembic's form, see `versions`
     "altneu_version",
     metadata,
     sa.Column("version_num", sa.String(32), primary_key=True),
 )
 
-NOTHING = -(2**63)  # the frontier of a revision that is the empty state again
+NOTHING = -(2**63)  # stands for the frontier of a revision that is the empty state again

@@ -1,4 +1,4 @@
-"""The stages of runs: how each went, how long it took, and what it has to say."""
+"""The stages of runs in the database: their states, durations and results."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from .stage_results import CompactFacts, F, Facts, PublishFacts, Size, to_json
 
 
 class Progress(Store):
-    """The rows of `stages`."""
+    """The rows of the table `stages`."""
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
-        """The stages of a run, in the order in which they began."""
+        """List the stages of a run, in the order in which they began."""
         mine = sa.select(stages).where(stages.c.run_id == run_id).order_by(stages.c.started_at)
         return [StageRecord.from_row(row) for row in self.read_rows(mine)]
 
     def recorded_snapshots(self, run_id: str) -> dict[str, int]:
-        """Table → the snapshot of it that the finished stages of a run have recorded."""
+        """Return the snapshots that the finished stages of a run have recorded: table → snapshot."""
         done = [row.facts for row in self.list_stages(run_id) if row.state is StageState.DONE]
         return {table: snapshot for facts in done for table, snapshot in facts.snapshots.items()}
 
     def get_facts(self, run_id: str, kind: type[F]) -> F:
-        """What a finished stage, named by the class of its facts, recorded."""
+        """Return the facts of a finished stage, by their class. Raises `AltneuError` where the stage has not
+        finished."""
         for row in self.list_stages(run_id):
             if row.state is StageState.DONE and isinstance(row.facts, kind):
                 return row.facts
         raise AltneuError(f"run {run_id}: stage {kind.STAGE} has not finished.", "altneu status")
 
     def list_recent_stages(self, newest: int) -> list[StageRecord]:
-        """The finished stages of the newest published runs."""
+        """List the finished stages of the `newest` most recent published runs."""
         last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
         statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id)
         done = statement.where(stages.c.state == StageState.DONE)
         return [StageRecord.from_row(row) for row in self.read_rows(done)]
 
     def table_sizes(self) -> Mapping[str, Size]:
-        """Table → its size for a reader of the newest revision, by the last publish or compaction."""
+        """Return the size of each table for a reader of the newest revision, as the last publication or compaction
+        found it."""
         last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == StageState.DONE)
         rows = self.read_rows(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
         facts = StageRecord.from_row(rows[0]).facts if rows else None
@@ -52,7 +54,7 @@ class Progress(Store):
     def record_stage(
         self, run_id: str, stage: str, state: StageState, started: float, facts: Facts | None = None
     ) -> None:
-        """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
+        """Record that a stage has started (`running`) or ended, with its facts; `started` is in seconds since 1970."""
         row = {
             "state": state,
             "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),

@@ -1,10 +1,10 @@
-"""What each stage of a run says, typed, and its form in the database: the one place that knows both.
+"""The results of the stages of a run as typed classes, and their JSON in the database: the one place that knows both.
 
-A stage returns its own class; the runner adds what the stage cost and which snapshots it wrote. `to_json` makes the
-object that the ledger stores; `from_json` reads it, of this version or of one before, which may lack fields. A field
-without a default is always stored, and reads as zero, empty or None from a row that lacks it; one with a default is
-stored when it differs. Fields that this version does not know are ignored. A new field needs a default; a field that
-changes its meaning needs a new `VERSION`, and the translation in `from_json`.
+A stage returns its own class; the runner adds the cost of the stage and the snapshots that it wrote. `to_json` makes
+the object that the ledger stores. `from_json` reads an object of this version or an earlier one, which may lack fields.
+A field without a default is always stored, and is zero, empty or None where a row lacks it. A field with a default is
+stored only where it differs from that. Fields that this version does not know are ignored. A new field needs a default;
+a field that changes its meaning needs a new `VERSION` and a translation in `from_json`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_
 
 from pydantic import PlainSerializer, TypeAdapter
 
-VERSION = 1  # 0: rows from before they had one
-Top = Mapping[str, Sequence[Mapping[str, int | str]]]  # epoch, as JSON has keys → rows of a report
+VERSION = 1  # 0: rows from before there was a version
+Top = Mapping[str, Sequence[Mapping[str, int | str]]]  # epoch as text, since JSON keys are texts → rows of a report
 
 
 def _snapshot_texts(snapshots: Mapping[str, int]) -> dict[str, str]:
@@ -30,13 +30,14 @@ Snapshots = Annotated[
 
 
 def _shown_as(*places: str, called: str = "") -> dict[str, Any]:
-    """Where a plain value is shown, of `line` (what a command prints of a stage) and `page`; the name it has there."""
+    """Declare where a value is shown: on the `line` that a command prints for a stage, on the `page`; and under which
+    name."""
     return {"places": places, "called": called}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a try of a stage took: rows, files and bytes written; the greatest resident memory of its processes."""
+    """The cost of one try of a stage: rows, files and bytes written, and the peak resident memory of its processes."""
 
     python: int | None = None
     jvm: int | None = None
@@ -48,7 +49,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Of a table, as a reader of one snapshot finds it."""
+    """The size of a table for a reader of one snapshot."""
 
     files: int = 0
     bytes: int = 0
@@ -57,16 +58,18 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What every stage has; all that is known of one that is running."""
+    """The facts that every stage has. A running stage has no others."""
 
     STAGE: ClassVar[str] = ""
     cost: Cost | None = field(default=None, metadata=_shown_as())
-    snapshots: Snapshots = field(default_factory=dict, metadata=_shown_as())  # that it has written or, audit, seen
+    snapshots: Snapshots = field(
+        default_factory=dict, metadata=_shown_as()
+    )  # that the stage has written or, for an audit, read
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedFacts(Facts):
-    """Of a stage that failed or was stopped."""
+    """The facts of a stage that failed or was stopped."""
 
     error: str = field(metadata=_shown_as())
 
@@ -83,15 +86,15 @@ class QuarantinedRow:
 @dataclass(frozen=True, kw_only=True)
 class IngestFacts(Facts):
     STAGE = "ingest"
-    rows: int  # good ones, of the landed files
+    rows: int  # readable rows of the landed files
     quarantined: int
     changed_rows: int = field(
         metadata=_shown_as("page")
-    )  # stored diffs: a row that went moves the lines of those after it
+    )  # stored diffs; a removed row changes the line numbers of the rows after it, which are stored again
     replaced_epochs: int
     rows_before: int | None = field(
         default=None, metadata=_shown_as("line", "page", called="before")
-    )  # of replaced batches
+    )  # rows of the replaced batches
     quarantine_sample: Sequence[QuarantinedRow]
 
 
@@ -101,7 +104,7 @@ class EdgesFacts(Facts):
     rows: int  # changed intervals
     first_epoch: int | None = field(
         default=None, metadata=_shown_as("line", called="from epoch")
-    )  # at which an edge changes
+    )  # the first epoch at which an edge changes
     broadcast: bool | None  # the touched pairs were sent to every task
     motif_edges: int | None = None  # changed intervals of the motifs' own relations
 
@@ -111,8 +114,8 @@ class TrianglesFacts(Facts):
     STAGE = "triangles"
     rows: int  # changed counts of vertices
     plan: str | None = field(default=None, metadata=_shown_as("line"))  # resume, delta, bulk
-    chosen: str | None = field(default=None, metadata=_shown_as("line"))  # the same and why, in words
-    proposals: int | None  # of the delta query; None: not counted
+    chosen: str | None = field(default=None, metadata=_shown_as("line"))  # the plan and the reason for it, in words
+    proposals: int | None  # candidates that the delta query proposed; None: not counted
     estimate: Mapping[str, float] = field(default_factory=dict)  # plan → seconds
     top_vertices: Top | None = None
     motif_rows: int | None = None
@@ -124,8 +127,10 @@ Whole = Annotated[int, PlainSerializer(str)]  # an integer of 64 bits
 
 @dataclass(frozen=True, kw_only=True)
 class SavedCheckpoint:
-    """The state that a run has left for the next one: in which snapshot, as of which epoch, and the labels at which
-    what comes to the front and to the back is put."""
+    """A truss checkpoint that a run has left for the next one.
+
+    It names its snapshot, its epoch (`at`), and the labels for edges that are put to the front and to the back.
+    """
 
     snapshot: Whole
     at: int
@@ -139,18 +144,20 @@ class TrussFacts(Facts):
     rows: int  # changed trussnesses
     first_epoch: int | None = field(default=None, metadata=_shown_as("line", called="from epoch"))  # replayed from here
     epochs: int  # replayed
-    # resume: from the graph that the run before kept; region, state: from its state in a table, of which a task gets a
-    # part, or all; replay: from the tables
+    # resume: from the graph cache of the run before; region, state: from its truss checkpoint, of which one task reads
+    # a part, or all; replay: from the tables
     plan: str | None = None
-    graph: str | None = field(default=None, metadata=_shown_as())  # the name of the graph kept for the next run
-    methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
-    certified: SavedCheckpoint | None = field(default=None, metadata=_shown_as())  # without kept graphs
+    graph: str | None = field(default=None, metadata=_shown_as())  # the key of the graph cache for the next run
+    methods: Mapping[str, int] | None = None  # method by which epochs were maintained → number of epochs
+    certified: SavedCheckpoint | None = field(
+        default=None, metadata=_shown_as()
+    )  # for a graph that is too large for a graph cache
     inserted: int | None = None
     deleted: int | None = None
-    looked_at: int | None = None  # how often the triangles of an edge were
+    looked_at: int | None = None  # how often the triangles of an edge were looked at
     seconds: float | None = None  # of the kernels
-    rounds: int | None = None  # of parts, or hops of a region, beyond the memory of one task
-    region: int | None = None  # edges that the task knew
+    rounds: int | None = None  # rounds over partitions, or hops of a region, for a graph beyond the memory of one task
+    region: int | None = None  # edges of the region that the task loaded
     top_edges: Top | None = None
     entered_core: Mapping[str, Sequence[int | str]] | None = None  # epoch → vertices
 
@@ -161,10 +168,10 @@ class AuditFacts(Facts):
     checks: int
     failed: int
     critical: int
-    epochs: Sequence[int] = ()  # that were compared with a recomputation
+    epochs: Sequence[int] = ()  # epochs that were compared with a recomputation
     mode: str | None = field(
         default=None, metadata=_shown_as("line")
-    )  # full, local, rolling N; None: of before there were
+    )  # full, local, rolling N; None: from a version without modes
     proved: int | None = field(default=None, metadata=_shown_as("line", "page", called="epochs proved"))
 
 
@@ -174,7 +181,7 @@ class PublishFacts(Facts):
     revision: int
     tables: Mapping[str, Size]
     dropped_runs: int | None = None
-    untidied: str | None = None  # why branches were left to the next run
+    untidied: str | None = None  # why the removal of branches was left to the next run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +191,7 @@ class ReportFacts(Facts):
     page: str | None = field(metadata=_shown_as("line"))
     unwritten: str | None = field(
         default=None, metadata=_shown_as("line", called="not written")
-    )  # why the store has none
+    )  # why the object store has no page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,26 +225,26 @@ _EVERY = tuple(each.name for each in fields(Facts))
 
 
 def from_json(stage: str, stored: Mapping[str, Any]) -> Facts:
-    """What a stage said, from the JSON object that is stored of it: by this version, or by one before."""
+    """Read the facts of a stage from the stored JSON object, which this version or an earlier one has written."""
     kind = FailedFacts if "error" in stored else KINDS.get(stage, Facts) if stored else Facts
     return _read_facts(kind, stored)
 
 
 def _read_facts(kind: type[F], stored: Mapping[str, Any]) -> F:
     form = _facts_schema(kind)
-    found = form.adapter.validate_python({**form.zeros, **stored})
-    assert isinstance(found, kind)
-    return found
+    facts = form.adapter.validate_python({**form.zeros, **stored})
+    assert isinstance(facts, kind)
+    return facts
 
 
 def to_json(facts: Facts) -> dict[str, Any]:
-    """The JSON object that is stored, its version in it."""
-    found = _facts_schema(type(facts)).adapter.dump_python(facts, mode="json")
+    """Make the JSON object to store, which contains its version."""
+    stored = _facts_schema(type(facts)).adapter.dump_python(facts, mode="json")
     if facts.cost:
-        found["cost"] = {name: value for name, value in found["cost"].items() if value is not None}
-    last = {name: found.pop(name) for name in _EVERY if getattr(facts, name)}
+        stored["cost"] = {name: value for name, value in stored["cost"].items() if value is not None}
+    last = {name: stored.pop(name) for name in _EVERY if getattr(facts, name)}
     optional = {each.name for each in fields(facts) if _is_default(each, getattr(facts, each.name))}
-    return {**{name: value for name, value in found.items() if name not in optional}, **last, "version": VERSION}
+    return {**{name: value for name, value in stored.items() if name not in optional}, **last, "version": VERSION}
 
 
 def _is_default(each: Field[Any], value: Any) -> bool:
@@ -255,8 +262,10 @@ def stage_fields(facts: Facts) -> dict[str, Any]:
 
 
 def display_fields(facts: Facts, place: str) -> Iterator[tuple[str, str, int | str]]:
-    """The numbers and texts of a stage that are shown at a `place` (see `_shown_as`): field, the name to show,
-    value."""
+    """Yield the numbers and texts of a stage that are shown at a `place` (see `_shown_as`).
+
+    Each item is the field, the name to show, and the value.
+    """
     for each in fields(facts):
         value = getattr(facts, each.name)
         shown = place in each.metadata.get("places", ("line", "page")) and not isinstance(value, bool)
@@ -266,13 +275,13 @@ def display_fields(facts: Facts, place: str) -> Iterator[tuple[str, str, int | s
 
 @dataclass(frozen=True)
 class _FactsSchema:
-    """How a class is read and stored; `zeros`: what its fields without a default are in a row that lacks them."""
+    """The schema of a class of facts. `zeros` are the values of its fields without a default where a row lacks them."""
 
     adapter: TypeAdapter[Any]
     zeros: Mapping[str, Any]
 
 
-_FORMS: dict[type[Facts], _FactsSchema] = {}  # made when they are first asked for
+_FORMS: dict[type[Facts], _FactsSchema] = {}  # each schema is made at its first use
 
 
 def _facts_schema(kind: type[Facts]) -> _FactsSchema:

@@ -1,4 +1,4 @@
-"""The totals at each epoch, as the sums of their diffs: the one place that adds them up, for readers and audits."""
+"""The totals at each epoch as sums of their diffs. This is the one place that adds them up, for readers and audits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
 
 
 Measure = Literal["vertices", "edges", "triangles", "max_trussness"]
-MEASURES: tuple[Measure, ...] = ("vertices", "edges", "triangles", "max_trussness")  # that pages and checks show
+# the measures that pages and checks show
+MEASURES: tuple[Measure, ...] = ("vertices", "edges", "triangles", "max_trussness")
 
 
 class DisplayedTotals(TypedDict):
@@ -21,26 +22,26 @@ class DisplayedTotals(TypedDict):
     triangles: int
     max_trussness: int
     trusses: dict[int, int]  # k → edges of trussness k
-    motifs: dict[int, int]  # place in `[motifs]` → occurrences
+    motifs: dict[int, int]  # position in `[motifs]` → occurrences
 
 
 class EpochTotals(DisplayedTotals):
     """All totals at an epoch."""
 
     wedges: int
-    transitivity: float  # how many of the pairs of edges that meet are closed to a triangle, 0 to 1
-    revision: int  # the newest one that touched this or an earlier epoch's sums
+    transitivity: float  # the share of the pairs of adjacent edges that are part of a triangle, 0 to 1
+    revision: int  # the newest revision that changed the totals of this or an earlier epoch
 
 
 def sum_totals(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, EpochTotals]:
-    """Total diffs → epoch → the totals there.
+    """Add up total diffs: epoch → the totals there.
 
-    Only epochs at which something changes are listed; `totals_at` fills the others.
+    Epochs after `last` are left out. Only epochs at which a total changes are listed; `totals_at` fills in the others.
     """
     by_epoch: dict[int, list[TotalDiff]] = {}
-    for each in diffs:
-        if last is None or each[2] <= last:
-            by_epoch.setdefault(each[2], []).append(each)
+    for row in diffs:
+        if last is None or row[2] <= last:
+            by_epoch.setdefault(row[2], []).append(row)
     sums = {"vertices": 0, "edges": 0, "triangles": 0, "wedges": 0}
     trusses: dict[int, int] = {}
     motifs: dict[int, int] = {}
@@ -84,7 +85,7 @@ NOTHING: EpochTotals = {
 
 
 def totals_at(points: dict[int, EpochTotals], epochs: Iterable[int]) -> dict[int, EpochTotals]:
-    """The point in force at each epoch: the last one at or before it."""
+    """Return the totals at each epoch: those at the last epoch of `points` that is not greater."""
     changed = sorted(points)
     out = {}
     for epoch in epochs:
@@ -94,9 +95,9 @@ def totals_at(points: dict[int, EpochTotals], epochs: Iterable[int]) -> dict[int
 
 
 def truss_sizes(exactly: Mapping[int, int], greatest: int = 0) -> dict[int, int]:
-    """Sum up edges of each trussness: k → edges of the k-truss.
+    """Compute the sizes of the trusses from the number of edges of each trussness: k → edges of the k-truss.
 
-    Every k from 2 to the greatest trussness is there, or to `greatest` where that is more.
+    The result has every k from 2 to the greatest trussness, or to `greatest` where that is more.
 
     >>> truss_sizes({2: 1, 5: 10})
     {2: 11, 3: 10, 4: 10, 5: 10}

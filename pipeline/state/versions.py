@@ -1,12 +1,12 @@
-"""The version of a database's tables: what a database has, what this code knows, and the way from one to the other.
+"""The versions of the database's tables: which one a database has, which ones this code knows, and the migrations.
 
-The scripts of `migrations/versions/` are Alembic's, in a row: `v0001_…` begins, each later one adds something that may
-be null. What a new database gets at once is `schema.metadata`; a test compares the two. A database of before the
-versions were stored counts as of the newest one that its tables and columns show.
+The scripts in `migrations/versions/` are Alembic's: `v0001_…` makes the first tables, and each later script adds
+something that may be null. A new database gets the tables of `schema.metadata` at once; a test compares the two. A
+database from before versions were stored has the newest version whose tables and columns all exist in it.
 
-Only those who write bring a database up to date (`upgrade_database`): one process at a time, in one transaction, so
-that it is of the old version or of the new one. A reader of an older database works as long as it asks for nothing that
-is missing there; the error then says what to type (`raise_if_outdated`). A database of a later version is refused.
+Only writers bring a database up to date (`upgrade_database`): one process at a time, in one transaction, so that the
+database always has the old version or the new one. A reader of an older database works as long as it needs nothing that
+is missing there; otherwise the error names the command (`raise_if_outdated`). A database of a later version is refused.
 """
 
 from __future__ import annotations
@@ -29,90 +29,91 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 SCRIPTS = Path(__file__).parent / "migrations"
-LOCK = 4_182_004  # of PostgreSQL's advisory ones: who migrates
+LOCK = 4_182_004  # the number of PostgreSQL's advisory lock for migrations
 _LACKING = re.compile(r"no such (table|column)|UndefinedTable|UndefinedColumn")
 
 
 class DatabaseOutdated(UsageError):
-    """A reader needs what an older database does not have."""
+    """A reader needs a table or a column that an older database does not have."""
 
 
 @cache
 def known_versions() -> tuple[str, ...]:
-    """The versions that this code knows, oldest first."""
+    """Return the versions that this code knows, oldest first."""
     return tuple(sorted(file.stem.partition("_")[0] for file in SCRIPTS.glob("versions/v*.py")))
 
 
 def newest_version() -> str:
-    """The version of the databases that this code makes."""
+    """Return the version of the databases that this code makes."""
     return known_versions()[-1]
 
 
 def stored_version(connection: sa.Connection) -> str | None:
-    """The version that a database says it has; None: it says none. Raises `UsageError` for one that is not known."""
+    """Return the version that a database stores; None: it stores none. Raises `UsageError` for an unknown version."""
     if not sa.inspect(connection).has_table(version.name):
         return None
-    found = connection.execute(sa.select(version.c.version_num)).scalar()
-    if found is None or found in known_versions():
-        return found
+    stored = connection.execute(sa.select(version.c.version_num)).scalar()
+    if stored is None or stored in known_versions():
+        return stored
     raise UsageError(
-        f"the database {redact_uri(str(connection.engine.url))} is of a later version of altneu (its "
-        f"tables have version "
-        f"{found}; this one knows up to {newest_version()}).",
+        f"a later version of altneu has written the database {redact_uri(str(connection.engine.url))} (its tables "
+        f"have version {stored}; this version knows up to {newest_version()}).",
         "update altneu, or use a home of this version: altneu --home DIR …",
     )
 
 
 def database_version(connection: sa.Connection) -> str | None:
-    """The version that a database has; None: it has no tables yet. Raises like `stored_version`."""
-    found = stored_version(connection)
-    return found or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
+    """Return the version of a database; None: it has no tables yet. Raises `UsageError` for an unknown version."""
+    stored = stored_version(connection)
+    return stored or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
 
 
 def prepare_database(engine: sa.Engine, *, writes: bool) -> None:
-    """See to it that a database can be used; a new one gets its tables. Raises `UsageError` for one of a later version.
+    """Prepare a database for use: a new one gets its tables. Raises `UsageError` for one of a later version.
 
-    `writes`: an older one is brought up to date.
+    With `writes`, an older database is brought up to date.
     """
     with engine.connect() as connection:
-        found = stored_version(connection)
-        if found == newest_version() or (not writes and (found or sa.inspect(connection).has_table("runs"))):
+        stored = stored_version(connection)
+        if stored == newest_version() or (not writes and (stored or sa.inspect(connection).has_table("runs"))):
             return
     upgrade_database(engine)
 
 
 def upgrade_database(engine: sa.Engine) -> str | None:
-    """Bring a database up to date; the version that it had, None for a new one. Another process that does the same is
-    waited for."""
+    """Bring a database up to date, and return the version that it had; None: it was new.
+
+    If another process does the same, this one waits for it.
+    """
     with _lock_for_migration(engine) as connection:
-        found = stored_version(connection)
-        if found is None and not sa.inspect(connection).has_table("runs"):
+        former = stored_version(connection)
+        if former is None and not sa.inspect(connection).has_table("runs"):
             metadata.create_all(connection)
             connection.execute(version.insert().values(version_num=newest_version()))
             return None
-        if found == newest_version():
-            return found
+        if former == newest_version():
+            return former
         from alembic import command
 
         config = _migration_config(connection)
-        if found is None:
-            found = version_of_tables(connection)
-            command.stamp(config, found)
+        if former is None:
+            former = version_of_tables(connection)
+            command.stamp(config, former)
         command.upgrade(config, "head")
-        metadata.create_all(connection)  # of what a process that made the first tables was stopped before
-        return found
+        metadata.create_all(connection)  # tables that a process had not made yet when it was stopped
+        return former
 
 
 def version_of_tables(connection: sa.Connection) -> str:
-    """The newest version whose tables and columns, and those of all before it, are in a database."""
-    there = sa.inspect(connection)
-    columns = {name: {column["name"] for column in there.get_columns(name)} for name in there.get_table_names()}
-    found = known_versions()[0]
+    """Return the newest version whose tables and columns are in a database, with those of all versions before it."""
+    inspector = sa.inspect(connection)
+    columns = {name: {column["name"] for column in inspector.get_columns(name)} for name in inspector.get_table_names()}
+    newest = known_versions()[0]
     for number, script in _load_scripts().items():
         if any(not set(names) <= columns.get(table, set()) for table, names in script.SHOWS.items()):
             break
-        found = number
-    return found
+        newest = number
+    return newest
 
 
 def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
@@ -120,18 +121,18 @@ def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
     if not _LACKING.search(f"{type(error.orig).__name__} {error.orig}"):
         return
     with engine.connect() as connection:
-        found = database_version(connection)
-    if found != newest_version():
+        stored = database_version(connection)
+    if stored != newest_version():
         raise DatabaseOutdated(
-            f"the database {redact_uri(str(engine.url))} was made by an earlier version of altneu, and lacks "
-            f"what is asked for (its tables have version {found}; this one needs {newest_version()}).",
+            f"an earlier version of altneu has made the database {redact_uri(str(engine.url))}, which does not have "
+            f"what this command needs (its tables have version {stored}; this version needs {newest_version()}).",
             "altneu doctor   (brings it up to date, as the next run does)",
         ) from None
 
 
 @contextmanager
 def _lock_for_migration(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction in which no other process migrates; who comes second waits."""
+    """Hold a transaction in which no other process migrates the database; a second process waits."""
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -152,8 +153,8 @@ def _migration_config(connection: sa.Connection | None = None) -> Config:
 
 @cache
 def _load_scripts() -> dict[str, ModuleType]:
-    """Version → its script, in their order."""
+    """Load the migration scripts, in order: version → module."""
     from alembic.script import ScriptDirectory
 
-    found = ScriptDirectory.from_config(_migration_config()).walk_revisions()
-    return {script.revision: script.module for script in reversed(list(found))}
+    scripts = ScriptDirectory.from_config(_migration_config()).walk_revisions()
+    return {script.revision: script.module for script in reversed(list(scripts))}

@@ -1,9 +1,10 @@
-"""Avro files, copied with some of their values changed; all else stays as it is: schema, field ids, metadata, rows.
+"""Copies of Avro files with some values changed. The schema, field ids, metadata and all other values stay the same.
 
     copied(content, {("data_file", "file_path"): str.upper})
 
-A change is named by the fields that lead to it (through unions and arrays) and gets each of its values, text, bytes or
-numbers, in the order of the file. Source: the Avro specification, "Object Container Files" and "Binary Encoding".
+The key of a change is the path of fields to its values (through unions and arrays). The change gets each value, a text,
+bytes or a number, in the order of the file. Source: the Avro specification, "Object Container Files" and "Binary
+Encoding".
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from typing import Any
 
 MAGIC, SYNC = b"Obj\x01", 16
 Change = Callable[[Any], Any]
-Copier = Callable[[bytes, int, bytearray], int]  # the file's bytes, where a value begins, the copy → where it ends
+Copier = Callable[[bytes, int, bytearray], int]  # bytes of the file, begin of a value, the copy → end of the value
 
 
 class NotAvro(ValueError):
-    """These bytes are no Avro file that can be copied."""
+    """The bytes are not an Avro file that can be copied."""
 
 
 def rewrite_values(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
-    """An Avro file with these values changed. Raises `NotAvro`."""
+    """Return an Avro file with some values changed. Raises `NotAvro`."""
     try:
         return _rewrite_file(content, changes)
     except (IndexError, KeyError, UnicodeDecodeError, zlib.error) as error:
-        raise NotAvro(f"broken off or damaged: {error!r}") from None
+        raise NotAvro(f"the file is truncated or damaged: {error!r}") from None
 
 
 def _rewrite_file(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
     if not content.startswith(MAGIC):
-        raise NotAvro("it does not begin like one")
+        raise NotAvro("the file does not begin like an Avro file")
     header: dict[str, bytes] = {}
     at = len(MAGIC)
     while count := (block := _read_long(content, at))[0]:
@@ -43,7 +44,7 @@ def _rewrite_file(content: bytes, changes: dict[tuple[str, ...], Change]) -> byt
     at = block[1] + SYNC
     sync, codec = content[at - SYNC : at], header.get("avro.codec", b"null").decode()
     if codec not in ("null", "deflate"):
-        raise NotAvro(f"compressed by {codec}")
+        raise NotAvro(f"the file is compressed by {codec}")
     record = _make_copier(json.loads(header["avro.schema"]), (), changes, {})
     out = bytearray(content[:at])
     while at < len(content):
@@ -54,7 +55,7 @@ def _rewrite_file(content: bytes, changes: dict[tuple[str, ...], Change]) -> byt
         for _ in range(rows):
             position = record(data, position, new)
         if position != len(data) or content[at : at + SYNC] != sync:
-            raise NotAvro("a block does not end where it should")
+            raise NotAvro("a block of the file does not end where it should")
         at += SYNC
         _put_long(out, rows)
         _put_bytes(out, _deflate(bytes(new)) if codec == "deflate" else bytes(new))
@@ -70,13 +71,13 @@ def _deflate(data: bytes) -> bytes:
 def _make_copier(
     schema: Any, path: tuple[str, ...], changes: dict[tuple[str, ...], Change], named: dict[str, Any]
 ) -> Copier:
-    """What copies one value of a schema."""
+    """Make the function that copies one value of a schema, at the path of fields `path`."""
     if isinstance(schema, list):
         return _copy_union([_make_copier(each, path, changes, named) for each in schema])
     kind = schema["type"] if isinstance(schema, dict) else schema
     if isinstance(kind, (dict, list)):
         return _make_copier(kind, path, changes, named)
-    if kind in named:  # defined before, used by its name
+    if kind in named:  # a type that was defined before, and is used by its name
         return _make_copier(named[kind], path, changes, named)
     if isinstance(schema, dict) and "name" in schema:
         named[schema["name"]] = schema
@@ -104,7 +105,7 @@ def _make_copier(
             return _copy_blocks([_make_copier(schema["items"], path, changes, named)])
         case "map":
             return _copy_blocks([_copy_text(None), _make_copier(schema["values"], path, changes, named)])
-    raise NotAvro(f"a schema with {kind!r}")
+    raise NotAvro(f"the schema has the unknown type {kind!r}")
 
 
 def _copy_fixed(size: int) -> Copier:
@@ -161,7 +162,7 @@ def _copy_record(fields: list[Copier]) -> Copier:
 
 
 def _copy_blocks(parts: list[Copier]) -> Copier:
-    """Items of an array, entries of a map: in blocks, whose sizes in bytes (they are optional) are left out."""
+    """Make the function that copies the blocks of an array or a map, without the optional sizes of blocks in bytes."""
 
     def copy_value(data: bytes, at: int, out: bytearray) -> int:
         while True:
@@ -179,7 +180,7 @@ def _copy_blocks(parts: list[Copier]) -> Copier:
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    """A number (zigzag, seven bits a byte), and where it ends."""
+    """Read a number (zigzag, seven bits in each byte). Return it and the position where it ends."""
     shift = value = 0
     while True:
         byte = data[at]
@@ -201,7 +202,7 @@ def _put_long(out: bytearray, number: int) -> None:
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     size, at = _read_long(data, at)
     if not 0 <= size <= len(data) - at:
-        raise NotAvro("it is broken off")
+        raise NotAvro("the file is truncated")
     return data[at : at + size], at + size
 
 

@@ -1,10 +1,10 @@
-"""Where runs write and readers do not look: branches of the tables, and what becomes of them.
+"""The branches of the tables, into which runs write before they publish, and the tags and snapshots of revisions.
 
-The half of the commit protocol (docs/protocol.md) that is about tables; `ledger` is the other. A run writes one commit
-to a branch of its own in each table, made from the snapshot on which it builds. After the ledger row `main` and the tag
-of the revision follow, for other programs (the ledger decides), and the branch is dropped; branches of runs that are
-over and snapshots that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.IcebergTable`, its
-rows are handed through.
+This module is the half of the commit protocol (docs/protocol.md) for the tables; `state.ledger` is the other half. A
+run writes one commit to a branch of its own in each table, which starts at the snapshot on which the run builds. After
+the ledger row, `main` and the tag of the revision are set for other programs (the ledger decides), and the branch is
+dropped. Branches of runs that are over, and snapshots that nobody can read, are dropped later. The module does not
+depend on Spark: a table is an `iceberg.IcebergTable`, and rows are passed to it unchanged.
 """
 
 from __future__ import annotations
@@ -28,25 +28,28 @@ from .catalogs import tag_name
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
-COMMITS = 20  # tries of a commit that other writers overtake
-_TAG = re.compile(r"r[1-9]\d*")  # of revisions
-_RUN, _GOING = "run_", "going_"  # how branches, and the tags of what has expired, begin
+COMMITS = 20  # tries of a commit when other writers commit first
+_TAG = re.compile(r"r[1-9]\d*")  # the tags of revisions
+_RUN, _GOING = "run_", "going_"  # the prefixes of the branches of runs, and of the tags of expired snapshots
 
 
 class Branches:
-    """The branches of some tables; `of` looks a table up as it is now."""
+    """The branches of some tables. `of` loads a table as it is now."""
 
     def __init__(self, tables: Iterable[str], of: Callable[[str], iceberg.IcebergTable]) -> None:
         self.tables = tuple(tables)
         self._of = of
 
     def load_metadata(self, table: str) -> iceberg.IcebergTable:
-        """Branches, tags and snapshots of a table, as they are now."""
+        """Load the branches, tags and snapshots of a table as they are now."""
         return self._of(table)
 
     def commit_change(self, table: str, change: Callable[[iceberg.IcebergTable], None]) -> None:
-        """Change a table's metadata; from what is there then once more when another writer has committed meanwhile:
-        Iceberg itself does not try changes of branches and tags again."""
+        """Change a table's metadata. Raises `Unavailable` where other writers commit first too often.
+
+        Where another writer has committed meanwhile, `change` is called again with the table as it is then, because
+        Iceberg itself does not repeat changes of branches and tags.
+        """
         retry = Retrying(
             retry=retry_if_exception_type(iceberg.CommitConflict),
             wait=wait_random_exponential(multiplier=0.05, max=3.2),
@@ -61,39 +64,43 @@ class Branches:
             ) from error
 
     def base_snapshot(self, table: str, revision: Revision) -> int:
-        """The snapshot on which a run after `revision` builds; before the first one the empty one of
-        `ensure_tables`."""
+        """Return the snapshot on which a run after `revision` builds; for a new table, its empty first snapshot."""
         if table in revision.snapshots:
             return revision.snapshots[table]
         return self.first_snapshot(table)
 
     def first_snapshot(self, table: str) -> int:
-        """The empty snapshot with which every table begins."""
+        """Return the empty snapshot with which a table begins."""
         return self.load_metadata(table).first_snapshot()
 
     def snapshot_size(self, table: str, snapshot: int) -> Size:
-        """What a reader of a snapshot has to open; from Iceberg's metadata alone."""
+        """Return the size of a snapshot for a reader, from Iceberg's metadata only."""
         summary = self.load_metadata(table).snapshot_summary(snapshot)
         names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
         return Size(**{name: int(summary.get(key) or 0) for name, key in names.items()})
 
     def count_added_rows(self, table: str, snapshot: int) -> int:
-        """How many rows a snapshot has that the one before it had not."""
+        """Count the rows that the commit of a snapshot has added."""
         return int(self.load_metadata(table).snapshot_summary(snapshot).get("added-records") or 0)
 
     def count_removed_rows(self, table: str, snapshot: int) -> int:
-        """How many rows of a snapshot's files have been taken out since: of a plain table."""
+        """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
         return int(self.load_metadata(table).snapshot_summary(snapshot).get("total-position-deletes") or 0)
 
-    # -- of a run -----------------------------------------------------------------------------------------------
+    # -- The branch of a run ------------------------------------------------------------------------------------
 
     def branch_snapshot(self, table: str, run_id: str, base: int) -> int:
-        """The snapshot that holds what a run made of a table: its branch's, or `base` when it wrote nothing."""
+        """Return the snapshot of a table as a run leaves it: that of its branch, or `base` where it has written
+        nothing."""
         branch = self.load_metadata(table).ref_snapshot(branch_of(run_id))
         return base if branch is None else branch
 
     def write_to_branch(self, table: str, run_id: str, base: int, rows: Any | None) -> int:
-        """Write a run's rows of one table after those of `base`; return its snapshot. Replaces an earlier try."""
+        """Append the rows of a run to those of the snapshot `base`, on the run's branch, in place of an earlier try.
+
+        Without rows the branch is only dropped. Return the snapshot of the table for the run. Raises `ForeignWrite`
+        where another process has written to the branch.
+        """
         self._drop_branches(table, [run_id])
         if rows is None:
             return base
@@ -101,13 +108,29 @@ class Branches:
         return self._require_own_commits(table, run_id, base)
 
     def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: Any) -> int:
-        """Write a table again on the run's branch: these rows instead of those of `base`; return its snapshot."""
+        """Write these rows to the run's branch in place of those of the snapshot `base`. Return the branch's snapshot.
+
+        Raises `ForeignWrite` where another process has written to the branch.
+        """
         self._begin_branch(table, run_id, base).overwrite_rows(branch_of(run_id), rows)
         return self._require_own_commits(table, run_id, base)
 
     def replace_on_branch(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
-        """Write what a run changes of a plain table: without the rows of `base` that have a key of `gone`, and with the
-        rows `come`; return its snapshot. Replaces an earlier try."""
+        """Write the changes of a plain table to the run's branch, in place of an earlier try.
+
+        Args:
+            table: The table.
+            run_id: The run.
+            base: The snapshot on which the run builds.
+            gone: The keys of the rows of `base` to delete; None: none.
+            come: The rows to add; None: none.
+
+        Returns:
+            The snapshot of the table for the run.
+
+        Raises:
+            ForeignWrite: Another process has written to the branch.
+        """
         self._drop_branches(table, [run_id])
         if gone is None and come is None:
             return base
@@ -123,26 +146,29 @@ class Branches:
         return self.load_metadata(table)
 
     def _require_own_commits(self, table: str, run_id: str, base: int, commits: int = 1) -> int:
-        """The snapshot of a branch with so many commits after `base`. Raises `ForeignWrite` when there are others."""
+        """Return the snapshot of a branch. Raises `ForeignWrite` where it has not exactly `commits` commits after
+        `base`."""
         metadata = self.load_metadata(table)
         head = at = metadata.ref_snapshot(branch_of(run_id))
         while at is not None and at != base and commits:
             at, commits = metadata.parent_snapshot(at), commits - 1
         if head is None or at != base:
             raise ForeignWrite(
-                f"table {table}: another process has written to the branch of run {run_id}, too. Nothing is published.",
+                f"table {table}: another process has also written to the branch of run {run_id}. Nothing is published.",
                 "run the same command again",
             )
         return head
 
-    # -- after the ledger row -----------------------------------------------------------------------------------
+    # -- After the ledger row -----------------------------------------------------------------------------------
 
     def update_refs(self, ledger: Ledger, run_id: str | None = None) -> list[str]:
-        """Let `main` be what the ledger's newest revision pins and a tag `r7` what revision 7 pins, in one commit per
-        table; drop the branches of a run that is published, also those that a process made which was taken for dead,
-        for a run that was over by then. Returns the tables whose `main` or tags were changed.
+        """Set `main` and the tags of the tables to what the ledger pins, and drop branches of runs that are over.
 
-        The ledger is asked after the look at the tables: who publishes later commits later, and is not undone.
+        `main` becomes the snapshot of the newest revision, a tag `r7` that of revision 7, in one commit per table. The
+        dropped branches include that of the published run `run_id`, and those that a process which counted as dead has
+        made for a run that was over by then. Return the tables whose `main` or tags were changed.
+
+        The ledger is read after the tables, so a run that publishes later also commits later, and is not undone.
         """
         seen = {table: self.load_metadata(table) for table in self.tables_with_refs(ledger)}
         books = _LedgerRefs.from_ledger(ledger, run_id)
@@ -157,7 +183,7 @@ class Branches:
         return moved
 
     def tables_with_refs(self, ledger: Ledger) -> Iterable[str]:
-        """The tables whose names follow the ledger."""
+        """Return the tables whose branches and tags follow the ledger."""
         return self.tables
 
     @staticmethod
@@ -166,7 +192,7 @@ class Branches:
         metadata.commit_steps(books.revision_ref_steps(table, metadata) + books.dead_branch_steps(metadata))
 
     def discard_leftovers(self, ledger: Ledger) -> int:
-        """Drop what dead and losing runs have left behind, and note it; how many runs."""
+        """Drop the branches of dead and superseded runs, record that, and return the number of these runs."""
         left = ledger.expire_dead_runs()
         if left:
             for table in self.tables:
@@ -182,12 +208,21 @@ class Branches:
         self.commit_change(table, drop_refs)
 
     def expire_snapshots(self, table: str, ledger: Ledger, before_ms: int, run_id: str) -> int:
-        """Drop what no reader can reach: snapshots that nothing pins but the compaction `run_id`, which has replaced
-        them, and the files of theirs alone; how many.
+        """Drop the snapshots of a table that no reader can reach, with the files of these snapshots only.
 
-        An expired snapshot stays under a tag until a later call finds the tag older than `before_ms`
-        (milliseconds since 1970), so that whoever reads it now may finish. The ledger is asked after the look at the
-        table: what a branch held then may be pinned by now, and what is pinned later had a branch then.
+        They are the snapshots that nothing pins but the compaction `run_id`, which has replaced them. Such a snapshot
+        first gets a tag, and is dropped when a later call finds the tag older than `before_ms`, so that present readers
+        may finish. The ledger is read after the table: a snapshot on a branch then may be pinned by now, and a snapshot
+        that is pinned later had a branch then.
+
+        Args:
+            table: The table.
+            ledger: The ledger, which pins snapshots.
+            before_ms: The time before which tags have to be set, in milliseconds since 1970.
+            run_id: The compaction.
+
+        Returns:
+            The number of dropped snapshots.
         """
         gone: set[int] = set()
         now = int(lease.read_clock().timestamp() * 1000)
@@ -224,10 +259,10 @@ def branch_of(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class _LedgerRefs:
-    """What the ledger says of the names in the tables."""
+    """The branches and tags that the tables should have, by the ledger."""
 
     newest: Revision
-    exact: tuple[Revision, ...]  # whose snapshots hold their own rows alone
+    exact: tuple[Revision, ...]  # revisions whose snapshots contain exactly their rows
     undone: frozenset[str]  # runs that may have branches
 
     @classmethod
@@ -238,7 +273,7 @@ class _LedgerRefs:
         return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.runs_with_branches() - {run_id}))
 
     def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[iceberg.Step]:
-        """What makes `main` and the tags of a table those of the revisions."""
+        """Return the steps that set `main` and the tags of a table to the snapshots of the revisions."""
         first, there, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
 
         def pinned_snapshot(row: Revision) -> int | None:
@@ -246,7 +281,7 @@ class _LedgerRefs:
 
         steps: list[iceberg.Step] = []
         main = pinned_snapshot(self.newest)
-        main = first if main is None else main  # a table that is not kept up any more shows nothing
+        main = first if main is None else main  # a table that is not maintained any more becomes empty
         if refs.get("main") != main:
             steps.append(("replaceBranch", "main", main))
         tags = {tag_name(row.revision): snapshot for row in self.exact if (snapshot := pinned_snapshot(row)) in there}
@@ -256,6 +291,6 @@ class _LedgerRefs:
         return steps + [("createTag", name, to) for name, to in tags.items() if refs.get(name) != to]
 
     def dead_branch_steps(self, metadata: iceberg.IcebergTable) -> list[iceberg.Step]:
-        """What drops the branches of runs that are over."""
+        """Return the steps that drop the branches of runs that are over."""
         runs = {name.removeprefix(_RUN) for name in metadata.ref_snapshots() if name.startswith(_RUN)}
         return [("removeBranch", branch_of(run)) for run in sorted(runs - self.undone)]

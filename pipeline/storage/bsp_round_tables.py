@@ -1,9 +1,9 @@
-"""Results of rounds in tables of their own, so that an executor that is lost costs a round and no more.
+"""The tables for the results of rounds, so that the loss of an executor costs one round only.
 
-A run that works in rounds (`algorithms.bsp`) keeps what they make in tables `rounds_RUN_N` beside the home's own:
-what is said in all rounds of an epoch, in one. It forgets a table when a later one has it all, and drops what is left
-when it is through. No reader knows these tables.
-What a killed run has left goes with `drop_abandoned_rounds`: when another run works in rounds, and in a compaction.
+A run that works in rounds (`algorithms.bsp`) writes their results to tables `rounds_RUN_N` beside the home's tables.
+The messages of all rounds of an epoch are in one table. The run drops a table when a later one contains all of it, and
+the rest at its end. No reader knows these tables. `drop_abandoned_rounds` drops the tables of a killed run, when
+another run works in rounds, and in a compaction.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .session import count_cores
 from .table_schemas import quote_identifier
 from .warehouse import Warehouse
 
-# By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
+# By default Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
 SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
-# A row group is read as a whole, and a heap of some gigabyte has other things to hold. A drop of the table looks for
-# all metadata that it ever had, and prints a stack of errors for what a commit has deleted.
+# A row group is read as a whole, so it has to be small beside a heap of about a gigabyte. Dropping a table looks for
+# all metadata files that it ever had, and would print errors for those that a commit has deleted.
 ROWS = {"write.parquet.row-group-size-bytes": str(16 << 20), "write.metadata.delete-after-commit.enabled": "false"}
-# Parquet looks only at every hundredth row how much memory it holds, and a pack is up to half a megabyte.
+# Parquet checks its memory only at every hundredth row, and a packed row has up to half a megabyte.
 PACKS = ROWS | {"write.parquet.page-row-limit": "1", "write.parquet.row-group-check-min-record-count": "1"}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
 class RoundTables:
-    """Where the rounds of one run lie (`algorithms.bsp.RoundStore`)."""
+    """The tables of the rounds of one run (an `algorithms.bsp.RoundStore`)."""
 
     layout: PartitionLayout | None = None
 
@@ -46,19 +46,19 @@ class RoundTables:
 
     @cached_property
     def parallel_tasks(self) -> int:
-        """How many work at once."""
+        """Return the number of tasks that run at once."""
         return count_cores(self._warehouse.spark)
 
     def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
-        """Write rows to a table, a new one or that of `after`, and return them as read from it; EXECUTES."""
+        """Write rows to a new table, or append them to that of `after`, and return the table's rows; EXECUTES."""
         name = self._add_table(rows) if after is None else next(name for frame, name in self._kept if frame is after)
         rows.writeTo(self._warehouse.table_name(name)).append()
-        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.table_name(name))
-        self._kept = [*(each for each in self._kept if each[0] is not after), (found, name)]
-        return found
+        stored = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.table_name(name))
+        self._kept = [*(each for each in self._kept if each[0] is not after), (stored, name)]
+        return stored
 
     def _add_table(self, rows: DataFrame) -> str:
-        """A new table for them."""
+        """Make a table for these rows, and return its name."""
         self._made += 1
         name = f"{ROUNDS}{self._run_id}_{self._made}"
         columns = ", ".join(f"{quote_identifier(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
@@ -74,7 +74,7 @@ class RoundTables:
         self._kept = [each for each in self._kept if each[0] is not rows]
 
     def drop_all(self) -> None:
-        """Drop all that is left."""
+        """Drop all remaining tables of the run."""
         for _, name in self._kept:
             self._warehouse.drop_table(name)
         self._kept.clear()
@@ -82,7 +82,7 @@ class RoundTables:
 
 @contextmanager
 def round_tables(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[RoundTables]:
-    """A place for the rounds of a run, empty at first, gone at the end."""
+    """Hold the tables for the rounds of a run: none at the beginning, and all are dropped at the end."""
     drop_abandoned_rounds(warehouse, ledger, run_id)
     tables = RoundTables(warehouse, run_id)
     try:
@@ -92,10 +92,10 @@ def round_tables(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[
 
 
 def drop_abandoned_rounds(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
-    """Drop what runs that nobody works on have left, and this one; how many tables."""
-    found = [(name, match[1]) for name in warehouse.round_table_names() if (match := _NAME.fullmatch(name))]
-    alive = ledger.list_active_runs() - {run_id} if found else set[str]()
-    left = [name for name, run in found if run not in alive]
-    for name in left:
+    """Drop the tables of rounds of runs that no process works on, and of `run_id`. Return the number of tables."""
+    tables = [(name, match[1]) for name in warehouse.round_table_names() if (match := _NAME.fullmatch(name))]
+    alive = ledger.list_active_runs() - {run_id} if tables else set[str]()
+    abandoned = [name for name, run in tables if run not in alive]
+    for name in abandoned:
         warehouse.drop_table(name)
-    return len(left)
+    return len(abandoned)

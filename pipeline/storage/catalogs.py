@@ -1,11 +1,11 @@
-"""Which metadata file of a table is in force, and how Spark reaches the catalog that says so.
+"""The Iceberg catalog of a home, which names the current metadata file of each table, and Spark's options for it.
 
-By default that is Iceberg's JDBC catalog, in the home's database beside the ledger; with `[storage] catalog` it is a
-server that speaks Iceberg's REST protocol. Iceberg commits to a table through either; the ledger stays what says which
-snapshots are published. A home keeps the kind of catalog that its tables were made with (`refuse_other_kind`).
+By default it is Iceberg's JDBC catalog, in the home's database beside the ledger. With `[storage] catalog` it is a
+server that speaks Iceberg's REST protocol. Iceberg commits to a table through either; the ledger still decides which
+snapshots are published. A home keeps the kind of catalog with which its tables were made (`refuse_other_kind`).
 
-The tokens of a REST catalog are the environment's: `ALTNEU_CATALOG_TOKEN`, or `ALTNEU_CATALOG_CREDENTIAL`
-("client:secret", exchanged for a token by OAuth2). Source: Iceberg's REST catalog specification.
+The token of a REST catalog comes from the environment: `ALTNEU_CATALOG_TOKEN`, or `ALTNEU_CATALOG_CREDENTIAL`
+("client:secret", which OAuth2 exchanges for a token). Source: Iceberg's REST catalog specification.
 """
 
 from __future__ import annotations
@@ -39,32 +39,36 @@ if TYPE_CHECKING:
     Updates = tuple[SetSnapshotRefUpdate | RemoveSnapshotRefUpdate, ...]
 
 T = TypeVar("T")
-BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
-TRIES = 5  # at a question to a REST catalog
+BUSY_MS = 60_000  # milliseconds that a writer waits for the write lock of another process in SQLite
+TRIES = 5  # tries of a request to a REST catalog
 OWNER = "altneu.home"  # the property of a table in a REST catalog that names its home
-_SAID = {"ALTNEU_CATALOG_TOKEN": "token", "ALTNEU_CATALOG_CREDENTIAL": "credential"}
+_SECRETS = {"ALTNEU_CATALOG_TOKEN": "token", "ALTNEU_CATALOG_CREDENTIAL": "credential"}
 _REMEDY = "see [storage] catalog in altneu.toml; ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment"
 
 
 class Catalog(Protocol):
-    """Where the tables of one home are listed."""
+    """The catalog that lists the tables of one home."""
 
     def metadata_locations(self, *tables: str) -> dict[str, str]:
-        """Table → its metadata file in force: of these at least, where they are there; of all when none is named.
-        Raises `Unavailable` when nobody answers."""
+        """Return the current metadata files: table → location.
+
+        The result has at least those of `tables` that exist; without `tables`, all. Raises `Unavailable` where the
+        catalog does not answer.
+        """
         ...
 
     def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
-        """Change a table whose metadata file `location` was read; False: another writer has committed since."""
+        """Change a table whose metadata file `location` was read. Return False where another writer has committed
+        since."""
         ...
 
     def unregister_table(self, table: str) -> None:
-        """List a table no more; its files stay."""
+        """Remove a table from the catalog. Its files stay."""
         ...
 
 
 def open_catalog(home: Home, identity: home_identity.Identity) -> Catalog:
-    """The catalog of a home. Raises `UsageError` when its tables were made in one of the other kind."""
+    """Open the catalog of a home. Raises `UsageError` where its tables were made in a catalog of the other kind."""
     refuse_other_kind(home, identity)
     rest = home.config.storage.catalog
     return JdbcCatalog(home.database, identity.catalog) if rest is None else RestCatalogClient(rest)
@@ -76,31 +80,31 @@ def refuse_other_kind(home: Home, identity: home_identity.Identity) -> None:
     if now != then:
         words = ("in the home's database", "in a REST catalog")
         raise UsageError(
-            f"the tables of this home are listed {words[then]}, and [storage] catalog says that they are {words[now]}.",
-            "put the setting back; another catalog takes a copy of the home: altneu move DIR --to …",
+            f"the tables of this home are listed {words[then]}, but by [storage] catalog they are {words[now]}.",
+            "restore the setting; to use another catalog, copy the home: altneu move DIR --to …",
         )
 
 
 def read_metadata(location: str) -> TableMetadata:
-    """A metadata file, read. Raises `OSError`."""
+    """Read a metadata file. Raises `OSError`."""
     from pyiceberg.table.metadata import TableMetadataUtil
 
     return TableMetadataUtil.parse_raw(filesystem.read_file(location).decode())
 
 
 def tag_name(revision: int) -> str:
-    """The name by which other programs find a revision's rows in a table."""
+    """Return the tag by which other programs find the rows of a revision in a table."""
     return f"r{revision}"
 
 
 def catalog_namespace(home: Home) -> str:
-    """In which namespace of its catalog a home's tables are."""
+    """Return the namespace of the catalog that contains the tables of a home."""
     rest = home.config.storage.catalog
     return NAMESPACE if rest is None else rest.namespace
 
 
 class JdbcCatalog:
-    """Iceberg's JDBC catalog, as SQL: one query for all tables."""
+    """Iceberg's JDBC catalog, used by SQL: one query for all tables."""
 
     def __init__(self, uri: str, name: str) -> None:
         self._uri, self._name = uri, name
@@ -108,8 +112,8 @@ class JdbcCatalog:
 
     def metadata_locations(self, *tables: str) -> dict[str, str]:
         with database.translate_errors(self._uri), self._engine.connect() as connection:
-            found = home_identity.list_table_locations(connection, self._name, *tables)
-        return {name.rpartition(".")[2]: location for name, location in found.items()}
+            locations = home_identity.list_table_locations(connection, self._name, *tables)
+        return {name.rpartition(".")[2]: location for name, location in locations.items()}
 
     def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
         from pyiceberg.table.update import update_table_metadata
@@ -143,7 +147,7 @@ class JdbcCatalog:
 
 
 class RestCatalogClient:
-    """A REST catalog: a request for each table."""
+    """The client of a REST catalog, with a request for each table."""
 
     def __init__(self, settings: Rest) -> None:
         self._settings, self._namespace = settings, settings.namespace
@@ -158,11 +162,11 @@ class RestCatalogClient:
         def load_location(name: str) -> str | None:
             return self._call_server(lambda server: server.load_table((self._namespace, name)).metadata_location)
 
-        found = zip(names, filesystem.map_parallel(load_location, names), strict=True)
-        return {name: location for name, location in found if location is not None}
+        locations = zip(names, filesystem.map_parallel(load_location, names), strict=True)
+        return {name: location for name, location in locations if location is not None}
 
     def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
-        """The server compares the branches and tags that are changed, not the whole table."""
+        """Change a table. The server checks only that the changed branches and tags are as they were read."""
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
 
@@ -186,8 +190,10 @@ class RestCatalogClient:
         self._call_server(lambda server: server.drop_table((self._namespace, table)))
 
     def register_tables(self, located: Mapping[str, str]) -> None:
-        """List tables by the metadata files that they have, in a namespace that is made where it is not there. Those
-        that are listed with another file are listed anew: no file is deleted."""
+        """Register tables with their metadata files (table → location), in the namespace, which is made if needed.
+
+        A table that is registered with another file is registered again. No file is deleted.
+        """
         from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 
         def create_namespace(server: RestCatalog) -> None:
@@ -199,7 +205,7 @@ class RestCatalogClient:
 
         def register_table(table: str) -> None:
             def register_new(server: RestCatalog) -> None:
-                with contextlib.suppress(TableAlreadyExistsError):  # an answer was lost
+                with contextlib.suppress(TableAlreadyExistsError):  # the answer to an earlier try was lost
                     server.register_table((self._namespace, table), located[table])
 
             if table in former and former[table] != located[table]:
@@ -210,7 +216,10 @@ class RestCatalogClient:
         filesystem.map_parallel(register_table, located)
 
     def _call_server(self, question: Callable[[RestCatalog], T]) -> T | None:
-        """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""
+        """Send a request and return the answer; None: the namespace or the table does not exist.
+
+        The request is repeated where the server is busy or the connection fails.
+        """
         from pyiceberg import exceptions as iceberg
         from requests import RequestException
 
@@ -229,29 +238,29 @@ class RestCatalogClient:
         except passing as error:
             raise Unavailable(f"{what} does not answer ({type(error).__name__}).", _REMEDY) from error
         except Exception as error:
-            self._connected = None  # the token may be an old one
+            self._connected = None  # its token may have expired
             says = next(iter(str(error).splitlines()), "") or type(error).__name__
-            raise AltneuError(f"{what} refuses: {says}", _REMEDY) from error
+            raise AltneuError(f"{what} refuses the request: {says}", _REMEDY) from error
 
     def _connect_server(self) -> RestCatalog:
         if self._connected is None:
             from pyiceberg.catalog.rest import RestCatalog
 
-            # pyiceberg's own ways to files take time to import, and none is used here
+            # pyiceberg's own file access takes time to import, and is not used here
             files_by = {"py-io-impl": "pipeline.storage.duckdb_tables.PyArrowFileIO"}
             self._connected = RestCatalog("altneu", **_connection_properties(self._settings), **files_by)
         return self._connected
 
 
 def _connection_properties(rest: Rest) -> dict[str, str]:
-    """Properties by which Iceberg's clients in Java and Python reach a REST catalog."""
-    found = {"uri": rest.uri}
-    found |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
-    return found | {name: said for variable, name in _SAID.items() if (said := read_secret(variable))}
+    """Return the properties by which Iceberg's clients in Java and Python reach a REST catalog."""
+    properties = {"uri": rest.uri}
+    properties |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
+    return properties | {name: secret for variable, name in _SECRETS.items() if (secret := read_secret(variable))}
 
 
 def spark_options(home: Home) -> dict[str, str]:
-    """Options of the Iceberg catalog of a home in a Spark session."""
+    """Return the options of a home's Iceberg catalog in a Spark session."""
     rest = home.config.storage.catalog
     if rest is None:
         return jdbc_options(home.database, home.warehouse)
@@ -261,7 +270,7 @@ def spark_options(home: Home) -> dict[str, str]:
 
 
 def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
-    """An SQLAlchemy URI and a warehouse → options of Iceberg's JDBC catalog.
+    """Return the options of Iceberg's JDBC catalog for a database (SQLAlchemy's URI) and a warehouse.
 
     >>> jdbc_options("sqlite:////data/a.db", "/data/w")["uri"]
     'jdbc:sqlite:/data/a.db?busy_timeout=60000'
@@ -274,7 +283,7 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
         "type": "jdbc",
         "warehouse": warehouse,
         "jdbc.schema-version": "V1",
-        "cache-enabled": "false",  # another process may have committed since we last looked
+        "cache-enabled": "false",  # another process may commit at any time
     } | _file_io_properties(warehouse)
     match url.get_backend_name():
         case "sqlite" if url.database and url.database != ":memory:":
@@ -285,18 +294,18 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
             options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
             if url.username:
                 options["jdbc.user"] = url.username
-            # of the environment Spark's driver for PostgreSQL knows PGPASSFILE alone
+            # Java's driver for PostgreSQL itself reads only PGPASSFILE from the environment
             if password := url.password or os.environ.get("PGPASSWORD"):
                 options["jdbc.password"] = str(password)
             return options
     raise UsageError(
-        f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",
+        f"[storage] database = {url.render_as_string(hide_password=True)} is neither a SQLite file nor PostgreSQL.",
         'database = "sqlite:////path/altneu.db"   or   "postgresql+psycopg://user@host/altneu"',
     )
 
 
 def _file_io_properties(warehouse: str) -> dict[str, str]:
-    """How the files of the tables are reached, where not by Spark's Hadoop."""
+    """Return the properties of the file access to the tables, where Spark's Hadoop does not do it."""
     return (
         {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.from_environment().iceberg_options()
         if in_s3(warehouse)

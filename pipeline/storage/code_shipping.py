@@ -1,10 +1,10 @@
-"""How altneu's Python code comes to executors on other machines: from the driver, with the session, where they lack it.
+"""The shipping of altneu's Python code to executors on other machines: the driver sends it with the session.
 
-Executors need a Python with altneu's dependencies. Those that have the same code installed keep it, and with it the
-compiled kernels; to others the driver sends a zip of its own modules, whose kernels they compile in each application
-again (minutes). `CODE` in the session's settings says it, "installed" or "sent": then nobody is asked. Of a Spark
-Connect server it says whether its clients send theirs, each with its session.
-Which Python it is on the executors, their machines know: see `executor_python`.
+Executors need a Python with altneu's dependencies. Executors on which the same code is installed use that, with its
+compiled kernels. To others the driver sends a zip of its own modules, whose kernels they compile again in each
+application (this takes minutes). Where the setting `CODE` of the session says "installed" or "sent", the executors are
+not asked. For a Spark Connect server it says whether each client sends its code with its session. `executor_python`
+says which Python the executors use.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from ..errors import Unavailable, describe_error
 CODE, INSTALLED, SENT = "spark.altneu.code", "installed", "sent"
 PYTHON = "spark.pyspark.python"
 PACKAGES = ("algorithms", "expectations", "pipeline")
-ASKED = 4  # executors that are asked at most: those of a cluster are alike
+ASKED = 4  # the greatest number of executors that are asked, because those of a cluster are alike
 
 
 def on_this_machine(master: str) -> bool:
-    """Do the executors of this master run here, with this file system?"""
+    """Tell whether the executors of this master run on this machine, with its file system."""
     return master.startswith("local")
 
 
 def executor_python(master: str, conf: dict[str, str]) -> str:
-    """Return the Python of the executors: of `conf`, of PYSPARK_PYTHON, or `python3` on a cluster, never a local
-    path."""
-    said = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON")
-    return said or (sys.executable if on_this_machine(master) else "python3")
+    """Return the Python of the executors: that of `conf` or PYSPARK_PYTHON, else this one, or `python3` on a
+    cluster."""
+    chosen = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON")
+    return chosen or (sys.executable if on_this_machine(master) else "python3")
 
 
 def _list_sources() -> Iterator[tuple[str, Path]]:
-    """Every module of the packages, by its name inside an archive."""
+    """Yield every module of the packages: its name inside an archive, and its file."""
     for package in PACKAGES:
         spec = find_spec(package)  # imports nothing
         for place in (spec and spec.submodule_search_locations) or ():
@@ -55,18 +55,18 @@ def _list_sources() -> Iterator[tuple[str, Path]]:
 
 
 def code_digest() -> str:
-    """Return the digest of the code that is importable here, or "" where it is incomplete."""
-    found = hashlib.sha256()
+    """Return the digest of the code that can be imported here, or "" where it is incomplete."""
+    digest = hashlib.sha256()
     names = set()
     for name, file in _list_sources():
         names.add(name.partition("/")[0])
-        found.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return found.hexdigest() if names == set(PACKAGES) else ""
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest() if names == set(PACKAGES) else ""
 
 
 @cache
 def code_archive() -> str:
-    """A zip of the packages, for as long as this process lives; its path."""
+    """Make a zip of the packages that exists as long as this process, and return its path."""
     folder = tempfile.mkdtemp(prefix="altneu-code-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "altneu.zip"
@@ -77,13 +77,15 @@ def code_archive() -> str:
 
 
 def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
-    """See to it that the executors of a session have the code; True: it was sent. Raises `Unavailable` where they do
-    not answer, or have no Python that can work for us."""
+    """Send the code to the executors of a session where they do not have it. Return whether it was sent.
+
+    Raises `Unavailable` where they do not answer, or have no suitable Python.
+    """
     context: Any = spark.sparkContext
-    said = spark.conf.get(CODE, None)
-    if on_this_machine(master) or said == INSTALLED:
+    setting = spark.conf.get(CODE, None)
+    if on_this_machine(master) or setting == INSTALLED:
         return False
-    if said == SENT:
+    if setting == SENT:
         context.addPyFile(code_archive())
         return True
     mine, parts = code_digest(), max(1, min(ASKED, context.defaultParallelism))
@@ -93,8 +95,8 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
         what = describe_error(error)[0]
         raise Unavailable(
             f"the executors of {master} do not work with Python {context.pythonExec}: {what.rstrip('.')}.",
-            f'[spark] conf = {{ "{PYTHON}" = "/path/there/bin/python" }}, or PYSPARK_PYTHON, names one that has what '
-            "altneu depends on",
+            f'set [spark] conf = {{ "{PYTHON}" = "/path/there/bin/python" }}, or PYSPARK_PYTHON, to one that has the '
+            "packages that altneu depends on",
         ) from error
     if theirs == {mine}:
         return False
@@ -103,18 +105,21 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
 
 
 def _executor_probe() -> Any:
-    """What an executor is asked. It is sent whole, for the executor may have no altneu, and must not import an old one:
-    a Python worker would keep it."""
+    """Make the function that asks an executor for the digest of its code.
+
+    It is sent as source text, because the executor may have no altneu, and must not import an old one, which its Python
+    worker would keep.
+    """
     import inspect
 
-    text = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
-    text += "from pathlib import Path\n"
-    text += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
+    source = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
+    source += "from pathlib import Path\n"
+    source += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
 
-    def probe_executor(rows: Iterable[int], text: str = text) -> Iterator[str]:
+    def probe_executor(rows: Iterable[int], source: str = source) -> Iterator[str]:
         names: dict[str, Any] = {}
-        exec(text, names)
+        exec(source, names)
         yield names["code_digest"]()
 
-    probe_executor.__module__ = "__main__"  # so that it is not looked for in altneu
+    probe_executor.__module__ = "__main__"  # so that the executor does not import altneu for it
     return probe_executor

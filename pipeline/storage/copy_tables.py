@@ -1,9 +1,9 @@
-"""The tables of a home, copied to another place and listed in another catalog.
+"""The copy of a home's tables to another place and into another catalog.
 
-Every snapshot, branch and tag comes along, and so every revision and what held runs have written: the files of rows as
-they are, the metadata with the paths of the new place (`rewriting`), under the names that they have. So the same copy
-made again is the same, and what is there already is not copied again. Nobody sees a table before it is listed. The
-state from which runs go on (`certificates`) comes along, if it is whole: it may take hours to make it again.
+All snapshots, branches and tags are copied, and so all revisions and what held runs have written. Data files are copied
+unchanged, metadata files with the paths of the new place (`metadata_rewriter`), both under their present names. So a
+repeated copy gives the same files, and existing ones are not copied again. Nobody sees a table before it is listed. The
+truss checkpoint (`truss_checkpoint_table`) is copied, too, if it is complete, because it may take hours to compute.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from . import catalogs
 from .metadata_rewriter import DamagedTable, MetadataRewriter
 from .table_schemas import CERTIFICATES, NAMESPACE
 
-AGAIN = "the same command again: what is copied is not copied again"
-_CATALOG = sa.MetaData()  # Iceberg's own, as its JDBC catalog makes them
+AGAIN = "run the same command again: files that are copied are not copied again"
+_CATALOG = sa.MetaData()  # the tables of Iceberg's JDBC catalog, as it makes them
 _text = sa.String(255)
 ICEBERG_TABLES = sa.Table(
     "iceberg_tables",
@@ -47,7 +47,7 @@ NAMESPACES = sa.Table(
 
 @dataclass(frozen=True)
 class CopiedTables:
-    """located: table → its metadata file at the new place; files: of rows, with their copies."""
+    """The result of a copy: `located`, table → its new metadata file, and `files`, the data files with their copies."""
 
     located: dict[str, str]
     files: list[file_transfer.CopyRequest]
@@ -58,7 +58,7 @@ NONE = CopiedTables({}, [], file_transfer.CopyResult())
 
 
 def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say) -> CopiedTables:
-    """Copy the files of all tables of `source` to where `target` has its tables. Raises `Unavailable`."""
+    """Copy the files of all tables of `source` to the warehouse of `target`. Raises `Unavailable`."""
     identity = home_identity.find_identity(source)
     assert identity is not None
     listed, located = catalogs.open_catalog(source, identity), dict[str, str]()
@@ -67,15 +67,15 @@ def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say
     there = file_transfer.list_existing(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
-        copied = _TableCopy(source, target, table, location, catalog, there)
-        if (metadata := copied.rewrite_unless_damaged(say)) is not None:
+        copy = _TableCopy(source, target, table, location, catalog, there)
+        if (metadata := copy.rewrite_unless_damaged(say)) is not None:
             located[table] = metadata
-            wanted += copied.wanted.values()
+            wanted += copy.wanted.values()
     return CopiedTables(located, wanted, file_transfer.copy_files(wanted, there, "rows", say))
 
 
 class _TableCopy(MetadataRewriter):
-    """A table whose metadata are written to the new place, and whose other files are noted."""
+    """A table whose metadata are written to the new place, and whose other files are collected in `wanted`."""
 
     def __init__(
         self,
@@ -106,15 +106,15 @@ class _TableCopy(MetadataRewriter):
         location = (
             f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.new_location(former)
         )
-        found = self._there.get(location)
-        if found is not None and found.bytes == len(content) and _has_content(location, content):
+        entry = self._there.get(location)
+        if entry is not None and entry.bytes == len(content) and _has_content(location, content):
             return location
         try:
             filesystem.write_file(location, content)
         except OSError as error:
             raise Unavailable(
                 f"{location} cannot be written: {filesystem.format_store_error(error)}.",
-                f"make it possible (room, rights, the store's answer: altneu doctor), then {AGAIN}",
+                f"correct the cause (disk space, permissions, the store: altneu doctor), then {AGAIN}",
             ) from error
         return location
 
@@ -124,13 +124,16 @@ class _TableCopy(MetadataRewriter):
         if size is None:
             try:
                 size = filesystem.stat_file(location).bytes
-            except FileNotFoundError:  # nobody needs statistics
+            except FileNotFoundError:  # statistics may be missing
                 return
         self.wanted[location] = file_transfer.CopyRequest(location, self.new_location(location), size)
 
     def rewrite_metadata(self) -> str:
-        """Read the metadata of a table; of a graph cache, verify that its files exist. Others are noticed when
-        copied."""
+        """Write the table's metadata for the new place, and return the new metadata file.
+
+        For the truss checkpoint, verify that its files exist. A missing file of another table is noticed when it is
+        copied.
+        """
         written = super().rewrite_metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
             here = file_transfer.list_existing(self.old)
@@ -146,7 +149,7 @@ class _TableCopy(MetadataRewriter):
     def damaged_error(self, location: str) -> DamagedTable:
         return DamagedTable(
             f"{location} is missing or damaged.",
-            f"altneu doctor says whether this home is whole; after a compaction meanwhile: {AGAIN}",
+            f"altneu doctor says whether this home is complete; if a compaction has run meanwhile: {AGAIN}",
         )
 
 
@@ -161,7 +164,7 @@ def _has_content(location: str, content: bytes) -> bool:
 
 
 def refuse_other_home(target: Home, catalog: str) -> None:
-    """Raise `UsageError` where the REST catalog of the new home has another's tables in our namespace."""
+    """Raise `UsageError` where the REST catalog of the new home has tables of another home in the namespace."""
     rest = target.config.storage.catalog
     if rest is None:
         return
@@ -172,13 +175,20 @@ def refuse_other_home(target: Home, catalog: str) -> None:
             owner = None
         if owner != catalog:
             raise UsageError(
-                f"the namespace {rest.namespace} of {rest.uri} has a table {table} that is not this home's.",
-                "name another one: --to 'https://…?namespace=NAME'",
+                f"the namespace {rest.namespace} of {rest.uri} has a table {table} of another home.",
+                "name another namespace: --to 'https://…?namespace=NAME'",
             )
 
 
 def register_tables(target: Home, catalog: str, located: Mapping[str, str], connection: sa.Connection) -> None:
-    """List the tables for the new home: in its database, in the transaction of `connection`, or in its REST catalog."""
+    """Register the tables for the new home, in its REST catalog, or in its database.
+
+    Args:
+        target: The new home.
+        catalog: The name of its catalog.
+        located: Table → its metadata file.
+        connection: A transaction in its database.
+    """
     rest = target.config.storage.catalog
     _CATALOG.create_all(connection)
     for table in (ICEBERG_TABLES, NAMESPACES):
@@ -189,5 +199,5 @@ def register_tables(target: Home, catalog: str, located: Mapping[str, str], conn
     space = {"catalog_name": catalog, "table_namespace": NAMESPACE, "iceberg_type": "TABLE"}
     rows = [{**space, "table_name": name, "metadata_location": location} for name, location in located.items()]
     connection.execute(ICEBERG_TABLES.insert(), rows)
-    exists = {"property_key": "exists", "property_value": "true"}  # as Iceberg notes a namespace
+    exists = {"property_key": "exists", "property_value": "true"}  # Iceberg records a namespace in this way
     connection.execute(NAMESPACES.insert().values(catalog_name=catalog, namespace=NAMESPACE, **exists))

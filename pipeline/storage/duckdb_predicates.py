@@ -1,10 +1,10 @@
-"""Conditions of Spark SQL as DuckDB has them: those of which it is certain that both mean the same.
+"""The translation of conditions from Spark SQL to DuckDB, for those that certainly mean the same in both.
 
-`translate_to_duckdb("trussness >= 5 AND NOT src IN (1, 2)", {...})` gives DuckDB's text, or raises
-`UncertainCondition`. Certain are comparisons of a column with literals and columns of its own kind, IN, BETWEEN, IS
-NULL, AND, OR, NOT, LIKE with `%` alone, and the remainder of an integer by a literal other than 0. Everything else is
-for Spark: functions, casts, `_` in LIKE, comparisons between kinds, which the two engines convert by rules of their
-own, and sums, which DuckDB may rewrite so that none overflows.
+`translate_to_duckdb("trussness >= 5 AND NOT src IN (1, 2)", {...})` returns DuckDB's text, or raises
+`UncertainCondition`. The meaning is certain for comparisons of a column with literals and columns of its own kind, IN,
+BETWEEN, IS NULL, AND, OR, NOT, LIKE with `%` only, and the remainder of an integer by a literal other than 0. Spark
+evaluates everything else: functions, casts, `_` in LIKE, comparisons between kinds, which the two engines convert by
+different rules, and sums, which DuckDB may rewrite so that they do not overflow.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .duckdb_tables import Refused, UncertainCondition
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"
-_LITERAL = "integer literal"  # of itself an INT
+_LITERAL = "integer literal"  # an INT in Spark
 _DECIMAL = "decimal literal"
 _GREATEST = 2**63 - 1
 
 
 def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
-    """The condition as DuckDB takes it. `types`: column → type in SQL. Raises `UncertainCondition`, `Refused`.
+    """Translate a condition. `types` maps columns to types of SQL. Raises `UncertainCondition` and `Refused`.
 
     >>> translate_to_duckdb("src = 7 or `dst` % 2 = 0", {"src": "bigint", "dst": "bigint"})
     '"src" = 7 OR "dst" % 2 = 0'
     >>> translate_to_duckdb("src / 2 > 3", {"src": "bigint"})
     Traceback (most recent call last):
-    pipeline.storage.duckdb_tables.Uncertain: 'src / 2'
+    pipeline.storage.duckdb_tables.UncertainCondition: 'src / 2'
     """
     try:
         tree: exp.Expr = read_condition(text)
@@ -39,10 +39,10 @@ def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
         raise Refused(str(error)) from None
     known = {name.casefold(): (name, type_) for name, type_ in types.items()}
     if len(known) < len(types) or any(node.comments for node in tree.walk()):
-        raise UncertainCondition("a comment in it, or columns that differ in capitals alone")
+        raise UncertainCondition("it has a comment, or columns that differ only in upper and lower case")
     missing = [column.name for column in tree.find_all(exp.Column) if column.name.casefold() not in known]
     if _type_of(tree, known, set(missing)) != _TRUTH:
-        raise UncertainCondition("it is no comparison")
+        raise UncertainCondition("it is not a comparison")
     if missing:
         raise Refused(f"there is no column {missing[0]!r}")
 
@@ -55,7 +55,7 @@ def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
 
 
 def _type_of(node: exp.Expr, known: Mapping[str, tuple[str, str]], missing: set[str]) -> str | None:
-    """The type of an expression; None: a missing column's. Raises `UncertainCondition`."""
+    """Return the type of an expression; None: it is a missing column. Raises `UncertainCondition`."""
 
     def type_of_part(part: exp.Expr) -> str | None:
         return _type_of(part, known, missing)
@@ -126,15 +126,15 @@ def _require_same_types(node: exp.Expr, kinds: list[str | None], wanted: str) ->
 
 
 def _require_column(node: exp.Expr, kind: str | None) -> None:
-    """An integer of a column: of literals Spark computes in 32 bits."""
+    """Raise `UncertainCondition` where a kind is not an integer column: Spark computes with literals in 32 bits."""
     if kind not in (_INTEGER, None):
         raise _uncertain_error(node)
 
 
 def _require_comparable(node: exp.Expr, kinds: list[str | None]) -> None:
-    """Values that both engines compare without a conversion that may differ."""
-    given = {kind for kind in kinds if kind is not None}
-    if given <= {_INTEGER, _LITERAL} or given <= {_NUMBER, _LITERAL, _DECIMAL} or given == {_TEXT}:
+    """Raise `UncertainCondition` where the engines might convert values differently to compare them."""
+    known = {kind for kind in kinds if kind is not None}
+    if known <= {_INTEGER, _LITERAL} or known <= {_NUMBER, _LITERAL, _DECIMAL} or known == {_TEXT}:
         return
     raise _uncertain_error(node)
 

@@ -1,7 +1,7 @@
-"""The tables of a home without Spark: pyiceberg finds the files of a snapshot, DuckDB reads them, in this process.
+"""The tables of a home without Spark: pyiceberg finds the files of a snapshot, and DuckDB reads them in this process.
 
-`DuckTables` answers like `Warehouse` for readers (see `reading.tables`), of the same snapshots and with the same rows.
-It starts in half a second, and holds in one process what it computes.
+`DuckTables` serves readers as `Warehouse` does (see `reading.engine_protocol`), with the same snapshots and the same
+rows. It starts in half a second; its results have to fit the memory of one process.
 """
 
 from __future__ import annotations
@@ -45,39 +45,39 @@ _SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions":
 
 
 class UncertainCondition(ValueError):
-    """Spark alone knows what a condition means."""
+    """The meaning of a condition is certain only for Spark."""
 
 
 class Refused(ValueError):
-    """A condition that no engine takes: it cannot be read, or asks for a column that is not there."""
+    """No engine accepts a condition: it cannot be parsed, or names a column that does not exist."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Rows as DuckDB's SQL for them, and the Arrow tables that it names."""
+    """A query in DuckDB's SQL, and the Arrow tables that it names."""
 
     sql: str
     held: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class DuckTables:
-    """The tables of a home, for readers."""
+    """The tables of a home, read by DuckDB."""
 
     distributed = False
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"  # made when memory is short
+        # DuckDB makes this folder when memory is short
+        spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"
         self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
-        self._read: dict[str, TableMetadata] = {}  # a metadata file never changes
-        self._looked_up: dict[tuple[str, int], str] = {}  # nor does a snapshot
+        self._read: dict[str, TableMetadata] = {}  # location → metadata; a metadata file never changes
+        self._looked_up: dict[tuple[str, int], str] = {}  # (table, snapshot) → SQL; a snapshot never changes
 
     @cached_property
     def _catalog(self) -> catalogs.Catalog:
         return catalogs.open_catalog(self.home, home_identity.require_identity(self.home))
 
-    # -- reading, as in `reading.engine_protocol.Tables`
-    # ------------------------------------------------------------------
+    # -- Reading, as `reading.engine_protocol.Tables` declares it --------------------------------------------------
 
     def read_table(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
@@ -98,16 +98,16 @@ class DuckTables:
         return list(self.column_types(rows))
 
     def collect_rows(self, rows: Query) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.to_arrow(rows).to_pylist()
-        return found
+        records: list[dict[str, Any]] = self.to_arrow(rows).to_pylist()
+        return records
 
     def apply_in_one_task(self, rows: Query, function: Callable[[pa.Table], pa.Table], schema: str) -> Query:
-        given = self.to_arrow(rows)
-        if not given.num_rows:
+        arrow = self.to_arrow(rows)
+        if not arrow.num_rows:
             columns = dict(column.split() for column in schema.split(","))
             return Query(f"{_select_columns(columns, {})} WHERE false")
         name = f"held_{uuid.uuid4().hex}"
-        return Query(f"SELECT * FROM {name}", {name: function(given)})
+        return Query(f"SELECT * FROM {name}", {name: function(arrow)})
 
     def quote_identifier(self, column: str) -> str:
         return _quote_identifier(column)
@@ -116,29 +116,29 @@ class DuckTables:
         return _text_literal(text).replace("{", "{{").replace("}", "}}")
 
     def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
-        from .duckdb_predicates import translate_to_duckdb  # by sqlglot, which takes time to import
+        from .duckdb_predicates import translate_to_duckdb  # imported here, because sqlglot takes time to import
 
         return translate_to_duckdb(text, types).replace("{", "{{").replace("}", "}}")
 
-    # -- of DuckDB alone -----------------------------------------------------------------------------------------
+    # -- Only with DuckDB ----------------------------------------------------------------------------------------
 
     def column_types(self, rows: Query) -> dict[str, str]:
-        """Column → its type in SQL."""
+        """Return the types of the columns of a query in SQL: column → type."""
         schema = self.to_arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
         return {column.name: _KINDS[str(column.type)] for column in schema}
 
     def count_stored_rows(self, revision: Revision, tables: tuple[str, ...]) -> int:
-        """How many rows some tables store at a revision, whether it shows them or not; by metadata alone."""
-        found = 0
+        """Count the rows that tables store at a revision, including rows that it does not show, from metadata only."""
+        count = 0
         for table in tables:
             if table in revision.snapshots:
                 snapshot = self._load_metadata(table)[1].snapshot_by_id(revision.snapshots[table])
                 summary = snapshot.summary if snapshot else None
-                found += int(summary["total-records"] or 0) if summary else 0
-        return found
+                count += int(summary["total-records"] or 0) if summary else 0
+        return count
 
     def to_arrow(self, rows: Query) -> pa.Table:
-        """All rows, computed now."""
+        """Execute a query. Raises `AltneuError` where a file is missing, or the memory of this process is too small."""
         cursor = self._connection.cursor()
         try:
             for name, table in rows.held.items():
@@ -146,10 +146,13 @@ class DuckTables:
             return cursor.sql(rows.sql).to_arrow_table()
         except duckdb.IOException as error:
             what = str(error).removeprefix("IO Error: ").splitlines()[0]
-            remedy = "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+            remedy = (
+                "for a file of the tables: altneu rebuild; where landed rows are lost: altneu rebuild --from-landing"
+            )
             raise AltneuError(what, remedy) from None
         except duckdb.OutOfMemoryException as error:
-            raise AltneuError(f"too much for one process: {str(error).splitlines()[0]}", "--engine spark") from None
+            what = f"the query needs more memory than this process has: {str(error).splitlines()[0]}"
+            raise AltneuError(what, "--engine spark") from None
         finally:
             cursor.close()
 
@@ -162,19 +165,19 @@ class DuckTables:
         return location, self._read[location]
 
     def _snapshot_rows(self, table: str, snapshot: int) -> str:
-        """The rows of a snapshot, with the columns that are declared now, in SQL."""
+        """Write the SQL that reads a snapshot with the columns that the settings declare now."""
         location, metadata = self._load_metadata(table)
         if metadata.snapshot_by_id(snapshot) is None:
             raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
         scan = Table((NAMESPACE, table), metadata, location, PyArrowFileIO(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
         tasks = list(scan.plan_files())
-        if any(task.delete_files for task in tasks):  # no version of altneu writes them
-            raise UsageError(f"table {table} has rows that were deleted by another program.", "--engine spark")
+        if any(task.delete_files for task in tasks):  # altneu writes no delete files to these tables
+            raise UsageError(f"another program has deleted rows of table {table}.", "--engine spark")
         wanted = table_columns(self.home, table)
         if not tasks:
             return f"{_select_columns(wanted, {})} WHERE false"
         there = {column.name: column for column in scan.projection().fields}
-        # by the numbers of the columns, as Iceberg has it: one that was dropped and declared again is another
+        # by field ids, as in Iceberg: a column that was dropped and declared again is another column
         schema = ", ".join(
             f"{column.field_id}: "
             f"{{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
@@ -186,7 +189,7 @@ class DuckTables:
 
 
 def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Columns with their types; NULL for those that are not there."""
+    """Write a SELECT of columns with their types, and NULL for those that are not `there`."""
     chosen = (
         there[name] if name in there else f"CAST(NULL AS {_duckdb_type(type_)}) AS {_quote_identifier(name)}"
         for name, type_ in columns.items()
@@ -209,19 +212,21 @@ def _text_literal(text: str) -> str:
 def _local_path(location: str) -> Path:
     path = filesystem.local_path(location)
     if path is None:
-        raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
+        raise UsageError(f"{location} is not on a disk of this machine.", "--engine spark")
     return path
 
 
 def read_parquet_files(paths: Sequence[Path], *options: str) -> str:
-    """Read some files, within a query: these alone, and their own columns alone, whatever their paths hold
-    (`*` would stand for other files, `k=3` would be a column)."""
+    """Write the part of a query that reads these files only, with their own columns only.
+
+    Special characters in their paths have no meaning (`*` would match other files, `k=3` would become a column).
+    """
     listed = ", ".join(_text_literal(duckdb_pattern(path)) for path in paths)
     return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"
 
 
 class _PyArrowInputFile(InputFile):
-    """A file of the tables. pyiceberg's own ways to files import pandas, for half a second."""
+    """A file of the tables. pyiceberg's own file access would import pandas, which takes half a second."""
 
     def __len__(self) -> int:
         return len(filesystem.read_file(self.location))
@@ -234,7 +239,7 @@ class _PyArrowInputFile(InputFile):
 
 
 class PyArrowFileIO(FileIO):
-    """Reads only."""
+    """A file IO for pyiceberg that only reads."""
 
     def new_input(self, location: str) -> InputFile:
         return _PyArrowInputFile(location)

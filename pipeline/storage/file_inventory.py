@@ -1,7 +1,7 @@
-"""Are the files of tables there? From Iceberg's metadata alone, without Spark.
+"""The inventory of the tables' files: which of them are missing, by Iceberg's metadata only, without Spark.
 
-`take_inventory` follows what readers of any revision need: the pinned snapshots of the published tables, their
-manifests, the data files; `is_missing_files` does so for one table. They look whether each is there, not into the data.
+`take_inventory` lists what readers of any revision need: the pinned snapshots of the published tables, their manifests
+and the data files. `is_missing_files` does so for one table. Both check that each file exists, but not its content.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SNAPSHOT = "snapshot {}"
 
 @dataclass(frozen=True)
 class Inventory:
-    """How many files the readable revisions need; of each table those that are not there."""
+    """The number of files that the readable revisions need, and the missing files of each table."""
 
     files: int
     missing: dict[str, list[str]]
 
 
 def take_inventory(home: Home, ledger: Ledger) -> Inventory:
-    """Raises `OSError` when the warehouse cannot be listed."""
+    """List the missing files of the readable revisions. Raises `OSError` where the warehouse cannot be listed."""
     identity = home_identity.find_identity(home)
     pins = ledger.pinned_snapshots()
     if identity is None or not pins:
@@ -53,8 +53,11 @@ def take_inventory(home: Home, ledger: Ledger) -> Inventory:
 
 
 def is_missing_files(table: IcebergTable, snapshots: set[int]) -> bool:
-    """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
-    warehouse. Raises `OSError` when the table's folder cannot be listed."""
+    """Tell whether a file that some snapshots of a table need is missing or malformed.
+
+    The answer is False where only Spark can read the warehouse. Raises `OSError` where the table's folder cannot be
+    listed.
+    """
     there = _list_existing(table.location())
     if filesystem.normalize_location(table.metadata_location) not in there:
         return False
@@ -69,7 +72,7 @@ def _list_existing(folder: str) -> set[str]:
 
 
 def _list_needed_files(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
-    """The files that some snapshots of a table need; what a missing one refers to is unknown."""
+    """Yield the files that some snapshots of a table need. The files to which a missing file refers are unknown."""
     metadata = filesystem.normalize_location(metadata)
     yield metadata
     if metadata not in there:
@@ -97,12 +100,12 @@ def _list_data_files(manifest: str) -> Iterator[str]:
 
 
 def _read_avro_fields(location: str, *fields: tuple[str, ...]) -> list[Any]:
-    """The values of some fields of an Avro file, in its order; paths in one spelling."""
-    found: list[Any] = []
+    """Return the values of some fields of an Avro file, in the order of the file. Paths are in their normal form."""
+    values: list[Any] = []
 
     def collect_value(value: Any) -> Any:
-        found.append(filesystem.normalize_location(value) if isinstance(value, str) else value)
+        values.append(filesystem.normalize_location(value) if isinstance(value, str) else value)
         return value
 
     avro_patch.rewrite_values(filesystem.read_file(location), {field: collect_value for field in fields})
-    return found
+    return values

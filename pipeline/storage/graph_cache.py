@@ -1,10 +1,10 @@
-"""The graphs that runs keep for the next run, in `warm/` of the home: a cache, never the record.
+"""The graph cache: the graphs that runs leave for the next run in `warm/` of the home. It holds no state of the home.
 
-A run's truss stage leaves the maintained graph in files (`algorithms.compile_kernels.persistent_graph`) and their name
-in the ledger, as a fact of that stage; the run that builds on it asks there. So no name is used twice: what an attempt
-has left that was taken for dead is never read. A rollback has left what the run has of the revision that it publishes
-again. Without the files everything works from the tables, more slowly. The newest two are kept, so that a failed run
-can be run again, and the newest revision be taken back; whoever copies or moves a home may leave `warm/` behind.
+The truss stage of a run writes the maintained graph to files (`algorithms.kernels.persistent_graph`) and records their
+key in its facts, where the run that builds on it finds the key. No key is used twice, so the graph of an attempt that
+counted as dead is never read. After a rollback the graph is that of the revision that it publishes again. Without the
+files runs work from the tables, more slowly. The newest two graphs are kept, so that a failed run can be repeated, and
+the newest revision can be rolled back. A copy of a home does not need `warm/`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cache_folder(home: Home) -> Path:
 
 
 def cache_location(home: Home) -> GraphCacheLocation | None:
-    """Where tasks find and leave graphs; None when there is no room even for a word."""
+    """Return the place where tasks read and write graphs; None: the folder cannot be written."""
     from algorithms.graph_cache_task import GraphCacheLocation
 
     with contextlib.suppress(OSError):
@@ -48,19 +48,19 @@ def new_key(run_id: str) -> str:
 
 
 def cached_graph_key(ledger: Ledger, revision: Revision) -> str | None:
-    """The name of the graph that a revision's run has left, if it has."""
-    found = _truss_facts(ledger, revision)
-    return None if found is None else found.graph
+    """Return the key of the graph that the run of a revision has left, or None."""
+    facts = _truss_facts(ledger, revision)
+    return None if facts is None else facts.graph
 
 
 def saved_checkpoint(ledger: Ledger, revision: Revision) -> SavedCheckpoint | None:
-    """The state that it has left in a table (`certificates`) where no task can hold the graph, if it has."""
-    found = _truss_facts(ledger, revision)
-    return None if found is None else found.certified
+    """Return the truss checkpoint that the run of a revision has left (`truss_checkpoint_table`), or None."""
+    facts = _truss_facts(ledger, revision)
+    return None if facts is None else facts.certified
 
 
 def producing_run(ledger: Ledger, revision: Revision) -> str:
-    """The run that has left what there is of a revision: after a rollback, of the one that it publishes again."""
+    """Return the run that produced a revision; after a rollback, the run of the revision that it publishes again."""
     while again := republished_revision(revision):
         revision = ledger.get_revision(again)
     return revision.run_id
@@ -72,23 +72,23 @@ def _truss_facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
 
 
 def cached_epoch(home: Home, key: str) -> int | None:
-    """The epoch that a kept graph is as of; None when it is not there."""
+    """Return the epoch of a graph in the cache; None: it does not exist."""
     from algorithms.kernels.array_store import read_manifest
 
-    said = read_manifest(cache_folder(home), key)
-    return None if said is None else int(said["at"])
+    manifest = read_manifest(cache_folder(home), key)
+    return None if manifest is None else int(manifest["at"])
 
 
 def cached_edge_count(home: Home, key: str) -> int:
-    """How many edges it has; 0 when it is not there."""
+    """Return the number of edges of a graph in the cache; 0: it does not exist."""
     from algorithms.kernels.array_store import read_manifest
 
-    said = read_manifest(cache_folder(home), key)
-    return 0 if said is None else int(said["edges"])
+    manifest = read_manifest(cache_folder(home), key)
+    return 0 if manifest is None else int(manifest["edges"])
 
 
 def drop_other_graphs(home: Home, *keys: str | None) -> None:
-    """Drop all others."""
+    """Delete all graphs of the cache but those with these keys."""
     from algorithms.kernels.array_store import sweep_folder
 
     with contextlib.suppress(OSError):

@@ -1,13 +1,13 @@
-"""Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
+"""Iceberg's metadata: the branches, tags and snapshots of a table, read and changed without reading its rows.
 
-`IcebergTables(spark, catalog).of(name)` is a table as it is at the moment of the call: its metadata file, the one that
-the catalog names. So a look costs a question to the catalog and no Spark query (Iceberg's Java API would answer as
-well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
+`IcebergTables(spark, catalog).load_table(name)` reads a table at the moment of the call: the metadata file that the
+catalog names. So it costs one query of the catalog and no Spark query. (Iceberg's Java API would take a third of a
+millisecond for a call and four calls for an entry, which was half of all calls of an epoch.)
 
-Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
-is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
-SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse` makes them
-again from what is there.
+Changes use Iceberg's Java API where the process has a JVM, and SQL on a Spark Connect server, where it has none (one
+query for each step). A change is a list of steps with the names of the Java API; `commit_steps` executes them in order.
+With SQL each step is a commit of its own. So the steps must be correct one by one, and when they are repeated:
+`Branches.commit_change` computes them again from the table as it is then.
 
 Source: the Iceberg table specification (metadata files).
 """
@@ -34,7 +34,7 @@ Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot
 
 
 class CommitConflict(Exception):
-    """Another writer has committed first: look again and try again."""
+    """Another writer has committed first. Read the table again, and try again."""
 
 
 class MetadataLost(Unavailable):
@@ -42,21 +42,23 @@ class MetadataLost(Unavailable):
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """Is the JVM in this process, not behind Spark Connect?"""
+    """Tell whether the process has a JVM, and is not a client of Spark Connect."""
     return hasattr(spark, "_jsparkSession")
 
 
 class IcebergTables:
-    """The tables of a catalog. A metadata file never changes, so it is read once: by us, or by Spark when it is on no
-    disk of this machine."""
+    """The tables of a catalog.
+
+    A metadata file never changes, so it is read once: by this process, or by Spark where this process cannot read it.
+    """
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         self._spark, self._catalog = spark, catalog
         self._changes: TableWriter = JavaTableWriter(spark) if has_jvm(spark) else SqlTableWriter(spark)
-        self._read: dict[str, Metadata] = {}  # by the file's location
+        self._read: dict[str, Metadata] = {}  # location of a metadata file → its content
 
     def load_table(self, name: str) -> IcebergTable:
-        """A table by its full name: catalog, namespace, table."""
+        """Load a table by its full name `catalog.namespace.table`. Raises `AltneuError` where there is none."""
         where = self._metadata_location(name)
         location = where[name.rpartition(".")[2]]
         if location not in self._read:
@@ -64,7 +66,8 @@ class IcebergTables:
         return IcebergTable(name, location, self._read[location], self._changes)
 
     def drop_table(self, name: str) -> None:
-        """Drop a table with all that is in its folder, whatever of it is missing: Spark itself has to read it first."""
+        """Drop a table with all files in its folder, even if some are missing. Spark would have to read the table
+        first."""
         table = name.rpartition(".")[2]
         folder = posixpath.dirname(posixpath.dirname(self._metadata_location(name)[table]))
         self._catalog.unregister_table(table)
@@ -97,53 +100,53 @@ class IcebergTables:
 
 
 class IcebergTable:
-    """One table, as it was when `Tables.of` looked."""
+    """A table as it was when `IcebergTables.load_table` read it."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, changes: TableWriter) -> None:
         self._name, self.metadata_location, self._metadata, self._changes = name, location, metadata, changes
         self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
 
     def location(self) -> str:
-        """Where its files are."""
+        """Return the folder of the table's files."""
         return str(self._metadata["location"])
 
     def column_types(self) -> dict[str, str]:
-        """Column name → Iceberg type."""
+        """Return the columns with their types in Iceberg."""
         now = self._metadata["current-schema-id"]
         fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
         return {field["name"]: field["type"] for field in fields}
 
     def properties(self) -> dict[str, str]:
-        """Its settings."""
+        """Return the table's properties."""
         return dict(self._metadata.get("properties", {}))
 
     def main_snapshot(self) -> int | None:
-        """The snapshot of `main`; None before the first commit."""
+        """Return the snapshot of `main`; None before the first commit."""
         return self.ref_snapshot("main")
 
     def ref_snapshot(self, name: str) -> int | None:
-        """The snapshot of a branch or tag, if there is one."""
+        """Return the snapshot of a branch or tag, or None."""
         return self.ref_snapshots().get(name)
 
     def ref_snapshots(self) -> dict[str, int]:
-        """Every branch and tag with its snapshot."""
+        """Return every branch and tag with its snapshot."""
         return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
 
     def snapshot_ids(self) -> set[int]:
-        """Every snapshot that has not expired."""
+        """Return every snapshot that has not expired."""
         return set(self._snapshots)
 
     def first_snapshot(self) -> int:
-        """The oldest of them."""
+        """Return the oldest snapshot that has not expired."""
         return min(self.snapshot_ids(), key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
 
     def parent_snapshot(self, snapshot: int) -> int | None:
-        """The snapshot before it on its branch."""
+        """Return the snapshot before a snapshot on its branch, or None."""
         parent: int | None = self._snapshots[snapshot].get("parent-snapshot-id")
         return parent
 
     def snapshot_summary(self, snapshot: int) -> dict[str, str]:
-        """What its commit added, and its totals: files, bytes, rows."""
+        """Return what the commit of a snapshot added, and the snapshot's totals: files, bytes, rows."""
         return dict(self._snapshots[snapshot]["summary"])
 
     def commit_first_snapshot(self) -> None:
@@ -151,13 +154,16 @@ class IcebergTable:
         self._changes.commit_first_snapshot(self._name)
 
     def commit_steps(self, steps: list[Step]) -> None:
-        """Change branches and tags; without steps nothing. Raises `CommitConflict`, also when the table is not as it
-        was when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
+        """Change branches and tags; without steps, do nothing.
+
+        Raises `CommitConflict` where another writer has committed since the table was read. A Spark Connect server does
+        not check this: it executes the steps one by one on the present table.
+        """
         if steps:
             self._changes.commit_steps(self._name, self.metadata_location, steps)
 
     def expire_snapshots(self, snapshots: set[int]) -> None:
-        """Drop snapshots, and the files that no other has. Raises `CommitConflict`."""
+        """Drop snapshots, and the files that no other snapshot has. Raises `CommitConflict`."""
         self._changes.expire_snapshots(self._name, snapshots)
 
     def append_rows(self, branch: str, rows: DataFrame) -> None:
@@ -165,16 +171,17 @@ class IcebergTable:
         self._changes.append_rows(self._name, branch, rows)
 
     def overwrite_rows(self, branch: str, rows: DataFrame) -> None:
-        """Commit these rows to a branch instead of those that it has."""
+        """Commit these rows to a branch in place of its present rows."""
         self._changes.overwrite_rows(self._name, branch, rows)
 
     def delete_rows(self, branch: str, keys: DataFrame) -> None:
-        """Commit the deletion of a branch's rows that have one of these keys, which are all columns of `keys`."""
+        """Commit the deletion of a branch's rows with one of these keys. All columns of `keys` form the key."""
         self._changes.delete_rows(self._name, branch, keys)
 
 
 class TableWriter(Protocol):
-    """How a session changes a table; see `IcebergTable`. `location` is that of the metadata file that was looked at."""
+    """The changes of a table that a session can make, see `IcebergTable`. `location` is the metadata file that was
+    read."""
 
     def commit_first_snapshot(self, name: str) -> None: ...
     def commit_steps(self, name: str, location: str, steps: list[Step]) -> None: ...
@@ -185,7 +192,7 @@ class TableWriter(Protocol):
 
 
 class _SparkRowWriter:
-    """Rows go through Spark in every session."""
+    """The methods that write rows, by Spark in every session."""
 
     def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         rows.writeTo(f"{name}.branch_{branch}").append()
@@ -202,11 +209,12 @@ class _SparkRowWriter:
 
 
 class JavaTableWriter(_SparkRowWriter):
-    """Through Iceberg's Java API."""
+    """A writer that uses Iceberg's Java API."""
 
     def __init__(self, spark: SparkSession) -> None:
         session: Any = spark
-        self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")  # dot by dot is a call for each
+        # getattr, because each dot would be a call to the JVM
+        self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")
         self._session = session._jsparkSession
 
     def _load_java_table(self, name: str) -> Any:
@@ -250,7 +258,7 @@ _STEPS = {
 
 
 class SqlTableWriter(_SparkRowWriter):
-    """Through SQL, for a session without a JVM."""
+    """A writer that uses SQL, for a session without a JVM."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -269,7 +277,7 @@ class SqlTableWriter(_SparkRowWriter):
 
     def _execute_sql(self, statement: str) -> None:
         try:
-            self._spark.sql(statement)  # a command: it is done at once
+            self._spark.sql(statement)  # Spark executes a command at once
         except PySparkException as error:
             if "CommitFailedException" not in str(error):
                 raise

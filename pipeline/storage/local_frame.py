@@ -1,5 +1,8 @@
-"""A few rows of this process as a frame. They go by Arrow and stay in the plan: no job runs for them, and Spark
-knows which of them are empty, and leaves out what is joined to those."""
+"""Frames made from a few rows of this process.
+
+Arrow passes the rows, which stay in the plan: no job runs for them, and Spark knows an empty frame and skips joins with
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ _ARROW["timestamp"] = pa.timestamp("us", "UTC")
 
 
 def local_frame(spark: SparkSession, columns: Mapping[str, str], rows: Sequence[Sequence[Any]] = ()) -> DataFrame:
-    """`columns`: each with its type in SQL."""
-    cells = zip(*rows, strict=True) if rows else [(None,)] * len(columns)  # Arrow does not send nothing
+    """Make a frame from rows. `columns` maps the columns to their types in SQL."""
+    cells = zip(*rows, strict=True) if rows else [(None,)] * len(columns)  # Arrow does not accept zero rows
     arrays = [pa.array(values, _ARROW[type_]) for values, type_ in zip(cells, columns.values(), strict=True)]
-    made = spark.createDataFrame(pa.table(arrays, names=list(columns)))
-    return made if rows else made.where("false")
+    frame = spark.createDataFrame(pa.table(arrays, names=list(columns)))
+    return frame if rows else frame.where("false")

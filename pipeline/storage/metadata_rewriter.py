@@ -1,9 +1,9 @@
-"""A table's metadata, written again for another place: all that leads from its metadata file, with other paths.
+"""The rewriting of a table's metadata for another place: its metadata file and all metadata that it names.
 
-Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
-Snapshots, branches, tags and field ids stay, and no row is read or written, but for the lists of places of rows that
-were taken out of plain tables: they name the data files. Where files are read, what they are called
-and what is done about the data files say `relocate` and `copied`.
+Iceberg's metadata contain whole paths: metadata files name lists of manifests, these name manifests, and these name
+data files. Snapshots, branches, tags and field ids stay. No rows are read or written, except the delete files of plain
+tables, which list the positions of deleted rows and name their data files. The subclasses in `relocate` and
+`copy_tables` decide where files are read, under which names they are written, and what happens to data files.
 
 Source: the Iceberg table specification (table metadata, manifest lists, manifests).
 """
@@ -20,72 +20,79 @@ from ..state import filesystem
 from . import avro_patch
 from .table_schemas import CERTIFICATES
 
-DELETED = 2  # the status of a manifest's entry whose file is gone
-DELETES = 1  # the content of a manifest of delete files, which list places of rows
+DELETED = 2  # the status of an entry of a manifest whose file is deleted
+DELETES = 1  # the content of a manifest of delete files, which list positions of rows
 
 
 class DamagedTable(AltneuError):
-    """A file that a table needs is missing, or is not what it should be."""
+    """A file that a table needs is missing or damaged."""
 
 
 class MetadataRewriter(ABC):
-    """One table, `namespace/name`, whose metadata file is at `location`, on its way into the folder `new`."""
+    """The rewriter of one table, `namespace/name`, with the metadata file `location`, for its new folder `new`."""
 
     def __init__(self, new: str, table: str, location: str) -> None:
         self.new, self.table, self.location = new, table, location
-        self.old = ""  # the folder that the metadata name
-        self._manifests: dict[str, tuple[str, int]] = {}  # as it was → as it is, with its bytes
-        self._places: dict[str, tuple[str, int, int]] = {}  # the same of lists of places, and the bytes that it had
+        self.old = ""  # the table's folder by its present metadata
+        self._manifests: dict[str, tuple[str, int]] = {}  # old location → new location, its bytes
+        # for delete files: old location → new location, its bytes, its former bytes
+        self._places: dict[str, tuple[str, int, int]] = {}
 
     @abstractmethod
     def read_metadata_file(self, location: str) -> bytes:
-        """A file of metadata, by the location that metadata name."""
+        """Read a metadata file, by the location that the metadata contain."""
 
     @abstractmethod
     def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
-        """Store a file (kind: metadata, list, manifest, places) that takes the place of another; its location."""
+        """Store the new version of the file `former` (kind: metadata, list, manifest, places), and return its
+        location."""
 
     @abstractmethod
     def require_data_file(self, location: str, size: int | None) -> None:
-        """The table needs this file, of so many bytes, beside its metadata. None: it may be missing."""
+        """Require a file that is not metadata, of `size` bytes; None: it may be missing. May raise `DamagedTable`."""
 
     @abstractmethod
     def damaged_error(self, location: str) -> DamagedTable:
-        """What to say of a file that is missing or is not what it should be."""
+        """Return the error for a file that is missing or damaged."""
 
     def relocated_properties(self, properties: dict[str, str]) -> dict[str, str]:
-        """The table's properties at the new place."""
+        """Return the properties that the table gets at the new place."""
         return properties
 
     def rewrite_unless_damaged(self, say: Callable[[str], None]) -> str | None:
-        """`metadata`; None, and it is said, of a cache that is damaged: the next run makes it again."""
+        """Rewrite the metadata, and return the new metadata file.
+
+        Return None, with a message, for a damaged truss checkpoint, which is a cache: the next run makes it again.
+        Raises `DamagedTable` for every other damaged table.
+        """
         try:
             return self.rewrite_metadata()
         except DamagedTable:
             if self.table.rpartition("/")[2] != CERTIFICATES:
                 raise
-            say(f"{CERTIFICATES} is damaged and left behind: it is a cache, and the next run makes it again")
+            say(f"{CERTIFICATES} is damaged and is left out: it is a cache, and the next run makes it again")
             return None
 
     def rewrite_metadata(self) -> str:
-        """Write the table's metadata again, and all that it leads to; its new metadata file."""
-        found: dict[str, Any] = json.loads(self.read_metadata_file(self.location))
-        self.old = found["location"].rstrip("/")
-        found["location"] = self.new
-        found["metadata-log"] = []  # they name the old place
-        found["properties"] = self.relocated_properties(found.get("properties", {}))
-        for snapshot in found.get("snapshots", ()):
+        """Rewrite the table's metadata file and all metadata that it names. Return the new metadata file."""
+        metadata: dict[str, Any] = json.loads(self.read_metadata_file(self.location))
+        self.old = metadata["location"].rstrip("/")
+        metadata["location"] = self.new
+        metadata["metadata-log"] = []  # earlier metadata files name the old place
+        metadata["properties"] = self.relocated_properties(metadata.get("properties", {}))
+        for snapshot in metadata.get("snapshots", ()):
             if "manifest-list" not in snapshot:
-                raise AltneuError(f"table {self.table}: a snapshot of Iceberg's first format.", "altneu rebuild")
+                raise AltneuError(f"table {self.table} has a snapshot in Iceberg's first format.", "altneu rebuild")
             snapshot["manifest-list"] = self._rewrite_manifest_list(snapshot["manifest-list"])
         for kind in ("statistics", "partition-statistics"):
-            for each in found.get(kind, ()):
+            for each in metadata.get(kind, ()):
                 self.require_data_file(each["statistics-path"], None)
                 each["statistics-path"] = self.new_location(each["statistics-path"])
-        return self.write_metadata_file(self.location, "metadata", json.dumps(found).encode())
+        return self.write_metadata_file(self.location, "metadata", json.dumps(metadata).encode())
 
     def _rewrite_manifest_list(self, location: str) -> str:
-        """Write a list of manifests again, and those of them that are not yet; its location."""
+        """Rewrite a list of manifests, and those of its manifests that are not rewritten yet. Return its new
+        location."""
         path, deletes = "", set[str]()
 
         def remember_path(old: str) -> str:
@@ -99,7 +106,7 @@ class MetadataRewriter(ABC):
 
         self._rewrite_avro(
             location, {("manifest_path",): remember_path, ("content",): remember_content}
-        )  # the path comes before the content
+        )  # in each entry the path comes before the content
 
         def rewrite_entry(old: str) -> str:
             if remember_path(old) not in self._manifests:
@@ -113,7 +120,7 @@ class MetadataRewriter(ABC):
         return self.write_metadata_file(location, "list", self._rewrite_avro(location, changes))
 
     def _rewrite_manifest(self, location: str, *, deletes: bool) -> tuple[str, int]:
-        """Write a manifest (of data files, or of lists of places) again; its location and bytes."""
+        """Rewrite a manifest of data files, or of delete files. Return its new location and its bytes."""
         entry: dict[str, Any] = {}
 
         def remember_status(value: int) -> int:
@@ -140,7 +147,7 @@ class MetadataRewriter(ABC):
             return new
 
         def rewrite_bound(value: bytes) -> bytes:
-            """The least or the greatest of the data files that a list names, or of the places."""
+            """Change a bound of a delete file's columns: the least or greatest path of a data file, or position."""
             old = self.old.encode() + b"/"
             return f"{self.new}/".encode() + value.removeprefix(old) if value.startswith(old) else value
 
@@ -159,7 +166,7 @@ class MetadataRewriter(ABC):
         return self.write_metadata_file(location, "manifest", content), len(content)
 
     def _rewrite_position_deletes(self, location: str) -> str:
-        """Write a list of places of rows again, once; its location."""
+        """Rewrite a delete file, once, and return its new location."""
         if location not in self._places:
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -178,14 +185,14 @@ class MetadataRewriter(ABC):
         return self._places[location][0]
 
     def relative_path(self, location: str) -> str:
-        """A file of the table by its path from the table's folder."""
+        """Return the path of a file of the table from the table's folder. Raises `AltneuError` for another file."""
         old, path = filesystem.normalize_location(self.old) + "/", filesystem.normalize_location(location)
         if not path.startswith(old):
             raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
         return path.removeprefix(old)
 
     def new_location(self, location: str) -> str:
-        """Where a file of the table is at the new place."""
+        """Return the location of a file of the table at the new place."""
         return f"{self.new}/{self.relative_path(location)}"
 
     def _rewrite_avro(self, location: str, changes: dict[tuple[str, ...], avro_patch.Change]) -> bytes:

@@ -1,8 +1,8 @@
-"""What PySpark asks the JVM for by name, asked once in a process.
+"""A cache of the Java classes and static methods that PySpark looks up by name in the JVM.
 
-Every column expression asks again for its class and for the class's function: two calls to the JVM before the one that
-does something, and for a short name (`functions`) the JVM looks through all jars for a class of just that name first.
-A class and its static methods stay what they are as long as the JVM lives, so they are kept here.
+Without it, every column expression looks up its class and the method of the class: two calls to the JVM before the one
+that does the work. For a short name (`functions`) the JVM also searches all jars for a class with just that name. A
+class and its static methods do not change as long as the JVM lives, so this cache keeps them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pyspark.sql import SparkSession
 
 
 class _CachedJavaClass(JavaClass):  # type: ignore[misc]
-    """A class that keeps its static methods."""
+    """A Java class that keeps its static methods."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if type(found) is JavaMember:
-            self.__dict__[name] = found
-        return found
+        member = super().__getattr__(name)
+        if type(member) is JavaMember:
+            self.__dict__[name] = member
+        return member
 
 
 class _CachedJvmView(JVMView):  # type: ignore[misc]
-    """The JVM, keeping the classes that were asked for."""
+    """A view of the JVM that keeps the classes that were looked up."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if type(found) is JavaClass:
-            found = self.__dict__[name] = _CachedJavaClass(found._fqn, self._gateway_client)
-        return found
+        member = super().__getattr__(name)
+        if type(member) is JavaClass:
+            member = self.__dict__[name] = _CachedJavaClass(member._fqn, self._gateway_client)
+        return member
 
 
 def cache_java_classes(spark: SparkSession) -> None:
-    """Let the session of this process's JVM keep the classes that it asks for."""
+    """Let the session keep the Java classes that it looks up in the JVM of this process."""
     context: Any = SparkContext
     seen = context._jvm
     if isinstance(seen, JVMView) and not isinstance(seen, _CachedJvmView):

@@ -1,7 +1,7 @@
-"""Branches and tags of a home's tables, changed without Spark: a metadata file more for each table, and no rows.
+"""Changes of branches and tags of a home's tables without Spark: each adds one metadata file to a table, and no rows.
 
-For what is SQL otherwise (a rollback) and for what only looks (`altneu doctor`). A commit is refused when the table is
-not as it was when it was looked at, as those through Spark are.
+They are for commands that otherwise need only SQL (a rollback) or only read (`altneu doctor`). As with Spark, a commit
+is refused where the table has changed since it was read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"
 
 
 def open_branches(home: Home) -> Branches:
-    """All tables that a home has; none where it has none yet."""
+    """Return the branches of all tables of a home. A new home has no tables yet."""
     identity = home_identity.find_identity(home)
     if identity is None:
         return Branches((), lambda table: _missing_table_error(table))
@@ -40,7 +40,7 @@ def _missing_table_error(table: str) -> iceberg.IcebergTable:
 
 
 class RefsOnlyWriter:
-    """`iceberg.TableWriter` of names alone."""
+    """An `iceberg.TableWriter` that changes only branches and tags."""
 
     def __init__(self, catalog: catalogs.Catalog) -> None:
         self._catalog = catalog

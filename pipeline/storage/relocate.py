@@ -1,11 +1,11 @@
-"""`altneu relocate`: make the tables of a copied or moved home name the place where the home is now.
+"""`altneu relocate`: rewrite the metadata of a copied or moved home's tables for the place where the home is now.
 
-Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
-All that lead from the tables' present state are rewritten next to the old ones, under new names, with the new paths;
-snapshots, branches, tags and field ids stay (`rewriting`). Then one SQL transaction points the catalog at them, under a
-name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply typed again;
-what it had written is removed by `altneu compact`. Files are read where the home is now, never where it was: a copy
-does not touch the original.
+Iceberg's metadata contain whole paths: metadata files name lists of manifests, these name manifests, and these name
+data files. All files that the tables' present state needs are rewritten beside the old ones, under new names, with the
+new paths; snapshots, branches, tags and field ids stay (`metadata_rewriter`). Then one SQL transaction lets the catalog
+name the new files, under a new name of the catalog, and stores the place. If the command is stopped before, nothing has
+changed, and it can be repeated; `altneu compact` removes what it had written. Files are read where the home is now,
+never where it was: a copy does not touch the original.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", 
 
 @dataclass(frozen=True)
 class RelocateResult:
-    """From where to where, and how many tables and files were rewritten."""
+    """The old and the new place of the tables, and the numbers of tables and of files that were rewritten."""
 
     old: str
     new: str
@@ -40,11 +40,15 @@ class RelocateResult:
 def relocate_home(
     home: Home, *, original_gone: bool = False, say: Callable[[str], None] = lambda text: None
 ) -> RelocateResult:
-    """See the first lines. Raises `UsageError` where that would take something from another home."""
+    """Rewrite the metadata of a home's tables for its present place.
+
+    `original_gone`: nobody uses the former database of the tables any more. `say` prints a message of progress. Raises
+    `UsageError` where this would take the tables or the database of another home.
+    """
     if home.config.storage.catalog is not None:
         raise UsageError(
-            "the tables of this home are listed in a REST catalog, by their whole paths: they cannot be relocated.",
-            "leave [storage] warehouse as it was (the rest of the home may move); a copy elsewhere: altneu move DIR",
+            "the tables of this home are listed in a REST catalog by their whole paths, so they cannot be relocated.",
+            "leave [storage] warehouse as it was (the rest of the home may move); to copy the home: altneu move DIR",
         )
     identity = home_identity.find_identity(home)
     if identity is None:
@@ -76,11 +80,10 @@ def _refuse_other_home(
     settings = home.path / "altneu.toml"
     if warehouse and not other and _has_tables(identity.warehouse):
         raise UsageError(
-            f"the database {database.redact_uri(home.database)} serves the tables in "
-            f"{identity.warehouse}, which are still "
-            "there: a copy needs a database of its own.",
-            f"if these tables take their place: mv {identity.warehouse} {identity.warehouse}.old, and altneu relocate; "
-            f"for a copy: copy the database, name it under [storage] database in {settings}, and altneu relocate",
+            f"the database {database.redact_uri(home.database)} belongs to the tables in {identity.warehouse}, which "
+            "still exist: a copy needs a database of its own.",
+            f"to replace those tables: mv {identity.warehouse} {identity.warehouse}.old, then altneu relocate; "
+            f"for a copy: copy the database, set it as [storage] database in {settings}, then altneu relocate",
         )
     if other and not warehouse:
         former = (
@@ -88,9 +91,9 @@ def _refuse_other_home(
         )
         if former is not None and former.exists():
             raise UsageError(
-                f"the tables in {home.warehouse} are those of the database {former}, which is still there: a copy "
-                "needs tables of its own.",
-                f"copy the tables, name the copy's place under [storage] warehouse in {settings}, and: altneu relocate",
+                f"the tables in {home.warehouse} belong to the database {former}, which still exists: a copy needs "
+                "tables of its own.",
+                f"copy the tables, set their new place as [storage] warehouse in {settings}, then: altneu relocate",
             )
         if not original_gone:
             home_identity.require_unmoved(home, identity)
@@ -104,21 +107,21 @@ def _has_tables(warehouse: str) -> bool:
 
 
 def table_locations(home: Home, identity: home_identity.Identity) -> dict[str, str]:
-    """Table, `namespace/name` → its metadata file, as the database has it."""
+    """Return the metadata files of a home's tables, as the database lists them: `namespace/name` → location."""
     t = home_identity.tables
     query = sa.select(t).where(t.c.catalog_name == identity.catalog).order_by(t.c.table_name)
     with database.open_connection(home.database) as connection:
         if not sa.inspect(connection).has_table(t.name):
             return {}
-        found = connection.execute(query).all()
+        rows = connection.execute(query).all()
     mine = [
-        row for row in found if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
+        row for row in rows if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
     ]
     return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
 
 
 def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[str, str], new: dict[str, str]) -> None:
-    """The one moment at which the home is at its new place: all in one transaction, if nobody else has done it."""
+    """Commit the new place: all tables in one transaction, if no other process has changed them."""
     name, t = home_identity.new_catalog(), home_identity.tables
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
@@ -140,7 +143,7 @@ def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[s
 
 
 class _TableRelocation(MetadataRewriter):
-    """A table that is in `warehouse` already: its metadata are written beside those that name the former place."""
+    """A table that is in `warehouse` already. Its metadata are written beside those that name the former place."""
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
@@ -162,7 +165,7 @@ class _TableRelocation(MetadataRewriter):
             location = f"{stem}-{self._token}{dot}{ending}"
         else:
             name = {
-                "metadata": f"{base.split('-')[0]}-{self._token}.metadata.json",  # Iceberg counts on
+                "metadata": f"{base.split('-')[0]}-{self._token}.metadata.json",  # Iceberg increments this number
                 "list": f"{'-'.join(base.split('-')[:2])}-1-{self._token}.avro",
                 "manifest": f"{self._token}-m{len(self._manifests)}.avro",
             }[kind]
@@ -172,18 +175,18 @@ class _TableRelocation(MetadataRewriter):
         except OSError as error:
             raise AltneuError(
                 f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",
-                "make room, or the folder writable; then: altneu relocate",
+                "make room on the disk, or make the folder writable; then: altneu relocate",
             ) from None
         self.written += 1
         return location
 
     def require_data_file(self, location: str, size: int | None) -> None:
-        """A file of rows has to be here, whole."""
+        """Raise `DamagedTable` where a data file is missing or has another size."""
         if size is not None and self._here.get(self.relative_path(location)) != size:
             raise self.damaged_error(location)
 
     def damaged_error(self, location: str) -> DamagedTable:
         return DamagedTable(
-            f"this home is not whole: {self.new_location(location)} is missing or damaged. Nothing was changed.",
-            "copy the home again, the database first, while no compaction is at work; then: altneu relocate",
+            f"this home is incomplete: {self.new_location(location)} is missing or damaged. Nothing was changed.",
+            "copy the home again, the database first, while no compaction is in progress; then: altneu relocate",
         )

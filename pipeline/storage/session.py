@@ -1,8 +1,8 @@
-"""The Spark session: one per process, and the Iceberg catalog of a home.
+"""The Spark session, one per process, and the registration of a home's Iceberg catalog in it.
 
-`start_session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`;
-`java/`, the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (and
-is ignored when the JVM is another one). Without `java/` and the archive any Java on the PATH will do.
+`start_session()` starts or returns the session of the process, without network access, from the files that set-up has
+put into `ASSETS`: `jars/`; `java/`, the Java that set-up chose; and `spark.jsa`, a class-data archive that halves the
+start time of the JVM (another JVM ignores it). Without `java/` and the archive, any Java on the PATH is used.
 """
 
 from __future__ import annotations
@@ -41,42 +41,43 @@ if TYPE_CHECKING:
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[2]
-STANDALONE = "spark://"  # how the master of a standalone cluster begins
-DAEMON = "spark.python.daemon.module"  # the module that Python workers are forked from
-REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
-IDLE_MS = 15_000  # how long a Spark Connect server's connection to PostgreSQL may idle
+STANDALONE = "spark://"  # the prefix of the master of a standalone cluster
+DAEMON = "spark.python.daemon.module"  # the setting for the module from which Python workers are forked
+REMOTE, PORT = "sc://", 15002  # the prefix of the master of a Spark Connect server, and its default port
+IDLE_MS = 15_000  # milliseconds after which an idle connection of a Spark Connect server to PostgreSQL ends
 
 _STATIC = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # a run has more stages than the default of 100: the next run would compile them all again
+    # a run has more than the default of 100 stages; with that the next run would compile them all again
     "spark.sql.codegen.cache.maxEntries": "2000",
-    # a dozen calls to the JVM for each column expression, to name its line of Python in error messages
+    # it takes a dozen calls to the JVM for each column expression, to name its line of Python in error messages
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # every query is described for a web page that is not there; this is the shortest description
+    # every query is described for a web page that we do not use; this is the shortest description
     "spark.sql.ui.explainMode": "simple",
 }
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",  # and more where there are many rows, see `size_plans`
+    "spark.sql.shuffle.partitions": "4",  # `size_plans` sets more for many rows
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
-# Below so many stored rows a run's time is planning and compiling, not work. An epoch of 1,000 rows, in turns with
-# Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows, as long with 100,000.
+# Up to so many stored rows a run spends its time on planning and compiling, not on rows. Measured for an epoch of 1,000
+# rows, alternating with Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows; equal times with 100,000.
 FEW_ROWS = 100_000
-# A partition of a shuffle takes about so many rows: some 50 MB. Where there are fewer, adaptive execution merges them.
+# The rows of a partition of a shuffle: some 50 MB. Adaptive execution merges partitions with fewer rows.
 PARTITION_ROWS = 500_000
-# Where there are more cores than that, they share, but of fewer rows a task takes less time than its start.
+# Where there are more cores than such partitions, they share the rows; a task of fewer rows takes less time than its
+# start.
 TASK_ROWS = 50_000
 PARTITIONS = "spark.sql.shuffle.partitions"
-# Of such a process, most time is the JVM compiling itself. With one compiler it would keep 48 MiB for what is compiled,
-# which are full after some 80 epochs: it compiles nothing any more then.
+# In a process for few rows the JVM spends most time on compiling its own code. With one compiler its cache of compiled
+# code would have only 48 MiB, which is full after some 80 epochs; then the JVM compiles nothing any more.
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
 SIMPLE = {
-    PARTITIONS: "1",  # and one new file a table, not four
+    PARTITIONS: "1",  # this also makes one new file for each table, not four
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -85,15 +86,18 @@ SIMPLE = {
 
 @contextlib.contextmanager
 def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:
-    """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
-    partitions; plans over many are cut into as many as the rows fill, or as there are cores. None: unknown."""
+    """Run the block with plans that fit a number of rows; None: the number is unknown, and nothing is changed.
+
+    Plans over few rows are not compiled to bytecode, not adapted during execution, and have one partition. Plans over
+    many rows have as many partitions as the rows fill, or as there are cores.
+    """
     settings: dict[str, str] = {}
     if rows is not None and rows <= FEW_ROWS:
         settings = SIMPLE
     elif rows is not None:
         least = int(spark.conf.get(PARTITIONS) or 1)
         shared = math.ceil(rows / TASK_ROWS)
-        if shared > least:  # else the cores do not matter
+        if shared > least:  # otherwise the number of cores does not matter
             shared = min(shared, count_cores(spark))
         settings = {PARTITIONS: str(max(least, shared, math.ceil(rows / PARTITION_ROWS)))}
     with configured(spark, settings):
@@ -101,23 +105,32 @@ def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:
 
 
 def count_cores(spark: SparkSession) -> int:
-    """How many tasks run at once, of the executors that are there now."""
+    """Count the tasks that run at once on the present executors."""
     if has_jvm(spark):
         return int(spark.sparkContext.defaultParallelism)
-    return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()  # a server says it by no setting
+    # a server has no setting that tells it
+    return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()
 
 
 def start_session(master: str | None = None, conf: dict[str, str] | None = None, *, few: bool = False) -> SparkSession:
-    """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
+    """Start or return the Spark session of this process.
 
-    `few`: the process is for a few rows (`FEW_ROWS`), and short: its JVM optimises less. Long work takes longer then.
-    `sc://host:port` is a Spark Connect server, whose own configuration must hold the jars and the Iceberg extension.
+    Args:
+        master: The URL of a Spark master (default: `local[*]`). `sc://host:port` is a Spark Connect server, whose own
+            configuration must contain the jars and the Iceberg extension.
+        conf: Additional Spark settings.
+        few: Whether the process is short and for few rows (`FEW_ROWS`): then the JVM optimises less, and long work
+            takes longer.
+
+    Raises:
+        AltneuError: Spark does not start, or there is no Java.
+        Unavailable: No cluster or server answers at `master`, or its executors cannot work.
     """
     master, conf = master or "local[*]", conf or {}
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception has the same message
     if master.startswith(REMOTE):
         return _connect_remote(master, conf)
-    if SparkContext._active_spark_context is not None:  # static settings cannot change any more
+    if SparkContext._active_spark_context is not None:  # its static settings cannot be changed any more
         return _apply_settings(SparkSession.builder, conf).getOrCreate()
     if (
         "PYSPARK_GATEWAY_PORT" in os.environ
@@ -138,7 +151,7 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
         raise AltneuError(
             f"Spark did not start (master {master}, spark.driver.memory {memory}): "
             f"{describe_error(error)[0].rstrip('.')}.",
-            "altneu doctor; [spark] in altneu.toml says master and conf",
+            "altneu doctor; the settings are [spark] master and conf in altneu.toml",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     cache_java_classes(spark)
@@ -147,26 +160,30 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
 
 
 def _session_settings(master: str, conf: dict[str, str], *, few: bool) -> dict[str, str]:
-    """Everything that a driver's JVM and its session start with."""
+    """Return all settings with which the JVM of a driver and its session start."""
     settings = _STATIC | _RUNTIME | _jar_settings(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     driver = "spark.driver.extraJavaOptions"
     settings[driver] = " ".join([*java_options(), *(QUICK if few else []), conf.get(driver, "")]).strip()
     settings |= _executor_settings(conf)
     if not code_shipping.on_this_machine(master):
         return settings
-    # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
+    # so that other processes (executors, Python workers) find our packages, even if altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
-    found = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}  # and no others that lie where we are called
-    environment = {f"spark.executorEnv.{name}": value for name, value in found.items()}
+    # PYTHONSAFEPATH: no modules from the current folder
+    variables = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+    environment = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
     return {DAEMON: "algorithms.python_worker_daemon"} | settings | environment
 
 
 def _executor_settings(conf: dict[str, str]) -> dict[str, str]:
-    """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses all tasks that
-    it is sent, within milliseconds: four times the same one, and the job has failed. And what it takes outside of its
-    heap lies in two arenas: by itself the C library makes eight for each processor, and each keeps what was freed."""
+    """Return the settings of executors.
+
+    An executor that is out of memory ends at once. By default it takes seconds to end, and meanwhile fails every task
+    within milliseconds; when the same task has failed four times, the job fails. Its memory outside the heap is in two
+    arenas. By default the C library makes eight for each core, and each of them keeps memory that was freed.
+    """
     options, environment = "spark.executor.extraJavaOptions", {"MALLOC_ARENA_MAX": "2"}
-    if conf.get(PYTHON_MEMORY):  # a limit of the address space, of which Arrow's own allocator reserves a gigabyte
+    if conf.get(PYTHON_MEMORY):  # it limits the address space, of which Arrow's own allocator would reserve a gigabyte
         environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     settings = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
     settings |= {name: conf[name] for name in settings if name in conf}
@@ -174,11 +191,16 @@ def _executor_settings(conf: dict[str, str]) -> dict[str, str]:
 
 
 def submit_settings(conf: dict[str, str], master: str, *, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """What `spark-submit` needs so that its session is like ours: settings and environment.
+    """Return the settings and the environment with which the session of `spark-submit` is like ours.
 
-    `cluster`: the driver is on another machine, which has altneu installed, and where nothing of this one's files may
-    be named but the jars, which Spark sends unless `conf` names those of there. Of this process's own environment only
-    the Java is set, with which it starts `spark-submit`: the next master may be another one.
+    In the environment of this process only the variables of Java are set, with which it starts `spark-submit`, because
+    the next master may be another one.
+
+    Args:
+        conf: The Spark settings of the home.
+        master: The URL of the Spark master.
+        cluster: Whether the driver runs on another machine, which has altneu installed. No file of this machine may be
+            named for it but the jars, which Spark sends unless `conf` names jars on that machine.
     """
     environment = read_environment(master, conf)
     os.environ.update((name, environment[name]) for name in ("JAVA_HOME", "SPARK_LAUNCHER_OPTS") if name in environment)
@@ -195,15 +217,15 @@ def submit_settings(conf: dict[str, str], master: str, *, cluster: bool) -> tupl
 
 
 def master_of(home: Home) -> str | None:
-    """The Spark master of a home: `ALTNEU_MASTER`, else the one in its altneu.toml."""
-    given = os.environ.get("ALTNEU_MASTER")
-    if given and not is_master(given):
-        raise UsageError(f"ALTNEU_MASTER = {given!r}: {MASTERS}.", "export ALTNEU_MASTER='local[*]'")
-    return given or home.config.spark.master
+    """Return the Spark master of a home: `ALTNEU_MASTER`, or the one in its altneu.toml. Raises `UsageError`."""
+    variable = os.environ.get("ALTNEU_MASTER")
+    if variable and not is_master(variable):
+        raise UsageError(f"ALTNEU_MASTER = {variable!r}: expected {MASTERS}.", "export ALTNEU_MASTER='local[*]'")
+    return variable or home.config.spark.master
 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
-    """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
+    """Start the session of a process for one command on a home, by the number of stored rows and of `landed` rows."""
     master, few = master_of(home), False
     if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
         sizes = ledger.table_sizes()
@@ -213,11 +235,11 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
 
 
 def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:
-    """A session of a Spark Connect server."""
+    """Open a session at a Spark Connect server."""
     from .spark_connect_client import connect_session
 
-    logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
-    # the server would answer a question asked before from the table's metadata of that time
+    logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # retries are not reported
+    # from its plan cache the server would answer a repeated query with old metadata of the table
     settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
     return connect_session(
         master, settings | {name: value for name, value in conf.items() if name.startswith("spark.sql.")}
@@ -225,24 +247,25 @@ def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:
 
 
 def _require_cluster_head(master: str) -> None:
-    """Raise `Unavailable` when no head of a standalone cluster listens: Spark would ask it for a minute."""
+    """Raise `Unavailable` where no head of a standalone cluster listens; Spark would try for a minute."""
     heads = [each.rpartition(":") for each in master.removeprefix(STANDALONE).split(",")]
     if not any(is_listening(host, int(port)) for host, _, port in heads):
         raise Unavailable(f"no Spark master answers at {master}.", "start the cluster's head; altneu doctor")
 
 
 def release_session() -> None:
-    """Let go of this process's session at a Spark Connect server, if it has one: a server keeps it for an hour."""
-    connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)  # None: not quite imported
+    """End this process's session at a Spark Connect server, if it has one; the server would keep it for an hour."""
+    # None: the module is not completely imported
+    connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
     spark = connect.getActiveSession() if connect else None
     if spark is not None:
-        with contextlib.suppress(Exception):  # the server is gone, and the session with it
-            spark.client.set_retry_policies([])  # so it is asked once
+        with contextlib.suppress(Exception):  # the server may have ended, and the session with it
+            spark.client.set_retry_policies([])  # so that the request is not repeated
             spark.stop()
 
 
 def is_listening(host: str, port: int) -> bool:
-    """Does anything listen there?"""
+    """Tell whether a process listens at a port."""
     with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
         return True
     return False
@@ -255,13 +278,13 @@ def _apply_settings(builder: SparkSession.Builder, settings: dict[str, str]) -> 
 
 
 def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
-    """Return the variables that the JVM and its children read; one that is set stays as it is, but for Java's home.
+    """Return the environment variables that the JVM and its child processes read. Raises `AltneuError` without a Java.
 
-    Raises `AltneuError` where there is no Java.
+    Variables that are set keep their values, except `JAVA_HOME` and `PYSPARK_PYTHON`.
     """
     variables = {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
+        # `bin/spark-submit` first runs a small JVM, which only builds the command line of the real one
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if code_shipping.on_this_machine(master) or master.startswith(STANDALONE + "127.0.0.1"):
@@ -273,16 +296,16 @@ def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
         variables["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise AltneuError(
-            "there is no Java here, and Spark needs one (17 to 21).", "altneu setup   (finds or brings one)"
+            "there is no Java here, and Spark needs one (17 to 21).", "altneu setup   (finds or installs one)"
         )
     return variables
 
 
 def _jar_settings(master: str) -> dict[str, str]:
-    """Settings that bring the jars to the driver and to executors in processes of their own.
+    """Return the settings that bring the jars to the driver and to executors in other processes.
 
-    On this machine they stand on the class path, because the archive holds no classes that come by `spark.jars`, and
-    because nothing is copied then.
+    On this machine the jars are on the class path, because the class-data archive cannot contain classes from
+    `spark.jars`, and because nothing is copied then.
     """
     jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
     settings = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
@@ -295,7 +318,7 @@ def _jar_settings(master: str) -> dict[str, str]:
 
 
 def java_options() -> list[str]:
-    """Options of the driver's JVM: a quiet terminal, and the class-data archive when there is one."""
+    """Return the options of the driver's JVM, for a quiet terminal and the class-data archive, if there is one."""
     options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if ARCHIVE.exists():
         options += [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
@@ -309,8 +332,8 @@ def register_catalog(spark: SparkSession, name: str, options: dict[str, str]) ->
         if "io-impl" in options:
             _require_aws_jars(spark)
         if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
-            # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
-            # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
+            # A Spark Connect server keeps the connections of ended sessions, which would exceed the limit of
+            # PostgreSQL. So PostgreSQL ends idle connections, and Iceberg reconnects where one was still in use.
             query = ("&" if "?" in options["uri"] else "?") + f"options=-c%20idle_session_timeout={IDLE_MS}"
             options = options | {"uri": options["uri"] + query, "clients": "1", "retryable_status_codes": "57P05"}
         for option, value in options.items():
@@ -322,7 +345,7 @@ AWS = "software.amazon.awssdk.services.s3.S3Client"
 
 
 def _require_aws_jars(spark: SparkSession) -> None:
-    """Raise `UsageError` where the JVM of this process cannot speak with S3; a Spark Connect server says so itself."""
+    """Raise `UsageError` where the JVM of this process cannot access S3. A Spark Connect server reports that itself."""
     session: Any = spark
     if hasattr(spark, "_jsparkSession"):
         utils = getattr(session._jvm, "org.apache.spark.util.Utils")

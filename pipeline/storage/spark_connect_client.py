@@ -1,9 +1,10 @@
-"""The way of a client to a Spark Connect server: the address, the token, TLS, and what is said when it fails.
+"""The connection of a client to a Spark Connect server: its address, its token, TLS, and the errors.
 
-An address is `sc://host:port`. A server that listens beyond its own machine asks for a token (`TOKEN`, of the
-environment), which is sent in the clear to this machine alone: to any other over TLS, which a proxy in front of the
-server has to speak, as Spark itself does not; or in the clear where the address ends in `/;use_ssl=false`. Certificates
-of an authority of one's own: `GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`. Source: Spark's client connection string.
+An address is `sc://host:port`. A server that listens beyond its own machine requires a token (`TOKEN`, from the
+environment). The token is sent unencrypted only to this machine. To any other machine it is sent over TLS, for which
+the server needs a proxy, because Spark itself does not speak TLS; or unencrypted, if the address ends in
+`/;use_ssl=false`. `GRPC_DEFAULT_SSL_ROOTS_FILE_PATH` names the certificates of a private authority. Source: Spark's
+client connection string.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from . import code_shipping
 from .session import is_listening
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-SECONDS = 10  # for a connection
-PATIENCE = 25  # seconds of a server that has answered and does not any more: it may be the network
-WAIT_MS = 500  # between two tries
-# How often a server that is at work is asked whether it is there: else one whose machine or network is gone, which
-# closes no connection, would be waited for forever. Spark's hangs up on who asks more often than every five minutes.
+SECONDS = 10  # seconds to wait for a connection
+PATIENCE = 25  # seconds to wait for a server that has stopped answering, since the network may be interrupted
+WAIT_MS = 500  # milliseconds between two tries
+# The interval in which the client checks that a working server still exists. Without it the client would wait forever
+# for a lost machine, which closes no connection. Spark's server closes the connection if asked more often than every
+# five minutes.
 ALIVE_MS = 330_000
-AGAIN = "the same command again"
-_FORGOTTEN = "INVALID_HANDLE.SESSION_"  # how Spark's errors of a session that the server does not have begin
+AGAIN = "run the same command again"
+_FORGOTTEN = "INVALID_HANDLE.SESSION_"  # the prefix of Spark's errors about a session that the server does not have
 
 
 def is_loopback(host: str) -> bool:
-    """Is this address one of this machine alone?
+    """Tell whether only this machine can reach an address.
 
     >>> [is_loopback(each) for each in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "spark.example.com")]
     [True, True, True, False, False]
@@ -48,18 +50,18 @@ def is_loopback(host: str) -> bool:
 
 
 class _SparkChannel(DefaultChannelBuilder):
-    """Spark's own encrypts to 127.0.0.1 as well, and never sends a token in the clear."""
+    """A channel that may send a token unencrypted. Spark's own never does, and encrypts even to 127.0.0.1."""
 
     @property
     def bearer_token(self) -> str | None:
-        given = self.getDefault(self.PARAM_TOKEN, None)
-        return given or read_secret(TOKEN)
+        parameter = self.getDefault(self.PARAM_TOKEN, None)
+        return parameter or read_secret(TOKEN)
 
     @property
     def is_encrypted(self) -> bool:
-        """Is the connection encrypted?"""
-        said = self.getDefault(self.PARAM_USE_SSL, "").lower()
-        return said == "true" or (said != "false" and self.bearer_token is not None and not is_loopback(self.host))
+        """Tell whether the connection is encrypted."""
+        choice = self.getDefault(self.PARAM_USE_SSL, "").lower()
+        return choice == "true" or (choice != "false" and self.bearer_token is not None and not is_loopback(self.host))
 
     def toChannel(self) -> grpc.Channel:
         token = self.bearer_token
@@ -78,7 +80,7 @@ class _BearerInterceptor(
     grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
 ):
-    """Sends a token where the connection itself has no credentials."""
+    """An interceptor that sends a token over a connection without credentials."""
 
     def __init__(self, token: str) -> None:
         self._header = ("authorization", f"Bearer {token}")
@@ -90,9 +92,12 @@ class _BearerInterceptor(
 
 
 class _RetryPolicy(RetryPolicy):
-    """What becomes of a call where the server does not answer: it is tried again for `PATIENCE` seconds, and raises
-    `Unavailable` then; PySpark's own policy is silent for ten minutes. Calls after that one, which clean up, are tried
-    once. A server that was started again has no session of before: that is said at once."""
+    """The retry policy for a server that does not answer.
+
+    A call is tried again for `PATIENCE` seconds, and then raises `Unavailable`; PySpark's own policy would wait for ten
+    minutes. Later calls, which clean up, are tried once. A restarted server has lost the session, which is an error at
+    once.
+    """
 
     def __init__(self, named: str) -> None:
         super().__init__(initial_backoff=WAIT_MS)
@@ -107,7 +112,7 @@ class _RetryPolicy(RetryPolicy):
 
 
 class _RetryState(RetryPolicyState):
-    """Of one call."""
+    """The state of the retries of one call."""
 
     _until: float | None = None
 
@@ -116,21 +121,24 @@ class _RetryState(RetryPolicyState):
         self._of = policy
 
     def next_attempt(self, exception: BaseException | None = None) -> int | None:
-        there = f"the Spark Connect server at {self._of.named}"
+        server = f"the Spark Connect server at {self._of.named}"
         if _FORGOTTEN in str(exception):
             self._of.lost = True
-            raise Unavailable(f"{there} has lost the session: it was started again, or has ended it.", AGAIN)
+            raise Unavailable(f"{server} has lost the session: it was restarted, or has ended the session.", AGAIN)
         now = time.monotonic()
         self._until = self._until or now + PATIENCE
         if self._of.lost or now >= self._until:
             self._of.lost = True
-            raise Unavailable(f"{there} does not answer any more.", f"altneu connect, if it has ended; then {AGAIN}")
+            raise Unavailable(f"{server} does not answer any more.", f"altneu connect, if it has ended; then {AGAIN}")
         return super().next_attempt(exception)
 
 
 def connect_session(master: str, settings: dict[str, str]) -> SparkSession:
-    """The session of this process at a server. Raises `Unavailable` when none answers there, `UsageError` when it
-    refuses the token or the address is none."""
+    """Open the session of this process at a Spark Connect server.
+
+    Raises `Unavailable` where no server answers, and `UsageError` where the address is malformed or the server refuses
+    the token.
+    """
     from pyspark.sql.connect.session import SparkSession as Remote
 
     named = mask_secrets(master)
@@ -139,12 +147,12 @@ def connect_session(master: str, settings: dict[str, str]) -> SparkSession:
         host, _, port = channel.endpoint.rpartition(":")
         reached = int(port) <= 65535
     except (PySparkValueError, ValueError):
-        raise UsageError(f"the master {named} is no address of a Spark Connect server.", "sc://host:port") from None
+        raise UsageError(f"{named} is not the address of a Spark Connect server.", "sc://host:port") from None
     if not reached or not is_listening(host, int(port)):
         raise _unreachable_error(named)
     _require_compatible_server(channel, named)
     _forget_session()
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # by this PySpark's functions know which session they are for
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # tells PySpark's functions that the session is one of Spark Connect
     builder = Remote.builder.channelBuilder(channel)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -153,11 +161,13 @@ def connect_session(master: str, settings: dict[str, str]) -> SparkSession:
     except PySparkException as error:
         if "UNAUTHENTICATED" not in str(error) and "authentication token" not in str(error):
             raise
-        given = "refuses the token that was sent" if channel.bearer_token else "asks for a token, and none is set"
+        problem = "refuses the token that was sent" if channel.bearer_token else "requires a token, and none is set"
         raise UsageError(
-            f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
+            f"the Spark Connect server at {named} {problem}.",
+            f"export {TOKEN}=…   (or {TOKEN}_FILE): the server's token",
         ) from None
-    session.client.set_retry_policies([_RetryPolicy(named), DefaultPolicy()])  # of an error, the first that knows it
+    # the first policy that knows an error handles it
+    session.client.set_retry_policies([_RetryPolicy(named), DefaultPolicy()])
     if session.conf.get(code_shipping.CODE, None) == code_shipping.SENT:
         session.addArtifacts(code_shipping.code_archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
@@ -166,9 +176,10 @@ def connect_session(master: str, settings: dict[str, str]) -> SparkSession:
 def _channel_options() -> list[tuple[str, int]]:
     """Return the gRPC options of a channel."""
     return [
-        ("grpc.max_reconnect_backoff_ms", 2000),  # else one that is back is found when twice as long has passed
+        # with the default a restarted server is found only after twice the time
+        ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.keepalive_time_ms", ALIVE_MS),
-        ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+        ("grpc.http2.max_pings_without_data", 0),  # no limit
     ]
 
 
@@ -177,34 +188,36 @@ def _unreachable_error(named: str) -> Unavailable:
 
 
 def _forget_session() -> None:
-    """A session that is lost is not the next one of this process: a new one may find the server."""
+    """Stop a lost session, so that this process does not use it again; a new session may find the server."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
-    for spark in (Remote.getActiveSession(), Remote._get_default_session()):  # of this thread, of the process
+    # the session of this thread, and that of the process
+    for spark in (Remote.getActiveSession(), Remote._get_default_session()):
         policies = spark.client.get_retry_policies() if spark is not None else []
         if spark is not None and any(isinstance(policy, _RetryPolicy) and policy.lost for policy in policies):
             spark.stop()
 
 
 def _require_compatible_server(builder: _SparkChannel, named: str) -> None:
-    """Raise `Unavailable` when the server does not speak as we do: PySpark itself would try for minutes."""
+    """Raise `Unavailable` where the server does not use the same protocol. PySpark itself would try for minutes."""
     with contextlib.closing(builder.toChannel()) as channel:
-        hello = channel.unary_unary("/altneu/hello")  # that it has no such method is an answer, in a millisecond
+        # the server answers within a millisecond that it has no such method
+        hello = channel.unary_unary("/altneu/hello")
         try:
             hello(b"", timeout=SECONDS, wait_for_ready=True)
         except grpc.RpcError as error:
             if error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
                 return
             host, _, port = builder.endpoint.rpartition(":")
-            if not is_listening(host, int(port)):  # it has ended meanwhile
+            if not is_listening(host, int(port)):  # the server has ended meanwhile
                 raise _unreachable_error(named) from None
             if builder.is_encrypted:
                 raise Unavailable(
-                    f"what listens at {named} does not speak TLS, or has a certificate that is not trusted here.",
-                    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names the certificates of your authority; /;use_ssl=false at the "
-                    "end of the address sends the token in the clear",
+                    f"the server at {named} does not speak TLS, or has a certificate that is not trusted here.",
+                    "set GRPC_DEFAULT_SSL_ROOTS_FILE_PATH to the certificates of your authority; /;use_ssl=false at "
+                    "the end of the address sends the token unencrypted",
                 ) from None
             raise Unavailable(
-                f"what listens at {named} is no Spark Connect server, or wants TLS.",
-                "/;use_ssl=true at the end of the address, if a proxy with TLS is before it; altneu connect",
+                f"the server at {named} is not a Spark Connect server, or requires TLS.",
+                "add /;use_ssl=true to the address if a proxy speaks TLS for it; to start a server: altneu connect",
             ) from None

@@ -1,10 +1,10 @@
 """Fingerprints of stored tables, by epoch.
 
-Law     `table_fingerprints` is linear in the rows: that of a run's rows added to that of the tables before is that of
-        the tables after (law 11). The hash of a row is of its data columns: those of `ALWAYS` in this order, as kernels
-        make it, and then of every other, by the order of names, its name and its value, and nothing where it is null:
-        a value column that is declared later leaves the fingerprints of older rows as they are.
-Cost    One Spark job: one scan of each table, one row by table and epoch comes back.
+Law     `table_fingerprints` is linear in the rows: the fingerprints of the rows of a run, added to those of the tables
+        before it, are those of the tables after it (law 11). The hash of a row is made of its data columns: those of
+        `ALWAYS` in this order, as kernels hash them, then every other column by name, with its name and its value, but
+        nothing where it is null. So a value column that is declared later does not change older fingerprints.
+Cost    One Spark job: one scan of each table, which returns one row for each table and epoch.
 """
 
 from __future__ import annotations
@@ -33,18 +33,23 @@ ALWAYS = {  # the bigint columns of a table that are never null
     "motif_edges": ("a", "b"),
     "motif_counts": ("vertex",),
 }
-TIME = ("epoch", "revision", "diff", "until")  # columns that say when and how often; the others are data
-WIDE = ("degrees", "triangle_counts", "motif_counts")  # whose diffs are counts: they may add up to more than 2**31
+TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplicity; all others are data
+# tables whose diffs are counts, which may add up to more than 2**31
+WIDE = ("degrees", "triangle_counts", "motif_counts")
 
 
 def table_fingerprints(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str]) -> Prints:
-    """Fingerprints of what `read` gives of each table, by epoch; EXECUTES. Epochs whose rows cancel are left out."""
+    """Compute the fingerprints of the rows that `read` returns for each table; EXECUTES. Epochs that cancel are left
+    out."""
     return _fingerprints_by_epoch(read, {table: warehouse.column_names(table) for table in tables})
 
 
 def published_fingerprints(warehouse: Warehouse, row: Revision) -> Prints:
-    """Compute the fingerprints of a revision's tables with the columns that they were written with, whatever the
-    settings say now; EXECUTES. Raises `AltneuError` when a compaction has expired the revision."""
+    """Compute the fingerprints of a revision's tables; EXECUTES.
+
+    The columns are those with which the tables were written, whatever the settings declare now. Raises `AltneuError`
+    where a compaction has expired the revision.
+    """
     frames = {table: warehouse.read_as_written(table, row) for table in row.collections}
     return _fingerprints_by_epoch(frames.__getitem__, {table: rows.columns for table, rows in frames.items()})
 
@@ -52,34 +57,43 @@ def published_fingerprints(warehouse: Warehouse, row: Revision) -> Prints:
 def revision_fingerprints(
     read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str], revisions: Sequence[int]
 ) -> dict[int, Prints]:
-    """Compute the fingerprints that each of some consecutive revisions, oldest first, has: of its own rows and
-    of all before it; EXECUTES."""
+    """Compute the fingerprints of the tables at each of some consecutive revisions; EXECUTES.
+
+    Args:
+        read: Returns the rows of a table.
+        warehouse: The tables.
+        tables: The names of the tables to read.
+        revisions: The revisions, oldest first. Rows of earlier ones count to the first.
+
+    Returns:
+        Revision → table → epoch → fingerprint of its rows and of all rows before it.
+    """
     columns = {table: warehouse.column_names(table) for table in tables}
     diffs: dict[int, list[tuple[str, int, Fingerprint]]] = {}
     bucket = F.greatest("revision", F.lit(revisions[0]).cast("bigint"))
     for row in _sum_hashes(lambda table: read(table).withColumn("revision", bucket), columns, ["epoch", "revision"]):
         diffs.setdefault(row["revision"], []).append((row["_table"], row["epoch"], from_lane_sums(row)))
     sums: Prints = {table: {} for table in columns}
-    found = {}
+    by_revision = {}
     for revision in revisions:
         for table, epoch, each in diffs.get(revision, ()):
             sums[table][epoch] = sums[table].get(epoch, Fingerprint()) + each
-        found[revision] = {table: {e: each for e, each in sums[table].items() if each} for table in sums}
-    return found
+        by_revision[revision] = {table: {e: each for e, each in sums[table].items() if each} for table in sums}
+    return by_revision
 
 
 def _fingerprints_by_epoch(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]]) -> Prints:
-    found: Prints = {table: {} for table in columns}
+    prints: Prints = {table: {} for table in columns}
     for row in _sum_hashes(read, columns, ["epoch"]):
-        if each := from_lane_sums(row):
-            found[row["_table"]][row["epoch"]] = each
-    return {table: dict(sorted(by_epoch.items())) for table, by_epoch in found.items()}
+        if fingerprint := from_lane_sums(row):
+            prints[row["_table"]][row["epoch"]] = fingerprint
+    return {table: dict(sorted(by_epoch.items())) for table, by_epoch in prints.items()}
 
 
 def _sum_hashes(
     read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]], by: Sequence[str]
 ) -> Sequence[Row]:
-    """One row of `sums` by table and `by`; in one job. Sums that may be large are decimals, and slower."""
+    """Compute a row of `lane_sums` for each table and `by`, in one job. Large sums are decimals, which are slower."""
     kinds: dict[bool, list[DataFrame]] = {}
     for table in columns:
         kinds.setdefault(table in WIDE, []).append(_hash_halves(table, read(table), columns[table], by))
@@ -88,7 +102,7 @@ def _sum_hashes(
 
 
 def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequence[str]) -> DataFrame:
-    """Return the halves of the hashes of each diff triple, for `sums`, with the columns `_table` and `by`."""
+    """Return the lanes of the hash of each diff triple, for `lane_sums`, with the columns `_table` and `by`."""
     data = [column for column in columns if column not in TIME]
     triples = (
         interval_steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
@@ -98,7 +112,7 @@ def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequen
 
 
 def hashed_columns(table: str, data: Sequence[str]) -> list[Column]:
-    """What the hash of a row is made of."""
+    """Return the expressions from which the hash of a row is made, for a table with these data columns."""
     always = ALWAYS.get(table, ())
     hashes = [F.col(column) for column in always]
     for column in sorted(set(data) - set(always)):

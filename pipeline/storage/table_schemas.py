@@ -1,8 +1,8 @@
-"""The tables of a home as they are declared, and what of them a ledger row names: without Spark.
+"""The schemas of a home's Iceberg tables, and the snapshots that a revision pins. This module does not need Spark.
 
-Every one but the plain ones is a collection of diff triples. `edges` keeps signed validity intervals: a row is the two
-diff triples `(epoch, +diff)` and `(until, -diff)`. A plain table holds rows as other programs want them, with the
-landed ids; it has no revision, and is read by the snapshot of one.
+Every table but the plain ones is a collection of diff triples. `edges` stores signed validity intervals: a row stands
+for two diff triples, `(epoch, +diff)` and `(until, -diff)`. A plain table has rows for other programs, with the landed
+ids. It has no column `revision`: a revision is read by its snapshot.
 """
 
 from __future__ import annotations
@@ -18,42 +18,46 @@ NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
 SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 
-# table -> its data columns; the time columns and diff follow in every one
+# table → its data columns; the time columns and diff follow in every table
 TABLES = {
     "upserts": "src bigint, dst bigint, {values}, op string, seq bigint, file string, line bigint",
     "quarantine": "file string, line bigint, reason string, text string",
     "names": "id bigint, name string",
     "edges": "a bigint, b bigint, until bigint",
-    "degrees": "vertex bigint",  # diff = change of the degree
-    "triangle_counts": "vertex bigint",  # diff = change of the number of triangles at the vertex
+    "degrees": "vertex bigint",  # diff: the change of the degree
+    "triangle_counts": "vertex bigint",  # diff: the change of the number of triangles at the vertex
     "trussness": "a bigint, b bigint, k bigint",
 }
-MOTIFS = {  # of homes that have some
-    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of besides the edges
-    "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
+MOTIFS = {  # further tables of homes with motifs
+    # the edges of motifs that `edges` does not have
+    "motif_edges": "relation string, a bigint, b bigint, until bigint",
+    "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
-CERTIFICATES = ROUNDS + "certificates"  # no table of a home: see `storage.certificates`
+CERTIFICATES = ROUNDS + "certificates"  # a cache, not a table of the home: see `storage.truss_checkpoint_table`
 _CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, backing bigint, diff bigint"
-INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
+INTERVALS = ("edges", "motif_edges")  # tables whose rows are intervals
 
 
 def quote_identifier(column: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
+    """Quote a column's name for SQL, whichever characters it contains."""
     return "`" + column.replace("`", "``") + "`"
 
 
 def ddl_schema(fields: Mapping[str, str]) -> str:
-    """Column → type, as SQL declares them."""
+    """Write the declaration of columns in SQL: column → type."""
     return ", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in fields.items())
 
 
 def value_columns(home: Home) -> dict[str, str]:
-    """Value column → its type in SQL."""
+    """Return the value columns of a home with their types in SQL."""
     return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
 
 
 def serving_columns(home: Home, table: str) -> dict[str, str]:
-    """Column of a plain table → its type in SQL. `valid_from`, `valid_to` and `begins` where epochs are times."""
+    """Return the columns of a plain table with their types in SQL.
+
+    Where epochs are times, there are also `valid_from` and `valid_to`, or `begins`.
+    """
     config = home.config
     id_ = "string" if config.vertices.ids == "string" else "bigint"
     timed = home.schedule.seconds is not None
@@ -71,7 +75,7 @@ def serving_columns(home: Home, table: str) -> dict[str, str]:
 
 
 def table_columns(home: Home, table: str) -> dict[str, str]:
-    """Column of a table → its type in SQL."""
+    """Return the columns of a table with their types in SQL."""
     if table in PLAIN:
         return serving_columns(home, table)
     if table == CERTIFICATES:
@@ -82,18 +86,22 @@ def table_columns(home: Home, table: str) -> dict[str, str]:
 
 
 def require_pinned_snapshot(table: str, revision: Revision) -> int:
-    """The snapshot of a table at a revision. Raises `AltneuError` when a compaction has expired the revision."""
+    """Return the snapshot of a table at a revision. Raises `AltneuError` where a compaction has expired the
+    revision."""
     if table not in revision.snapshots:
         raise AltneuError(
-            f"revision {revision.revision} cannot be read any more: a compaction kept only the newest ones "
-            "([retention] revisions). Its totals can.",
+            f"revision {revision.revision} cannot be read any more: a compaction kept only the newest revisions "
+            "([retention] revisions). Its totals can still be read.",
             "altneu status",
         )
     return revision.snapshots[table]
 
 
 def visibility_condition(revision: Revision) -> str:
-    """Which rows of its snapshots a revision shows, in SQL: a compacted snapshot serves all revisions that were kept
-    then, and those of revisions that a rollback has taken back stay in it."""
+    """Write the SQL condition for the rows of its snapshots that a revision shows.
+
+    A compacted snapshot serves all revisions that the compaction kept, and it still contains rows of revisions that a
+    rollback has taken back.
+    """
     hidden = "".join(f" AND revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)
     return f"revision <= {revision.revision}{hidden}"

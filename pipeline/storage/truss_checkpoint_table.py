@@ -1,11 +1,11 @@
-"""The state from which a run goes on whose graph no task can hold (`algorithms.truss_local_update`): a cache, as `kept`
-is.
+"""The truss checkpoint: the state from which a run continues whose graph is too large for one task.
 
-It lies in a table of its own beside the home's, whose name begins as those of rounds do: no reader knows it. A run
-appends what it changes to a branch of its own, made from the snapshot of the run that it builds on, or begins anew; the
-facts of its truss stage say which snapshot it has left. So what a run has left that failed, or that was taken for dead,
-is never read. Without the snapshot or one of its files, or after a rebuild, everything works in parts, more slowly. The
-newest two runs' are kept. A home that is moved takes it along, if it is whole.
+It is a cache, like the graph cache, in a table of its own, whose name begins like those of rounds: no reader knows it
+(see `algorithms.truss_local_update`). A run appends its changes to a branch of its own, which starts at the snapshot of
+the run on which it builds, or is new. The facts of its truss stage name the snapshot that it has left. So a checkpoint
+of a run that failed or counted as dead is never read. Without the snapshot or one of its files, and after a rebuild,
+runs work by partitions, more slowly. The checkpoints of the newest two runs are kept. `altneu move` copies the table
+with the home, if it is complete.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> 
 
 
 def read_labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:
-    """Epoch → a, b, label: the order by which that epoch's trussness can be proved; none, if there is none."""
+    """Return the edge order that proves the trussness of the checkpoint's epoch: epoch → (a, b, label). It may be
+    empty."""
     state = read_checkpoint(warehouse, certified)
     return {} if state is None else {state.at: sum_state(state.rows)}
 
 
 def append_checkpoint(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:
-    """Append a run's rows to what it builds on, or begin anew; the snapshot."""
+    """Append the rows of a run to the checkpoint `base`, or begin a new one. Return the snapshot."""
     if base is not None:
         return warehouse.write_to_branch(CERTIFICATES, run_id, base.snapshot, rows)
     if CERTIFICATES in warehouse.round_table_names():
@@ -67,7 +68,7 @@ def _find_table(warehouse: Warehouse) -> iceberg.IcebergTable | None:
 
 
 def drop_other_checkpoints(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
-    """Drop what other runs have left that are over, from the table, which is there."""
+    """Drop the checkpoints of runs that are over, except those of `run_ids`. The table has to exist."""
     kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.list_active_runs()))}
 
     def drop_branches(metadata: iceberg.IcebergTable) -> None:

@@ -1,6 +1,6 @@
-"""The big tables, in Apache Iceberg, by Spark: those of `declared`.
+"""The Iceberg tables of a home (see `table_schemas`), read and written by Spark.
 
-Readers pin the snapshots of a ledger row; what writers do with branches is in `branches`.
+Readers pin the snapshots of a ledger row. The module `branches` has the branches of writers.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ PROPERTIES = {
     "commit.retry.num-retries": "20",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
-    # A revision is a small file and a manifest of its own. Every query opens every manifest (90 of them: 0.3 s, before
-    # it has read a row), and a small file counts as 4 MiB when files are dealt out to tasks (24 where two would do).
+    # Each revision adds a small file and a manifest. Every query opens every manifest (90 of them take 0.3 s before a
+    # row is read). By default a small file counts as 4 MiB when files are distributed to tasks (24 where two suffice).
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
 }
-# Of plain tables rows go: a list of places beside the files, where the files themselves would be written again.
+# Rows of plain tables are removed: a delete file lists their positions, so that data files are not written again.
 _PLACES = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "merge")}
-_ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # what Iceberg calls the types of SQL, where it differs
+_ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # type of SQL → Iceberg's name of it, where they differ
 
 
 def visible_rows(rows: DataFrame, revision: Revision) -> DataFrame:
-    """Without the rows of revisions that a rollback has taken back."""
+    """Leave out the rows of revisions that rollbacks have taken back."""
     for first, last in revision.hidden:
         rows = rows.where(~F.col("revision").between(first, last))
     return rows
@@ -88,7 +88,7 @@ class Warehouse(Branches):
         return f"{self.catalog}.{self.namespace}.{table}"
 
     def columns_ddl(self, table: str) -> str:
-        """The table's columns as a Spark DDL string."""
+        """Return the columns of a table as a DDL string for Spark."""
         return ddl_schema(self._table_columns(table))
 
     def column_names(self, table: str) -> list[str]:
@@ -98,11 +98,12 @@ class Warehouse(Branches):
         return table_columns(self.home, table)
 
     def ensure_tables(self, *, retype: bool = False) -> None:
-        """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
+        """Make the missing tables, each with a first, empty snapshot, from which branches can be made.
 
-        A value column that was declared since is added. One with another type is an error, or with `retype` replaced
-        (old snapshots keep theirs): only for a run that writes all upserts again. Another process may do the same at
-        the same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
+        A value column that was declared since is added. A value column with another type is an error, or is replaced
+        with `retype`, which is only for a run that writes all upserts again (old snapshots keep the old column).
+        Another process may do the same at the same time: the catalog refuses the second one, which then tries again and
+        finds the tables.
         """
         home_identity.claim_identity(self.home)
         retry = Retrying(
@@ -115,28 +116,29 @@ class Warehouse(Branches):
 
     def _create_tables(self, *, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
-        there = self._existing_tables()
+        existing = self._existing_tables()
         if self.home.config.storage.catalog is not None:
-            self._refuse_other_home(there)
+            self._refuse_other_home(existing)
         for table in self.tables:
-            if table not in there:
+            if table not in existing:
                 self.create_table(table, self.columns_ddl(table))
         for table in self.tables:
             self.commit_change(
                 table, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
             )
             own = PROPERTIES | (_PLACES if table in PLAIN else {})
-            if not own.items() <= self.load_metadata(table).properties().items():  # new, or made by an earlier version
+            # a new table, or one that an earlier version made
+            if not own.items() <= self.load_metadata(table).properties().items():
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
         for table in self.plain:
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
             wanted = SQL_TYPES[type_]
-            if column in upserts and upserts[column] != type_:  # Iceberg has our names of them
+            if column in upserts and upserts[column] != type_:  # here Iceberg's type names are those of the settings
                 if not retype:
                     raise UsageError(
-                        f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",
+                        f"[values] {column} is {type_} in altneu.toml, but {upserts[column]} in the stored rows.",
                         "altneu rebuild --from-landing",
                     )
                 self.spark.sql(f"ALTER TABLE {self.table_name('upserts')} DROP COLUMN {quote_identifier(column)}")
@@ -147,14 +149,14 @@ class Warehouse(Branches):
                 )
 
     def _declare_columns(self, table: str) -> None:
-        """Let a plain table have the columns that the settings ask for: value columns and motifs come and go."""
-        there = self.load_metadata(table).column_types()
+        """Add and drop columns of a plain table, because the settings may declare other value columns and motifs."""
+        existing = self.load_metadata(table).column_types()
         wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
-        for column in there:
-            if there[column] != wanted.get(column):
+        for column in existing:
+            if existing[column] != wanted.get(column):
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} DROP COLUMN {quote_identifier(column)}")
         for column, type_ in self._table_columns(table).items():
-            if there.get(column) != wanted[column]:
+            if existing.get(column) != wanted[column]:
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} ADD COLUMN {quote_identifier(column)} {type_}")
 
     def _existing_tables(self) -> set[str]:
@@ -162,10 +164,10 @@ class Warehouse(Branches):
         return {row.tableName for row in listed}
 
     def create_table(self, table: str, columns: str, own: dict[str, str] | None = None) -> None:
-        """Make a table, unless it is there. own: properties of this one."""
+        """Make a table, unless it exists. `own` are additional properties of this table."""
         elsewhere, properties = "", PROPERTIES | (own or {})
         if self.home.config.storage.catalog is not None:
-            # the catalog may serve other homes, and would choose a place of its own for the files
+            # the catalog may serve other homes, and would itself choose the place of the files
             elsewhere = f"LOCATION '{self.home.warehouse}/{self.namespace}/{table}'"
             properties |= {catalogs.OWNER: self.catalog}
         self.spark.sql(
@@ -174,7 +176,7 @@ class Warehouse(Branches):
         )
 
     def drop_table(self, table: str, *, damaged: bool = False) -> None:
-        """Drop a table that is none of the home's own, with its files. Damaged: without a look at which it has."""
+        """Drop a table of rounds, or the truss checkpoint, with its files. `damaged`: without reading its metadata."""
         assert table.startswith(home_identity.ROUNDS)
         if damaged:
             self._tables.drop_table(self.table_name(table))
@@ -182,55 +184,56 @@ class Warehouse(Branches):
             self.spark.sql(f"DROP TABLE IF EXISTS {self.table_name(table)} PURGE")
 
     def round_table_names(self) -> set[str]:
-        """The tables here that hold rounds of runs, and are none of the home's own."""
+        """Return the tables that are no state of the home: those of rounds, and the truss checkpoint."""
         return {table for table in self._existing_tables() if table.startswith(home_identity.ROUNDS)}
 
     def _refuse_other_home(self, there: set[str]) -> None:
-        """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""
+        """Raise an error where a REST catalog has another home's tables in our namespace, or has lost ours."""
         where = f"the namespace {self.namespace} of the catalog"
         mine = [table for table in self.tables if table in there]
         for table in mine:
             if self.load_metadata(table).properties().get(catalogs.OWNER) != self.catalog:
                 raise UsageError(
-                    f"{where} has a table {table} that is not this home's.",
-                    "name another namespace under [storage] catalog",
+                    f"{where} has a table {table} of another home.",
+                    "set another namespace in [storage] catalog",
                 )
         if not mine:
-            home_identity.refuse_full_warehouse(self.home, f"{where} has none of this home's tables")
+            home_identity.refuse_full_warehouse(self.home, f"{where} has no tables of this home")
 
-    # -- readers ------------------------------------------------------------------------------------------------
+    # -- Reading ------------------------------------------------------------------------------------------------
 
     def size_plans(self, revision: Revision) -> AbstractContextManager[None]:
-        """Inside, plans fit the size of what a revision pins (`size_plans`)."""
+        """Run the block with plans that fit the number of rows that a revision pins (`session.size_plans`)."""
         return size_plans(self.spark, sum(self.snapshot_size(*pin).rows for pin in revision.snapshots.items()))
 
     def empty_rows(self, table: str) -> DataFrame:
         return local_frame.local_frame(self.spark, self._table_columns(table))
 
     def read_table(self, table: str, revision: Revision) -> DataFrame:
-        """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
+        """Read a table at a revision. Raises `AltneuError` where a compaction has expired the revision."""
         if revision.frontier is None:
             return self.empty_rows(table)
         rows = self.read_snapshot(table, require_pinned_snapshot(table, revision))
         return rows if table in PLAIN else self._visible_columns(rows, revision)
 
     def read_as_written(self, table: str, revision: Revision) -> DataFrame:
-        """Read a table with the columns of its snapshot, whatever value columns altneu.toml declares now."""
+        """Read a table at a revision with the columns of its snapshot, whichever value columns altneu.toml declares
+        now."""
         return self._visible_columns(
             self._read_written_columns(table, require_pinned_snapshot(table, revision)), revision
         )
 
     def read_as_stored(self, table: str, revision: Revision) -> DataFrame:
-        """All rows and columns of the snapshot that a ledger row pins, whether the revision shows them or not."""
+        """Read all rows and columns of the snapshot of a revision, including rows that the revision does not show."""
         return self._read_written_columns(table, require_pinned_snapshot(table, revision))
 
     @staticmethod
     def _visible_columns(rows: DataFrame, revision: Revision) -> DataFrame:
-        # A compacted snapshot serves all revisions that were kept then.
+        # A compacted snapshot serves all revisions that the compaction kept.
         return visible_rows(rows.where(F.col("revision") <= revision.revision), revision)
 
     def read_snapshot(self, table: str, snapshot: int) -> DataFrame:
-        """A snapshot's rows: looked up once, since it does not change."""
+        """Return the rows of a snapshot. The frame is made once, because a snapshot does not change."""
         if (table, snapshot) not in self._looked_up:
             self._looked_up[table, snapshot] = self._load_snapshot(table, snapshot)
         return self._looked_up[table, snapshot]
@@ -241,11 +244,11 @@ class Warehouse(Branches):
             return self.empty_rows(table)
         frame = self._read_written_columns(table, snapshot)
         columns = self.column_names(table)
-        there = frame.columns
-        if there == columns:
+        written = frame.columns
+        if written == columns:
             return frame
         for column in columns:
-            if column not in there:  # a value column that was declared later
+            if column not in written:  # a value column that was declared later
                 frame = frame.withColumn(column, F.lit(None).cast(self._table_columns(table)[column]))
         return frame.select(*columns)
 
@@ -256,8 +259,7 @@ class Warehouse(Branches):
     def _read_written_columns(self, table: str, snapshot: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot).table(self.table_name(table))
 
-    # -- queries of `reading.engine_protocol.Tables`
-    # ------------------------------------------------------------------------
+    # -- Queries, as `reading.engine_protocol.Tables` declares them ------------------------------------------------
 
     def select_rows(self, query: str, **relations: DataFrame) -> DataFrame:
         named: dict[str, Any] = dict(relations)
@@ -281,7 +283,7 @@ class Warehouse(Branches):
     def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
         return _escape_braces(spark_sql(text))
 
-    # -- writers ------------------------------------------------------------------------------------------------
+    # -- Writing ------------------------------------------------------------------------------------------------
 
     def write_to_branch(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
         return super().write_to_branch(
@@ -289,7 +291,7 @@ class Warehouse(Branches):
         )
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
-        """All of ours, and plain tables that were kept up once, and are no longer: they show nothing then."""
+        """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""
         return [
             *self.tables,
             *(table for table in ledger.pinned_snapshots() if table in PLAIN and table not in self.tables),
@@ -299,9 +301,9 @@ class Warehouse(Branches):
         return super().rewrite_on_branch(table, run_id, base, rows.select(*self.column_names(table)))
 
     def remove_orphans(self, table: str) -> int:
-        """Delete files that no snapshot knows (of killed tasks) and that are older than `ORPHAN_DAYS`; how many."""
+        """Delete files that no snapshot contains (from killed tasks), older than `ORPHAN_DAYS`. Return their number."""
         before = datetime.now(UTC) - timedelta(days=ORPHAN_DAYS)
-        # in S3 the files are listed by Iceberg: Spark's Hadoop does not know how
+        # in S3 Iceberg lists the files, because Spark's Hadoop cannot
         listing = ", prefix_listing => true" if in_s3(self.home.warehouse) else ""
         call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{self.namespace}.{table}'"
         older = f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
@@ -317,16 +319,16 @@ def _apply_to_all(
 
 
 def _escape_braces(text: str) -> str:
-    """Text within a query whose relations stand in braces."""
+    """Escape braces in a text for a query in which braces mark relations."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
-MAKES = 5  # tries to make the tables
-ORPHAN_DAYS = 2  # no write takes longer
+MAKES = 5  # tries of making the tables
+ORPHAN_DAYS = 2  # every write ends within this time
 
 
 def _is_creation_race(error: BaseException) -> bool:
-    """May another process have been making the same? Not where the disk is full, or the same would come again."""
+    """Tell whether another process may have made the same tables at once, so that another try may succeed."""
     if not isinstance(error, (Py4JJavaError, PySparkException)):
         return False
     return "ALREADY_EXISTS" in str(error) or (is_transient(error) and not is_disk_full(error))

@@ -144,7 +144,7 @@ def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: W
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
     for epoch, others in ((first + 1, [first]), (first + 3, []), (first + 3, None)):
-        with pytest.raises(RunInProgress, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
+        with pytest.raises(RunInProgress, match=f"run {leader['run_id']} of 2 epoch.* is in progress") as refused:
             plan(home, epoch, others)
         assert refused.value.run_id == leader["run_id"]
         assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "waiting"

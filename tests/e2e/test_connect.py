@@ -257,7 +257,7 @@ def test_a_token(tmp_path: Path, shared: str) -> None:
     gone = by_file | {"SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE": str(tmp_path / "gone")}
     there = f"the Spark Connect server at {shared}"
     rows: list[tuple[dict[str, str], int, str]] = [
-        ({"token": ""}, 2, f"{there} asks for a token, and none is set."),
+        ({"token": ""}, 2, f"{there} requires a token, and none is set."),
         ({"token": "another-" + TOKEN}, 2, f"{there} refuses the token that was sent."),
         ({"token": "", "server": f"{shared}/;token=other-{TOKEN}"}, 2, "/;token=*** refuses the token that was sent."),
         (gone, 2, f"SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE = {tmp_path / 'gone'}: No such file"),
@@ -287,7 +287,7 @@ def test_a_proxy_with_tls(tmp_path: Path, shared: str, tls: tuple[int, Path]) ->
     code, output = said(home.path, "run", "0", server=f"{shared}/;use_ssl=true")
     assert code == 1 and "does not speak TLS" in output, output
     code, output = said(home.path, "run", "0", server=f"sc://localhost:{port}")
-    assert code == 1 and "is no Spark Connect server, or wants TLS" in output, output
+    assert code == 1 and "is not a Spark Connect server, or requires TLS" in output, output
     code, output = said(home.path, "run", "0", server=server, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(authority))
     assert code == 0, output
 
@@ -401,7 +401,7 @@ def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
     server, _, _ = serve(home.path, int(address.rpartition(":")[2]))
     rest, _ = client.communicate("\n", timeout=90)
     kill(server)
-    lost = f"the Spark Connect server at {address} has lost the session: it was started again, or has ended it."
+    lost = f"the Spark Connect server at {address} has lost the session: it was restarted, or has ended the session."
     assert rest.splitlines() == [lost, "2"] and client.returncode == 0
 
 

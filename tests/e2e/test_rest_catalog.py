@@ -105,7 +105,7 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
     home_helpers.run(there.home, Ledger(there.home.database), [0])
     compact(there.home, Ledger(there.home.database), spark)
     other = move_target.parse_target(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
-    with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* not this home's"):
+    with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* of another home"):
         move_home(home, other, lambda text: None)
     if history > 2:  # from one namespace into another
         again = move_target.parse_target(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
@@ -127,7 +127,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
 
     other, books = home_helpers.make(tmp_path / "other", settings(rest, "b"))
     home_helpers.put(other, 0, [(4, 5, None, "upsert", 0)])
-    with pytest.raises(UsageError, match="the namespace b of the catalog has a table upserts that is not this home"):
+    with pytest.raises(UsageError, match="the namespace b of the catalog has a table upserts of another home"):
         home_helpers.run(other, books, [0])
 
     def again(text: str) -> Home:
@@ -135,9 +135,9 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
         return Home.open(home.path)
 
     cases: list[tuple[str, type[AltneuError], str, Callable[[Home], object]]] = [
-        ("", UsageError, "listed in a REST catalog, and .* says that they are in the home's database", tables),
+        ("", UsageError, "listed in a REST catalog, but by .* they are in the home's database", tables),
         (settings(rest, "nobody"), AltneuError, "there is no table edges", tables),
-        (settings(rest, "nobody"), AltneuError, "has none of this home's tables, while .* is full", made(spark)),
+        (settings(rest, "nobody"), AltneuError, "has no tables of this home, but .* contains rows", made(spark)),
         (settings(rest, "b"), UsageError, "cannot be relocated", relocate_home),
     ]
     for text, kind, says, action in cases:
@@ -161,7 +161,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     home_helpers.put(former, 0, [(1, 2, None, "upsert", 0)])
     home_helpers.run(former, old, [0])
     (former.path / "altneu.toml").write_text(settings(rest, "c"))
-    with pytest.raises(UsageError, match=r"listed in the home's database, and .* says that they are in a REST catalog"):
+    with pytest.raises(UsageError, match=r"listed in the home's database, but by .* they are in a REST catalog"):
         Warehouse(spark, Home.open(former.path))
 
 

@@ -91,7 +91,7 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     elsewhere = Home.open(home.path)
     with pytest.raises(home_identity.HomeMoved, match=f"tables were made in {s3}/tables"):
         home_identity.open_ledger(elsewhere)
-    with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):
+    with pytest.raises(UsageError, match="still exist: a copy needs a database of its own"):
         relocate_home(elsewhere)
     shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
     assert relocate_home(elsewhere).new == moved

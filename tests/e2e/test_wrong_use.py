@@ -69,12 +69,12 @@ def _ignored() -> list[Wrong]:
 
 FAST = [
     # no home, or no place for one
-    Wrong("status", 2, "is no altneu home", "none"),
+    Wrong("status", 2, "is not an altneu home", "none"),
     Wrong("show totals", 2, "altneu init", "none"),
-    Wrong("plan", 2, "is no altneu home", "none"),
-    Wrong("run 1", 2, "is no altneu home", "none"),
-    Wrong("relocate", 2, "is no altneu home", "none"),
-    Wrong("move {home}", 2, "is no altneu home", "none"),
+    Wrong("plan", 2, "is not an altneu home", "none"),
+    Wrong("run 1", 2, "is not an altneu home", "none"),
+    Wrong("relocate", 2, "is not an altneu home", "none"),
+    Wrong("move {home}", 2, "is not an altneu home", "none"),
     Wrong("status", 2, "is a file", "file"),
     Wrong("init", 2, "is a file", "file"),
     Wrong("demo", 2, "is a file", "file"),
@@ -94,7 +94,9 @@ FAST = [
     Wrong("tables", 1, "nothing is published yet", "empty"),
     Wrong("report --json", 1, "nothing is published yet", "empty"),
     *(
-        Wrong(command, 1, "nothing is published: revision 2 is empty, as a rollback to 0 has made it", "emptied")
+        Wrong(
+            command, 1, "nothing is published: revision 2 is empty, because it is a rollback to revision 0", "emptied"
+        )
         for command in ("show totals", "show edges", "explain edge 1 2", "audit", "report --json", "compact --dry-run")
     ),
     Wrong("report 1", 2, "never landed and run", "empty"),
@@ -124,7 +126,7 @@ FAST = [
     Wrong("diff 1 2 --page --format json", 2, "--page writes a page"),
     Wrong("diff 1 2 --rows triangles", 2, "'triangles' is not one of"),
     Wrong("diff 1 2 --rows edges --format parquet", 2, "parquet needs a file"),
-    Wrong("diff --other {tmp}/nowhere", 2, "is no altneu home"),
+    Wrong("diff --other {tmp}/nowhere", 2, "is not an altneu home"),
     Wrong("diff 1 2 --other {tmp}/nowhere", 2, "name no run or revision"),
     Wrong("rebuild --dry-run --hold", 2, "--dry-run computes nothing: it does not go with --hold", "published"),
     Wrong("run 2004-07-01 --hold --held", 2, "No such option"),
@@ -145,7 +147,7 @@ FAST = [
     Wrong("land {home}.csv --columns src,src,ts --epoch 1", 2, "dst is missing", "empty"),
     Wrong("land {home}.csv --columns src,dst --epoch 1", 1, "3 fields instead of 2", "empty"),
     Wrong("land {home}.csv --columns src,dst,w,x --epoch 1", 1, "3 fields instead of 4", "empty"),
-    Wrong("land {home}.csv --columns src,dst,b --epoch 1", 2, "column b: the name is altneu's own", "empty"),
+    Wrong("land {home}.csv --columns src,dst,b --epoch 1", 2, "column b: the name is reserved", "empty"),
     Wrong("land {home}.csv --columns src,dst,a.b --epoch 1", 2, "give it another name: --columns src,dst,a_b", "empty"),
     Wrong("land {home}.csv --columns src,dst,ts --epoch tomorrow", 2, "'tomorrow' is not an integer", "empty"),
     Wrong("land {home}-names.csv --columns src,dst --epoch 1", 1, 'ids = "string"', "empty"),
@@ -193,7 +195,7 @@ FAST = [
     Wrong("show totals --where '1); DROP TABLE rows; --'", 2, "cannot be read"),
     # epochs and revisions
     Wrong("show totals --as-of yesterday", 2, "neither an integer nor a date"),
-    Wrong("show totals --as-of 2004-07-02T05", 2, "the interval that holds it is 2004-07-02"),
+    Wrong("show totals --as-of 2004-07-02T05", 2, "it lies in the interval 2004-07-02"),
     Wrong("show totals --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
     Wrong("show edges --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
     Wrong("show trusses --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),

@@ -55,11 +55,11 @@ LAND = [
     Case("land raw.csv --columns src,dst,ts --time when --every 1d", "no such column"),
     Case("land raw.csv --columns src,dst,ts --time src --every 1d", "that column is not a time"),
     Case("land raw.csv --columns src,dst, --epoch 1", "a column has no name"),
-    Case("land raw.csv --columns src,dst,epoch --epoch 1", "column epoch: the name is altneu's own"),
-    Case("land raw.csv --columns src,dst,_a --epoch 1", "column _a: the name is altneu's own"),
-    Case("land raw.csv --columns src,dst,a/b --epoch 1", "column a/b: a name is of letters"),
-    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs only in capital letters", "1,2,3,4\n"),
-    Case("land raw.csv --epoch 1", "column epoch: the name is altneu's own", "src,dst,epoch\n1,2,3\n"),
+    Case("land raw.csv --columns src,dst,epoch --epoch 1", "column epoch: the name is reserved"),
+    Case("land raw.csv --columns src,dst,_a --epoch 1", "column _a: the name is reserved"),
+    Case("land raw.csv --columns src,dst,a/b --epoch 1", "column a/b: a name consists of up to 64 letters"),
+    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs in its capitals", "1,2,3,4\n"),
+    Case("land raw.csv --epoch 1", "column epoch: the name is reserved", "src,dst,epoch\n1,2,3\n"),
     Case("land raw.csv --columns src,dst,_ --epoch 1 --header", "looks like a row"),
     Case(TIMED, "neither a number nor an ISO 8601 time", "1,2,15.04.2004\n"),
     Case(TIMED, "neither a number nor an ISO 8601 time", "1,2,04/15/2004 12:30\n"),
@@ -114,8 +114,8 @@ LAND = [
         before=("land raw.csv --columns src,dst,ts --time ts --every 1h",),
     ),
     Case("land raw.csv --columns src,dst,_ --epoch soon", "is not an integer (this home has no", before=("init",)),
-    Case("land raw.csv --columns src,dst,_ --epoch 2004-04-15T12", "is no interval's start", before=(TIMED,)),
-    Case("status", "is no altneu home"),
+    Case("land raw.csv --columns src,dst,_ --epoch 2004-04-15T12", "does not start an interval", before=(TIMED,)),
+    Case("status", "is not an altneu home"),
 ]
 
 
@@ -158,7 +158,7 @@ def follow(typed: list[str], then: str) -> list[str] | None:
     left_out = re.match(r"leave (--[a-z-]+)", command)
     if left_out:
         return without(typed, left_out[1])
-    instead = re.fullmatch(r"the same with (\S+)", command)
+    instead = re.fullmatch(r"the same command with (\S+)", command)
     if instead:
         return [*without(typed, "--epoch"), "--epoch", instead[1]]
     found = re.search(r"(?<!\S)(--[a-z-]+)(?: ('[^']*'|[^\s;]+))?", command)
@@ -205,7 +205,7 @@ SETTINGS = [  # the wrong text, how it is told, and the text that the message as
     ('[epoch]\nevery = "1d"', "Did you mean epochs?", '[epochs]\nevery = "1d"'),
     ('[epochs]\nevery = "soon"', '"1d", "12h"', '[epochs]\nevery = "12h"'),
     ('[values]\nw = "int"', "one of long", '[values]\nw = "long"'),
-    ('[values]\nepoch = "long"', "the name is altneu's own", '[values]\nepoch2 = "long"'),
+    ('[values]\nepoch = "long"', "the name is reserved", '[values]\nepoch2 = "long"'),
     ("[edges]\nlive_for = 0", "at least 1 epoch", "[edges]\nlive_for = 1"),
     ('[vertices]\nids = "names"', '"integer" or "string"', '[vertices]\nids = "string"'),
     ("[ingest]\nmax_bad_share = 2", "between 0 and 1", "[ingest]\nmax_bad_share = 1"),
@@ -215,7 +215,11 @@ SETTINGS = [  # the wrong text, how it is told, and the text that the message as
     ('[edges]\nwhere = "w > 1"', '[values] w = "long"', '[edges]\nwhere = "w > 1"\n[values]\nw = "long"'),
     ('[edges]\nwhere = "until > 1"', "no value column can have this name", '[edges]\nwhere = "epoch > 1"'),
     ('[edges]\nwhere = "seq > 1"', "no value column can have this name", '[edges]\nwhere = "src > 1"'),
-    ("[spark]\nconf = { spark.a = 1 }", "stands in quotes", '[spark]\nconf = { "spark.driver.memory" = "8g" }'),
+    (
+        "[spark]\nconf = { spark.a = 1 }",
+        "write a name with dots in quotes",
+        '[spark]\nconf = { "spark.driver.memory" = "8g" }',
+    ),
 ]
 
 

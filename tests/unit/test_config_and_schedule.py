@@ -99,7 +99,7 @@ def test_motifs() -> None:
         "x = 'a-a'",
         "Y = 3",
         "not connected",
-        "capitals",
+        "upper and lower case",
         "6 problem(s)",
     ):
         assert part in caught.value.what
@@ -121,7 +121,7 @@ def test_the_digest_follows_the_meaning_only() -> None:
 
 
 def test_a_home_is_made_and_declared(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no altneu home"):
+    with pytest.raises(UsageError, match="is not an altneu home"):
         Home.open(tmp_path / "none")
     home = Home.open(tmp_path / "new", create=True)
     home = home.declare_settings(epochs={"every": "1d"}, edges={"live_for": 30}, values={"rating": "long"})
@@ -161,12 +161,12 @@ def test_labels() -> None:
 
 
 WRONG = {  # the file -> what must be said of it
-    '[values]\n"a.b" = "long"': '[values] "a.b": a name is of',
-    '[values]\n"x bigint, y" = "long"': '[values] "x bigint, y": a name is of',
-    '[values]\n"" = "long"': '[values] "": a name is of',
-    '[values]\n" w" = "long"': '[values] " w": a name is of',
-    '[values]\n"w`" = "long"': "a name is of",
-    '[values]\nrating = "long"\nRating = "long"': "[values] Rating: differs from rating in its capitals alone",
+    '[values]\n"a.b" = "long"': '[values] "a.b": a name consists of',
+    '[values]\n"x bigint, y" = "long"': '[values] "x bigint, y": a name consists of',
+    '[values]\n"" = "long"': '[values] "": a name consists of',
+    '[values]\n" w" = "long"': '[values] " w": a name consists of',
+    '[values]\n"w`" = "long"': "a name consists of",
+    '[values]\nrating = "long"\nRating = "long"': "[values] Rating: differs from rating only in upper and lower case",
     '[edges]\nwhere = "not SQL ((("': "[edges] where = 'not SQL (((': the condition ends after '(' at position 11",
     '[edges]\nwhere = ""': "[edges] where = '': the condition is empty",
     '[edges]\nwhere = "ratng > 1"\n[values]\nrating = "long"': "no column 'ratng' (position 1). Did you mean rating?",
@@ -186,19 +186,19 @@ WRONG = {  # the file -> what must be said of it
     "[retention]\nrevisions = 0": "[retention] revisions = 0: at least 1",
     "[audit]\nepochs = 'every 0'": "[audit] epochs = 'every 0': \"frontier\"",
     "[vertices]\nids = 'text'": "[vertices] ids = 'text': \"integer\" or \"string\"",
-    "[storage]\ndatabase = 'mysql://me:hunter2@x/y'": "[storage] database = 'mysql://me:***@x/y': it holds a password",
+    "[storage]\ndatabase = 'mysql://me:hunter2@x/y'": "[storage] database = 'mysql://me:***@x/y': it contains a",
     "[storage]\ndatabase = 'mysql://me@x/y'": "[storage] database = 'mysql://me@x/y': \"sqlite:",
-    "[storage]\ndatabase = 'postgresql+psycopg://me:hunter2@h/d'": "none: leave it out, and set PGPASSWORD",
-    "[storage]\ndatabase = 'postgresql://me@h/d?password=hunter2'": "postgresql://me@h/d?***': it holds a password",
-    "[storage]\ndatabase = 'postgresql://me@h/d?sslpassword=hunter2'": "h/d?***': it holds a password",
-    "database = 'postgresql://me:hunter2@h/d'": "database = 'postgresql://me:***@h/d' is in no section. Did you mean",
-    "password = 'hunter2'": "password = *** is in no section",
+    "[storage]\ndatabase = 'postgresql+psycopg://me:hunter2@h/d'": "in this file: leave it out, and set PGPASSWORD",
+    "[storage]\ndatabase = 'postgresql://me@h/d?password=hunter2'": "postgresql://me@h/d?***': it contains a password",
+    "[storage]\ndatabase = 'postgresql://me@h/d?sslpassword=hunter2'": "h/d?***': it contains a password",
+    "database = 'postgresql://me:hunter2@h/d'": "database = 'postgresql://me:***@h/d' is not in a section. Did you",
+    "password = 'hunter2'": "password = *** is not in a section",
     "storage = 'postgresql://me:hunter2@h/d'": "storage = 'postgresql://me:***@h/d': expected the section [storage]",
-    "[storage]\npassword = 'hunter2'": "[storage] password is no setting",
+    "[storage]\npassword = 'hunter2'": "[storage] password is not a setting",
     "[storage]\ncatalog = { type = 'rest', uri = 'https://me:hunter2@h' }": "uri = 'https://me:***@h': a table",
     "[storage]\ncatalog = { type = 'rest', uri = 'https://h', token = 'hunter2' }": "[storage] catalog",
     "[alerts]\npages = 'https://me:hunter2@h/reports'": "[alerts] pages = 'https://me:***@h/reports': an address",
-    "[spark]\nmaster = 'sc://h:1/;token=hunter2'": "/;token=***': it holds a token, and this file holds none: set",
+    "[spark]\nmaster = 'sc://h:1/;token=hunter2'": "/;token=***': it contains a token, which is not allowed",
     "[spark]\nconf = { 'spark.hadoop.fs.s3a.secret.key' = 'hunter2' }": "s3a.secret.key: it is a secret",
     "[spark]\nconf = { 'spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net' = 'hunter2' }": "SPARK_CONF_DIR",
     "[spark]\nconf = { 'spark.executorEnv.PGPASSWORD' = 'hunter2' }": "Env.PGPASSWORD: it is a secret",
@@ -215,11 +215,11 @@ WRONG = {  # the file -> what must be said of it
     "[landing]\nuri = ''": "[landing] uri = '': a folder",
     "[spark]\nmaster = 'nonsense'": "[spark] master = 'nonsense': \"local[*]\"",
     "[spark]\nmaster = 'local[0]'": "[spark] master = 'local[0]': \"local[*]\"",
-    "[spark]\nconf = { 'spark.driver.memory' = 'lots' }": "spark.driver.memory = 'lots': a whole number",
+    "[spark]\nconf = { 'spark.driver.memory' = 'lots' }": "spark.driver.memory = 'lots': expected a whole number",
     "[spark]\nconf = { 'spark.driver.memory' = '100m' }": "at least 512m",
-    "[spark.conf]\nspark.driver.memory = '8g'": "a name with dots stands in quotes",
-    "[edge]\nlive_for = 3": "[edge] is no section of altneu.toml. Did you mean edges?",
-    "[edges]\nlivefor = 3": "[edges] livefor is no setting. Did you mean live_for?",
+    "[spark.conf]\nspark.driver.memory = '8g'": "write a name with dots in quotes",
+    "[edge]\nlive_for = 3": "[edge] is not a section of altneu.toml. Did you mean edges?",
+    "[edges]\nlivefor = 3": "[edges] livefor is not a setting. Did you mean live_for?",
 }  # fmt: skip
 
 
@@ -267,7 +267,7 @@ database = "postgresql+psycopg://me@host/db"
 
 
 def test_a_name_that_needs_quotes() -> None:
-    with pytest.raises(UsageError, match='The name stands in quotes: "größe" = …'):
+    with pytest.raises(UsageError, match='Write the name in quotes: "größe" = …'):
         parse_settings('[values]\ngröße = "long"\n', "altneu.toml")
 
 

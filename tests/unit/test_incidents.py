@@ -173,7 +173,7 @@ def test_what_people_say_stays_with_the_incident(tmp_path: Path) -> None:
     newest, closed = by.list_incidents(seed.ledger)
     assert newest.is_open and newest.acknowledgement is None  # another incident: nobody has said anything of it
     assert not closed.is_open and closed.acknowledgement
-    with pytest.raises(UsageError, match="is closed since"):
+    with pytest.raises(UsageError, match="has been closed since"):
         by.find_incident(seed.ledger, closed.identifier)
 
 
@@ -246,10 +246,10 @@ WRONG = {
     "no such incident": ("ack 999999 --by Ada --because x", "there is no incident 999999. Open: "),
     "no name": ("ack {id} --because x", "--by"),
     "no sentence": ("ack {id} --by Ada", "--because"),
-    "blanks": ("ack {id} --by ' ' --because x", "need words"),
-    "a name that is none": (f"ack {{id}} --by {'x' * 200} --because x", "at most 128 characters"),
-    "a day that is none": ("mute {id} --until soon", "until soon: a day, such as"),
-    "a day that was": ("mute {id} --until 2004-07-01", "that day is not to come"),
+    "blanks": ("ack {id} --by ' ' --because x", "must not be empty"),
+    "a name that is none": (f"ack {{id}} --by {'x' * 200} --because x", "longer than 128 characters"),
+    "a day that is none": ("mute {id} --until soon", "until soon: expected a day, such as"),
+    "a day that was": ("mute {id} --until 2004-07-01", "this day is not in the future"),
     "no day": ("mute {id}", "--until"),
     "an option that would be ignored": ("--all ack {id} --by Ada --because x", "go only with the list"),
     "no such command": ("close {id}", "close"),

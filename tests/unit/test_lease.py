@@ -264,7 +264,7 @@ def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
     assert told(home, ledger)[0] == "running"
     wait(lease.SILENCE + 1)
     state, error, _ = told(home, ledger)
-    assert state == "failed" and error and "run a stopped without a word (last heartbeat 2026-01-01" in error
+    assert state == "failed" and error and "run a stopped without an error message (last heartbeat 2026-01-01" in error
 
 
 class Terminated(BaseException):

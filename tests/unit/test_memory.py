@@ -93,7 +93,7 @@ def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Con
 def test_a_limit_that_leaves_a_worker_nothing_is_refused(settings: Config, least: str) -> None:
     with pytest.raises(UsageError, match="Spark divides it by the cores") as error:
         memory_budget.memory_budget(settings)
-    assert f'at least "{least}"' in (error.value.next or "")
+    assert f'"{least}" or more' in (error.value.next or "")
     enough = Config(
         spark={"master": settings.spark.master, "conf": settings.spark.conf | {memory_budget.PYTHON_MEMORY: least}}
     )

@@ -121,13 +121,13 @@ def test_there_and_back_with_postgres(
         )
     back = moved(new, tmp_path / "back")
     same(home, back)
-    with pytest.raises(UsageError, match="is that of another home"):
+    with pytest.raises(UsageError, match="belongs to another home"):
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(
         pipeline.state.copy_database, "refuse_other_home", lambda *database: None
     )  # of two that came together
-    with pytest.raises(UsageError, match="is that of another home"):
+    with pytest.raises(UsageError, match="belongs to another home"):
         moved(home, tmp_path / "other", postgres)
     assert rows(new) == rows(home)
 
@@ -332,7 +332,7 @@ def test_a_disk_that_is_full(home: Home, tmp_path: Path, monkeypatch: pytest.Mon
         patched.setattr(filesystem, "_copy_stream", poured)
         with pytest.raises(Unavailable, match=r"could not be copied to .*No space left on device") as error:
             moved(home, tmp_path / "new")
-    assert "what is copied is not copied again" in str(error.value.next)
+    assert "files that are copied are not copied again" in str(error.value.next)
     assert not (tmp_path / "new" / "altneu.toml").exists()
     same(home, moved(home, tmp_path / "new"))
 

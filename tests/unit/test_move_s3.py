@@ -132,7 +132,7 @@ def test_a_store_that_fails(
 
 
 def test_a_bucket_that_is_not_there(home: Home, tmp_path: Path, store: Store) -> None:  # noqa: F811
-    with pytest.raises(Unavailable, match="there is no nowhere, or it may not be seen"):
+    with pytest.raises(Unavailable, match="nowhere does not exist, or you have no access"):
         moved(home, tmp_path / "new", "s3://nowhere/a")
 
 

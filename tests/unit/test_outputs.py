@@ -53,7 +53,7 @@ def test_a_link_stays_one_and_its_file_is_replaced(tmp_path: Path) -> None:
 def test_a_link_without_an_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").symlink_to("b.csv")
     (tmp_path / "b.csv").symlink_to("a.csv")
-    with pytest.raises(UsageError, match="a link that leads to itself"):
+    with pytest.raises(UsageError, match="a link that points to itself"):
         write(tmp_path / "a.csv")
     lost = tmp_path / "lost.csv"
     lost.symlink_to("away/rows.csv")
@@ -119,7 +119,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):
         output_format(None, tmp_path / "folder.csv")
-    for closed, says in (("", "cannot be written"), ("rows.csv", "this file may not be written")):
+    for closed, says in (("", "cannot be written"), ("rows.csv", "you have no permission to write this file")):
         (tmp_path / "rows.csv").touch()
         refused = str(tmp_path / closed) if closed else str(tmp_path)
         with monkeypatch.context() as patch:  # root may write everywhere

@@ -131,7 +131,7 @@ def test_a_rollback_hides_the_revisions_that_it_takes_back(ledger: Ledger) -> No
     assert ledger.get_revision().hidden == ((2, 6),)
     back("to 0", 0)
     assert (ledger.get_revision().hidden, ledger.get_revision().frontier) == (((1, 7),), None)
-    with pytest.raises(AltneuError, match="revision 8 is empty, as a rollback to 0 has made it"):
+    with pytest.raises(AltneuError, match="revision 8 is empty, because it is a rollback to revision 0"):
         ledger.require_published()
     assert ledger.require_published(7).revision == 7
 
@@ -252,7 +252,7 @@ def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait:
     assert ledger.expire_dead_runs() == ["silent", "failed", "r1"]
     silent, failed, published = (ledger.get_run(run_id) for run_id in ("silent", "failed", "r1"))
     assert (silent.state, silent.finished_at, silent.owner) == ("failed", beat, None)
-    assert silent.error == "it stopped without a word (killed, or the machine went down)"
+    assert silent.error == "it stopped without an error message (killed, or the machine went down)"
     assert (failed.state, failed.error, failed.finished_at) == ("failed", "its cause", ended)
     assert (published.state, published.error) == ("published", None)
 
@@ -418,7 +418,7 @@ def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None
     silent = describe_attempt(ledger.get_run("compaction"))
     assert (silent.state, silent.error) == (
         "failed",
-        f"run compaction stopped without a word (last heartbeat {ledger.get_run('compaction').beat_at})",
+        f"run compaction stopped without an error message (last heartbeat {ledger.get_run('compaction').beat_at})",
     )
 
 

@@ -120,10 +120,10 @@ def test_a_home_of_an_earlier_version_has_not_changed_its_meaning(digest: str) -
 
 
 MISPLACED = {
-    "live_for = 3": "live_for = 3 is in no section. Did you mean [edges] live_for?",
-    "[epochs]\nlive_for = 3": "[epochs] live_for is no setting. Did you mean [edges] live_for?; there are: every",
+    "live_for = 3": "live_for = 3 is not in a section. Did you mean [edges] live_for?",
+    "[epochs]\nlive_for = 3": "[epochs] live_for is not a setting. Did you mean [edges] live_for?; the settings are",
     "limit_edges = 3": "Did you mean [triangles] limit_edges or [truss] limit_edges?",
-    "colour = 3": "colour = 3 is in no section",
+    "colour = 3": "colour = 3 is not in a section",
     "[[edges]]\nlive_for = 3": "edges = [{'live_for': 3}]: expected the section [edges]",
     "[edges]\nwhere = 3": "[edges] where = 3: expected text, a condition",
     "[ingest]\nsettle = true": "[ingest] settle = True: expected a number, at least 0 seconds",

@@ -115,7 +115,7 @@ def test_a_command_that_fails_says_so_as_json(tmp_path: Path, capsys: pytest.Cap
     (line,) = capsys.readouterr().err.splitlines()
     found = json.loads(line)
     assert stopped.value.code == 2 and found["event"] == "command failed"
-    assert "is no altneu home" in found["error"] and "altneu land" in found["next"]
+    assert "is not an altneu home" in found["error"] and "altneu land" in found["next"]
 
 
 def test_a_trace_holds_the_run_and_its_stages(seed: Seed) -> None:

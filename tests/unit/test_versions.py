@@ -126,7 +126,8 @@ def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(ur
     reader = Ledger(uri)
     assert reader.published_batches()[1].rows == 5, "this needs no new column"
     with pytest.raises(
-        DatabaseOutdated, match=f"lacks what is asked for .*v0001; this one needs {versions.newest_version()}"
+        DatabaseOutdated,
+        match=f"does not have what this command needs .*v0001; this version needs {versions.newest_version()}",
     ) as told:
         reader.get_revision()
     assert "altneu doctor" in (told.value.next or "")
@@ -158,7 +159,7 @@ def test_a_database_of_a_later_version_is_refused(uri: str, writes: bool) -> Non
         connection.execute(version.update().values(version_num="v9999"))
     before = shape(uri)
     with pytest.raises(
-        UsageError, match=f"later version of altneu .*v9999; this one knows up to {versions.newest_version()}"
+        UsageError, match=f"later version of altneu .*v9999; this version knows up to {versions.newest_version()}"
     ):
         Ledger(uri, writes)
     assert shape(uri) == before
@@ -245,7 +246,7 @@ def test_doctor_brings_a_database_up_to_date(tmp_path: Path, altneu: Callable[..
             f"'{home.warehouse}' AS warehouse, '{place_of}' AS database, '2026' AS made_at"))  # fmt: skip
     code, shown = altneu(home.path, "status")
     assert code == 2, shown
-    assert "made by an earlier version of altneu" in shown and "next: altneu doctor" in shown
+    assert "an earlier version of altneu has made the database" in shown and "next: altneu doctor" in shown
     shown = altneu(home.path, "doctor")[1]
     assert f"its tables had version v0004, and have {versions.newest_version()} now" in shown
     assert altneu(home.path, "status")[0] == 0

@@ -1,5 +1,8 @@
-"""What the scripts of `versions/` are made of. Each names the version (`revision`), the one before it, and what it adds
-(`SHOWS`: table → columns), by which a database without a stored version is recognised."""
+"""Helpers for the migration scripts in `versions/`.
+
+Each script names its version (`revision`), the version before it, and what it adds (`SHOWS`: table → columns). A
+database without a stored version is recognised by these columns.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from alembic import op
 
 
 def add_columns(table: str, *columns: sa.Column[Any]) -> None:
-    """Add the columns that are not there: whoever added them before versions were stored may have been stopped."""
+    """Add the columns that do not exist. Before versions were stored, a process may have been stopped between them."""
     there = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}
     for column in columns:
         if column.name not in there:
@@ -18,6 +21,6 @@ def add_columns(table: str, *columns: sa.Column[Any]) -> None:
 
 
 def create_table(name: str, *columns: sa.Column[Any]) -> None:
-    """Make a table that is not there."""
+    """Make a table, unless it exists."""
     if not sa.inspect(op.get_bind()).has_table(name):
         op.create_table(name, *columns)

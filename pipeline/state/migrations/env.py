@@ -1,5 +1,4 @@
-"""Alembic runs this: on the connection that `pipeline.page_queries.versions` gives it, in that connection's
-transaction."""
+"""The script that Alembic runs, on the connection and in the transaction that `pipeline.state.versions` gives it."""
 
 from alembic import context
 

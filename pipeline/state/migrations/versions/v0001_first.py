@@ -1,4 +1,4 @@
-"""Runs and their stages, the ledger, batches, totals, checks, digests."""
+"""The first tables: runs and their stages, the ledger, batches, totals, checks, digests."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Runs that have left nothing in the tables are known."""
+"""Runs record that their branches are removed."""
 
 import sqlalchemy as sa
 

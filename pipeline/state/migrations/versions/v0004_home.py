@@ -1,4 +1,4 @@
-"""A home has an identity: its catalog's name, and the places for which its tables were made."""
+"""A home has an identity: the name of its catalog, and the places for which its tables were made."""
 
 import sqlalchemy as sa
 

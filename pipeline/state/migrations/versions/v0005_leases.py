@@ -1,4 +1,4 @@
-"""A run has a lease; a revision hides what rollbacks have taken back."""
+"""A run has a lease; a revision records the ranges of revisions that rollbacks have taken back."""
 
 import sqlalchemy as sa
 

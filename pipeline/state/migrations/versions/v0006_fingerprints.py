@@ -1,4 +1,4 @@
-"""The big tables have fingerprints, and what runs maintain is proved."""
+"""The Iceberg tables have fingerprints, and runs have proofs."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""A run may be held until a person has decided."""
+"""A run may be held until a person approves or rejects it."""
 
 import sqlalchemy as sa
 

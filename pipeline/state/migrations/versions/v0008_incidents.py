@@ -1,4 +1,4 @@
-"""What people say of incidents is kept; the results of one check are found at once."""
+"""Incidents have notes; an index finds the results of one check."""
 
 import sqlalchemy as sa
 from alembic import op

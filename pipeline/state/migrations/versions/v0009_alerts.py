@@ -1,4 +1,4 @@
-"""What was sent of problems, and to whom, is kept: once each."""
+"""Sent alerts are recorded, each message once for each channel."""
 
 import sqlalchemy as sa
 

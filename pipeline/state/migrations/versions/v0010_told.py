@@ -1,4 +1,4 @@
-"""How far those who follow a home were told what it has published is kept."""
+"""Delivery cursors: how far the events of published epochs were delivered to each asset."""
 
 import sqlalchemy as sa
 
