@@ -58,7 +58,7 @@ LAND = [
     Case("land raw.csv --columns src,dst,epoch --epoch 1", "column epoch: the name is reserved"),
     Case("land raw.csv --columns src,dst,_a --epoch 1", "column _a: the name is reserved"),
     Case("land raw.csv --columns src,dst,a/b --epoch 1", "column a/b: a name consists of up to 64 letters"),
-    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs in its capitals", "1,2,3,4\n"),
+    Case("land raw.csv --columns src,dst,w,W --epoch 1", "differs only in capital letters", "1,2,3,4\n"),
     Case("land raw.csv --epoch 1", "column epoch: the name is reserved", "src,dst,epoch\n1,2,3\n"),
     Case("land raw.csv --columns src,dst,_ --epoch 1 --header", "looks like a row"),
     Case(TIMED, "neither a number nor an ISO 8601 time", "1,2,15.04.2004\n"),

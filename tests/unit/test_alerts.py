@@ -337,7 +337,7 @@ COMMANDS: dict[str, tuple[str, str | None, object, str]] = {
     "what is new": ("incidents send", "json://127.0.0.1:{port}", 0, "the new alerts are sent"),
     "a test that nobody takes": ("incidents send --test", "json://127.0.0.1:9", 1, "did not accept the message"),
     "what is new, and nobody takes it": ("incidents send", "json://127.0.0.1:9", 1, "not every receiver"),
-    "a list with --all": ("incidents --all send", "json://127.0.0.1:{port}", 2, "go with the list alone"),
+    "a list with --all": ("incidents --all send", "json://127.0.0.1:{port}", 2, "go only with the list"),
 }
 
 

@@ -171,7 +171,7 @@ WRONG = {  # the file -> what must be said of it
     '[edges]\nwhere = ""': "[edges] where = '': the condition is empty",
     '[edges]\nwhere = "ratng > 1"\n[values]\nrating = "long"': "no column 'ratng' (position 1). Did you mean rating?",
     '[edges]\nwhere = "rating > 1"': '[values] rating = "long"',
-    '[edges]\nwhere = "rating"\n[values]\nrating = "long"': "rating is a value and no condition",
+    '[edges]\nwhere = "rating"\n[values]\nrating = "long"': "rating is a value, not a condition",
     '[edges]\nwhere = "count(src) > 1"': "count() uses many rows",
     '[edges]\nwhere = "rand() > 0.5"': "rand() has another value on the next run",
     "[motifs]\nm = 'a->b where w > 0, b->c'": "where w > 0: there is no column 'w'",

@@ -80,7 +80,7 @@ def test_block_borders_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("src,op\n1,upsert\n", "column dst is missing"),
         ("src,dst,colour\n1,2,red\n", "column colour is unknown"),
         ("src,dst,dst\n1,2,3\n", "column dst is there twice"),
-        ("", "not even a header"),
+        ("", "does not even have a header"),
     ],
 )
 def test_a_broken_header_breaks_the_file(tmp_path: Path, text: str, says: str) -> None:
