@@ -91,6 +91,9 @@ class CheckFailed(AltneuError):
     """A critical check failed, or the maintained result differs from the recomputation."""
 
 
+# the names that programs written for version 0.1 import
+Conflict, BatchWrong, UnderWay, Disturbed = RevisionConflict, BatchRejected, RunInProgress, ForeignWrite
+
 _OUTSIDE = {"py4j", "pyspark", "grpc", "sqlalchemy", "psycopg"}  # libraries that communicate with other processes
 _LASTING = {  # the errors of these libraries that another try does not resolve
     *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),

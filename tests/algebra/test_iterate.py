@@ -273,7 +273,8 @@ def test_a_toggle_is_a_clear_error(spark) -> None:
         iterate(p, lambda x: p.minus(x), limit=3)
 
 
-@pytest.mark.parametrize("since", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("since", [2, 3])
 def test_the_rounds_of_the_outer_times_before_are_taken_up(spark, since: int) -> None:
     """Revision by revision, with deletions: the rounds, and so the fixpoints, are those of one call over all of it."""
     cases = graphs(SEED + 6, 7)

@@ -68,7 +68,7 @@ def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: Hist
     assert "readers would see no difference" in altneu("diff", "2", "2").out
 
 
-@pytest.mark.dear("two homes of other settings, each with real runs")
+@pytest.mark.slow
 def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
     """Names have other numbers there, and mean the same."""
     toml = '[vertices]\nids = "string"\n'

@@ -51,7 +51,6 @@ CASES = {
     "audit alone": Case(["audit"], "audit: ", signal.SIGTERM, "audit"),
     "repair": Case(["repair"], "audit: ", signal.SIGINT, "repair"),
 }
-ALWAYS = ("Spark's start",)
 SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 
 
@@ -88,8 +87,9 @@ def interrupted(
     return before, said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "unaudited")
-@pytest.mark.parametrize("case", [c if c in ALWAYS else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     arguments, after, number, during, outcome = CASES[case]
     home, ledger = home_helpers.make(tmp_path / "home", TOML)

@@ -239,7 +239,9 @@ def test_results_can_be_kept_and_speak_of_their_epoch(found: list[Check]) -> Non
     assert twice["observed"] == "1 of 30 rows"
 
 
-@pytest.mark.parametrize("where", ["Spark", "Spark, where none has a rival", "pandas, by one query"])
+@pytest.mark.parametrize(
+    "where", ["Spark", pytest.param("Spark, where none has a rival", marks=pytest.mark.slow), "pandas, by one query"]
+)
 def test_all_engines_judge_alike(tiny: SparkSession, found: list[Check], where: str) -> None:
     """`found` is judged in pandas, fetched frame by frame."""
     world = broken()

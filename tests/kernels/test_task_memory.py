@@ -17,6 +17,7 @@ from pipeline.home import memory_budget
 REPO = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("peak memory")
 def test_tasks_have_the_memory_that_they_need() -> None:
     command = [sys.executable, "-m", "tests.memory_peak", "400000"]
