@@ -133,7 +133,7 @@ def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, targ
 
 
 def rewrite_table(
-    tables: MemoryTables, table: str, row: Revision, run_id: str, since: int | None, oldest: int, *_: Any
+    tables: MemoryTables, table: str, row: Revision, *, run_id: str, since: int | None, oldest: int, **_: Any
 ) -> int:
     """Take the place of `compact._rewrite_if_useful`: equal rows of the revisions up to the oldest kept one become
     one."""
@@ -177,9 +177,9 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
             patch.setattr(module, "open_branches", owner.tables)
         patch.setattr(rollback, "rewrite_revision", partial(write_again, owner))
         patch.setattr(compact, "_rewrite_if_useful", rewrite_table)
-        patch.setattr(compaction_verification, "verify_compaction", lambda *_: None)
-        patch.setattr(serving_tables, "verify_folded", lambda *_: None)
-        patch.setattr(bsp_round_tables, "drop_abandoned_rounds", lambda *_: None)
+        patch.setattr(compaction_verification, "verify_compaction", lambda *_, **__: None)
+        patch.setattr(serving_tables, "verify_folded", lambda *_, **__: None)
+        patch.setattr(bsp_round_tables, "drop_abandoned_rounds", lambda *_, **__: None)
         sa.event.listen(sa.Engine, "connect", trust_the_disk)
         try:
             yield owner

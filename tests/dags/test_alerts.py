@@ -277,7 +277,7 @@ def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Recei
         return
     (body,) = receiver.bodies
     assert body["title"] == "altneu: epoch 2004-04-17 is late" and says in body["message"]
-    assert "due until 2004-04-18 06:00 UTC" in body["message"] and "next: " in body["message"]
+    assert "it was due at 2004-04-18 06:00 UTC" in body["message"] and "next: " in body["message"]
 
 
 def test_a_late_epoch_of_a_broken_home_raises_nothing(tmp_path: Path, receiver: Receiver) -> None:

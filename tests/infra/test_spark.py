@@ -152,9 +152,9 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
 
 
 EXECUTORS = """
-from pipeline.storage.session import session
+from pipeline.storage.session import start_start_session
 
-spark = session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
+spark = start_session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
 
 def where(frames):
     import os, algorithms, pipeline
@@ -183,13 +183,13 @@ def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -
 
 
 WORKERS = """
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 
 def worker(frames):
     import algorithms.zipimport_patch
     yield from frames
 
-print(session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPandas(worker, "id bigint").count())
+print(start_session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPandas(worker, "id bigint").count())
 """
 
 

@@ -336,7 +336,7 @@ class World:
             assert not outcome.startswith("Unreadable"), f"{name}: {outcome}"
             assert not outcome.startswith(("AssertionError", "ValueError", "KeyError")), f"{name}: {outcome}"
             said = outcome.partition(":")[0]
-            fine = said in ("published", "done", "read", "Conflict", "LeaseLost", "nothing to take over")
+            fine = said in ("published", "done", "read", "RevisionConflict", "LeaseLost", "nothing to take over")
             fine = fine or said in ("held", "rejected", "nothing is held") or "it was rejected by bob" in outcome
             dropped = name == "rollback" and "a compaction kept only" in outcome
             assert faulty or fine or dropped, f"{name}, undisturbed: {outcome}"

@@ -69,7 +69,7 @@ def test_every_check_runs_and_one_that_fails_is_the_exit_code(failing: str, tmp_
 @pytest.mark.parametrize("share", ["", "8", "0/8", "a/b"])
 def test_a_share_that_is_none(share: str, tmp_path: Path) -> None:
     code, output, called = call_infra_test(tmp_path, "--share", share)
-    assert code == 2 and "--share K/N" in output and not [line for line in called if "pytest" in line]
+    assert code == 2 and "--share needs K/N" in output and not [line for line in called if "pytest" in line]
 
 
 # -- .ci/run ------------------------------------------------------------------------------------------------------

@@ -79,5 +79,5 @@ def test_a_wrong_master_in_the_environment(home: Path, monkeypatch: pytest.Monke
     from pipeline.storage.session import master_of
 
     monkeypatch.setenv("ALTNEU_MASTER", "nonsense")
-    with pytest.raises(UsageError, match="ALTNEU_MASTER = 'nonsense': \"local"):
+    with pytest.raises(UsageError, match="ALTNEU_MASTER = 'nonsense': expected \"local"):
         master_of(Home.open(home))

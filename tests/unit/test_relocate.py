@@ -145,7 +145,7 @@ def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
     else:
         file.write_bytes(file.read_bytes()[:-5])
     before = locations(there)
-    with pytest.raises(AltneuError, match=r"not whole: .*missing or damaged. Nothing was changed") as error:
+    with pytest.raises(AltneuError, match=r"incomplete: .*missing or damaged. Nothing was changed") as error:
         relocate_home(there)
     assert file.name in error.value.what
     assert locations(there) == before
