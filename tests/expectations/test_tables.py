@@ -363,7 +363,7 @@ def test_growth_is_judged_by_its_steps(
     if "the edges grow as usual" in names:
         before, low, high = (
             past[-1]["edges"],
-            *map(int, re.findall(r"; less than (\d+) or more than (\d+) is", observed)[0]),
+            *map(int, re.findall(r"; less than (\d+) or more than (\d+) has", observed)[0]),
         )
         assert observed.startswith(f"500 edges, {before} in the epoch before;") and low <= before <= high < 500
 
