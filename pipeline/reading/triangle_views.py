@@ -120,7 +120,7 @@ def count_support(tables: Tables[R], revision: Revision, epoch: int, only: RowFi
 
 def _count_stored_edges(tables: Any, revision: Revision) -> int:
     """Return the number of rows in the table `edges`, from its metadata."""
-    return int(tables.size("edges", revision.snapshots["edges"]).rows)
+    return int(tables.snapshot_size("edges", revision.snapshots["edges"]).rows)
 
 
 def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:

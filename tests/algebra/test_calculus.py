@@ -294,7 +294,7 @@ def test_errors(spark) -> None:
         triangles(edges)
     with pytest.raises(ValueError, match="no relation f"):
         delta_query(Query.from_text("f(a,b)"), {"e": edges})
-    with pytest.raises(ValueError, match="one term, at least one of them a variable, per data column"):
+    with pytest.raises(ValueError, match="needs one term for each data column of"):
         delta_query(Query.from_text("e(a,b,c)"), {"e": edges})
     with pytest.raises(ValueError, match="not connected"):
         explain(Query.from_text("e(a,b), e(c,d)"))

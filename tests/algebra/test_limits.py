@@ -156,7 +156,7 @@ def test_compacted_contents_are_not_asked_for_from_before(spark) -> None:
 
 def test_names_that_spark_would_take_for_one_are_refused(spark) -> None:
     edges = triples(spark, [(1, 2, 0, 1)])
-    with pytest.raises(ValueError, match="a, A have one name"):
+    with pytest.raises(ValueError, match="a, A have the same name"):
         edges.rename({"b": "A"})
     with pytest.raises(ValueError, match="b, b have one name"):
         edges.rename({"a": "b"})
