@@ -45,7 +45,7 @@ OPERATORS = {
         c, ["case", "k"], {"n": F.sum("multiplicity")}, "nonzero", broadcast=few
     ),
     "count": lambda c, few: incremental.count(c, ["case", "k"], broadcast=few),
-    "distinct": incremental.distinct,
+    "distinct": lambda c, few: incremental.distinct(c, broadcast=few),
     "threshold": lambda c, few: incremental.threshold(c, lambda m: m * m - m, broadcast=few),
 }
 

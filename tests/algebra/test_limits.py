@@ -158,9 +158,9 @@ def test_names_that_spark_would_take_for_one_are_refused(spark) -> None:
     edges = triples(spark, [(1, 2, 0, 1)])
     with pytest.raises(ValueError, match="a, A have the same name"):
         edges.rename({"b": "A"})
-    with pytest.raises(ValueError, match="b, b have one name"):
+    with pytest.raises(ValueError, match="b, b have the same name"):
         edges.rename({"a": "b"})
-    with pytest.raises(ValueError, match="Epoch, epoch have one name"):
+    with pytest.raises(ValueError, match="Epoch, epoch have the same name"):
         edges.rename({"a": "Epoch"})
     with pytest.raises(ValueError, match="_a: names that begin with _"):
         edges.rename({"a": "_a"})

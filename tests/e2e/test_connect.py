@@ -194,7 +194,7 @@ ledger = Ledger(home.database)
 warehouse = Warehouse(session_for(home, ledger), home)
 counts = []
 for turn in range(2):
-    counts.append(warehouse.at("edges", ledger.at()).count())
+    counts.append(warehouse.read_table("edges", ledger.get_revision()).count())
     time.sleep(0 if turn else 1.2 * IDLE_MS / 1000)
 print(counts)
 """
@@ -375,14 +375,14 @@ from pipeline.storage.session import session_for
 from pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
 ledger = Ledger(home.database)
-edges = Warehouse(session_for(home, ledger), home).at("edges", ledger.at())
+edges = Warehouse(session_for(home, ledger), home).read_table("edges", ledger.get_revision())
 print(edges.count(), flush=True)
 input()
 try:
     edges.count()
 except Unavailable as error:
     print(error.what)
-print(Warehouse(session_for(home, ledger), home).at("edges", ledger.at()).count())
+print(Warehouse(session_for(home, ledger), home).read_table("edges", ledger.get_revision()).count())
 """
 
 

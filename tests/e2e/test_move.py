@@ -67,7 +67,7 @@ def test_a_copy_that_broke_is_copied_again(
         patched.setattr(move, "_copy_database", broken)
         refused = altneu("move", str(new))
     assert refused.code == 1 and re.search(r"1 of \d+ files of the copy differ from those of the home", refused.err)
-    assert "next: the same command again" in refused.err and not (new / "altneu.toml").exists()
+    assert "next: run the same command again" in refused.err and not (new / "altneu.toml").exists()
     assert altneu("move", str(new)).code == 0
 
     with sa.create_engine(home.database).begin() as connection:

@@ -140,7 +140,7 @@ def test_main_and_tags_are_what_is_published(
     assert "r6" not in names(home)["edges"]
     found = {each.name: each.found for each in list_checks(home.path)}
     assert "brought up to date" in found["Tags"]
-    assert "are what is published" in {each.name: each.found for each in list_checks(home.path)}["Tags"]
+    assert "are up to date" in {each.name: each.found for each in list_checks(home.path)}["Tags"]
     assert ledger.get_revision().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.get_revision().run_id}"}
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still
@@ -207,11 +207,11 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     tables = refs_without_spark.open_branches(home)
     pin = ledger.get_revision(1).snapshots["edges"]
     early, late = tables.load_metadata("edges"), tables.load_metadata("edges")
-    before = json.loads(filesystem.read_file(early.location))
+    before = json.loads(filesystem.read_file(early.metadata_location))
     early.commit_steps([("createTag", "mine", pin)])
     with pytest.raises(iceberg.CommitConflict):
         late.commit_steps([("createTag", "yours", pin)])
-    after = json.loads(filesystem.read_file(tables.load_metadata("edges").location))
+    after = json.loads(filesystem.read_file(tables.load_metadata("edges").metadata_location))
     assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
     for schema in after["schemas"]:
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none

@@ -80,7 +80,7 @@ def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: Sp
     assert sorted(row["a b"] or "" for row in warehouse.read_snapshot("upserts", new).collect()) == ["", "x"]
 
     home = with_settings(home, '[values]\nw = "double"\n"a b" = "string"\n')
-    with pytest.raises(UsageError, match=r"\[values\] w is double in altneu\.toml but long in the stored rows"):
+    with pytest.raises(UsageError, match=r"\[values\] w is double in altneu\.toml, but long in the stored rows"):
         made(tiny, home)
     warehouse = made(tiny, home, retype=True)
     assert warehouse.load_metadata("upserts").column_types()["w"] == "double"

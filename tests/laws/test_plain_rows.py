@@ -112,12 +112,12 @@ def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: P
     before, after = collections(home, history, *rule), collections(home, changed, *rule)
     run = run_between(spark, home, before, after, (max(history), max(changed)))
     make = serving_tables._vertex_rows if table == "vertex_history" else serving_tables._edge_rows
-    old, new = make(reader(spark, home, before), home, max(history)), make(run.after, home, run.frontier)
+    old, new = make(reader(spark, home, before), home, max(history)), make(run.read_after, home, run.frontier)
     touched = serving_tables._touched_keys(run, table).localCheckpoint()
     stays = Counter(map(tuple, old.collect()))
     stays.subtract(map(tuple, serving_tables._rows_of_keys(run, table, old, touched).collect()))
     assert not -stays, "of a touched key all rows are"
-    made_again = make(run.after, home, run.frontier, touched)
+    made_again = make(run.read_after, home, run.frontier, touched)
     assert +stays + Counter(map(tuple, made_again.collect())) == Counter(map(tuple, new.collect()))
     assert len(+stays) >= 4
 

@@ -119,7 +119,7 @@ def forget_wedges(ledger: Ledger) -> None:
 
 def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Of every vertex at every epoch, and as a reader sees those of the last one."""
-    row, names = ledger.at(), list(home.config.motifs)
+    row, names = ledger.get_revision(), list(home.config.motifs)
     warehouse = Warehouse(spark, home)
     rows = warehouse.read_table("motif_counts", row).collect()
     for epoch in range(row.frontier + 1):
@@ -135,7 +135,7 @@ def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> N
 
 def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Every vertex and edge at every epoch; every collection's diffs are consolidated and its contents sets."""
-    row = ledger.at()
+    row = ledger.get_revision()
     warehouse = Warehouse(spark, home)
     epochs = list(range(row.frontier + 1))
     found = {

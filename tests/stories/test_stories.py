@@ -202,7 +202,7 @@ class Story(RuleBasedStateMachine):
     def compact(self) -> None:
         compact(self.world.home, self.world.ledger, self.spark, grace=0)
 
-    @precondition(lambda self: self.world.newest.batches and self.world.ledger.at().since is None)
+    @precondition(lambda self: self.world.newest.batches and self.world.ledger.get_revision().since is None)
     @rule(measure=st.sampled_from(["vertices", "edges", "triangles"]), wrong=st.sampled_from([-3, 5]))
     def repair(self, measure: str, wrong: int) -> None:
         """Somebody writes into the database: the audit finds it, and what `altneu repair` does then puts it right."""
