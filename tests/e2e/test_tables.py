@@ -217,7 +217,7 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
     may = {"refs", "metadata-log", "last-updated-ms"}
     assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
-    folder = Path(filesystem.normalize_location(early.location)).parent
+    folder = Path(filesystem.normalize_location(early.metadata_location)).parent
     assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
     through_spark = Warehouse(spark, home).load_metadata("edges")  # Iceberg goes on from it
     through_spark.commit_steps([("removeTag", "mine")])

@@ -65,6 +65,7 @@ CONFIGS = {
 
 
 @pytest.mark.law(1, 2, 3, 4)
+@pytest.mark.dear("every law of the state, with whole runs in random order")
 @pytest.mark.parametrize("name", [n if n == ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS])
 def test_any_order_equals_recomputation(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
