@@ -105,7 +105,11 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
     rng = random.Random(seeds.one(4))
     bad = 0
     for epoch in range(2):
-        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
+        rows = [
+            (src, dst, rng.choice(["7", "9", "1", "abc"]), op, seq) for src, dst, _, op, seq in draw_batch(rng, **BATCH)
+        ]
+        bad += sum(tag == "abc" and op == "upsert" for _, _, tag, op, _ in rows)
+        home_helpers.put(home, epoch, rows)  # type: ignore[arg-type]
     finished(home.path, "backfill", "--all", server=shared)
     assert bad and sum(batch.bad_rows for batch in ledger.published_batches().values()) == bad
     is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
