@@ -116,7 +116,7 @@ class Books:
     numbers: dict[str, int]  # run → revision
 
     def visible(self, rows: Rows, at: Revision) -> Rows:
-        """Of a table's rows those that a reader of the revision sees, as `Warehouse.read_table` chooses them."""
+        """Return the rows of a table that a reader of the revision sees, as `Warehouse.read_table` chooses them."""
 
         def sees(row: str) -> bool:
             number = self.numbers.get(row)

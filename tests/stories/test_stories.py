@@ -10,7 +10,6 @@ shortest story that fails.
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from pipeline.run.compact import compact
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import get_stage
 from pipeline.storage.warehouse import Warehouse
-from tests import home_helpers
+from tests import home_helpers, seeds
 from tests.stories.world import Settings, World
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -277,8 +276,8 @@ def dying(stage: str, after: bool) -> Iterator[None]:
 
 
 def tell(spark: SparkSession, stories: int, steps: int) -> None:
-    number = int(os.environ.get("ALTNEU_SEED") or random.randrange(10**6))
-    print(f"ALTNEU_SEED={number} ALTNEU_STORIES={stories} ALTNEU_STEPS={steps}")
+    number = seeds.one()
+    print(f"ALTNEU_STORIES={stories} ALTNEU_STEPS={steps}")
     shrink = (Phase.shrink,) if os.environ.get("ALTNEU_SHRINK") else ()
     told = settings(
         max_examples=stories,
