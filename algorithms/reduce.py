@@ -178,14 +178,14 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
         def greatest(inside: Test, s: Column) -> Column:
             return F.array_max(F.filter(known, lambda u: inside(_time_fields(u, names), _time_fields(s, names))))
 
-        def of(s: Column) -> Column:
+        def list_corners(s: Column) -> Column:
             corners = [
                 F.struct(greatest(inside, s).alias("_of"), *_named_time(s, names), F.lit(sign).alias("sign"))
                 for sign, inside in _time_corners(time)
             ]
             return F.filter(F.array(*corners), lambda e: e["_of"].isNotNull())
 
-        return F.flatten(F.transform(known, of))
+        return F.flatten(F.transform(known, list_corners))
 
     def steps(known: Column) -> Column:
         def step(s: Column, pairs: Column) -> Column:
@@ -205,13 +205,13 @@ def _with_joins(known: Column, time: Lattice) -> Column:
     """
     names = list(time.columns)
 
-    def of(t: Column) -> Column:
+    def list_joins(t: Column) -> Column:
         others = F.filter(
             known, lambda u: (t < u) & ~time.less_equal_columns(_time_fields(t, names), _time_fields(u, names))
         )
         return F.transform(others, lambda u: _join_times(t, u, time))
 
-    return F.sort_array(F.array_distinct(F.concat(known, F.flatten(F.transform(known, of)))))
+    return F.sort_array(F.array_distinct(F.concat(known, F.flatten(F.transform(known, list_joins)))))
 
 
 def _join_times(t: Column, u: Column, time: Lattice) -> Column:

@@ -267,14 +267,14 @@ def commands_page() -> list[str]:
         if arguments:
             lines += table(
                 ["argument", "meaning"],
-                [[code((e.metavar or e.name.upper()).strip("[]")), asked(e)] for e in arguments],
+                [[code((e.metavar or e.name.upper()).strip("[]")), describe_argument(e)] for e in arguments],
             )
         if options(command):
             lines += flags(options(command))
     return lines
 
 
-def asked(each: Any) -> str:
+def describe_argument(each: Any) -> str:
     listed = f" One of {', '.join(map(code, choices(each)))}." if choices(each) else ""
     return f"{each.help}{listed}"
 

@@ -105,20 +105,17 @@ def _fingerprint_rows_in_force(
     They are computed as the oldest and the newest of `revisions` see them.
     """
     stored = visible_rows(warehouse.read_snapshot("upserts", snapshot), row).where(F.col("epoch") < since)
-    seen = {
-        revision: select_rows_in_force(stored.where(F.col("revision") <= revision), since, live_for)
-        for revision in (revisions[0], revisions[-1])
-    }
-    return {
-        revision: table_fingerprints({"upserts": rows}.__getitem__, warehouse, ["upserts"])
-        for revision, rows in seen.items()
-    }
+    fingerprints = {}
+    for revision in {revisions[0], revisions[-1]}:
+        rows = _select_rows_in_force(stored.where(F.col("revision") <= revision), since, live_for)
+        fingerprints[revision] = table_fingerprints({"upserts": rows}.__getitem__, warehouse, ["upserts"])
+    return fingerprints
 
 
-def select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -> DataFrame:
+def _select_rows_in_force(upserts: DataFrame, since: int, live_for: int | None) -> DataFrame:
     """Select the upserts from before epoch `since` that are in force at it, with all columns (law 1).
 
-    It is selected by one aggregation, not by the windows of `winning_upserts`, which compactions fold by.
+    One aggregation selects them, not the windows of `winning_upserts`, which compactions fold by.
     """
     ordered = ("epoch", "seq", "_is_value")
     rest = [c for c in upserts.columns if c not in ("src", "dst", "op", "revision", "diff", *ordered, "file", "line")]

@@ -196,10 +196,10 @@ def stage(spec: Stage) -> Any:
 
     @lineage.traced_task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
-    def work(planned: PlannedRun) -> dict[str, Any]:
+    def run_stage(planned: PlannedRun) -> dict[str, Any]:
         return skip_if_overtaken(run_tasks.execute_stage(current_site().home, planned, spec.name, log_progress))
 
-    return work
+    return run_stage
 
 
 @lineage.traced_task(

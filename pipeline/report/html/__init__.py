@@ -55,10 +55,10 @@ def _template_environment() -> jinja2.Environment:
         cost=formatting.cost_sentences,
         listed=formatting.join_words,
         vertex_page=formatting.vertex_page,
+        whole=_unbroken_markup,
+        moment=_moment_markup,
+        quoted=quote,
     )
-    environment.filters["whole"] = _unbroken_markup
-    environment.filters["moment"] = _moment_markup
-    environment.filters["quoted"] = quote
     environment.globals.update(
         STATES=formatting.STATES,
         KINDS=formatting.KINDS,
