@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite (a start costs 6-10 s), and the settings for tests of tiny data."""
+"""The plugins of the suite, and what holds for every test."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from pyspark.sql import SparkSession
 
 from pipeline.landing import batch_files
-from pipeline.storage.session import SIMPLE
 from tests import seeds
 
 if TYPE_CHECKING:
     from tests.ledger_only import LedgerOnly
-
-# Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
-TINY = SIMPLE
 
 settings.register_profile("same examples in each run", derandomize=True)
 if not seeds.is_fresh():
     settings.load_profile("same examples in each run")
 
 pytest_plugins = [
-    f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "canonical", "postgres", "rest", "s3")
+    f"tests.{name}" for name in ("tools", "tiers", "costs", "session", "browser", "canonical", "postgres", "rest", "s3")
 ]
 
 
@@ -67,25 +62,3 @@ def ledger_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[LedgerOnly]:
 
     with run_without_spark(monkeypatch) as homes:
         yield homes
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    from pipeline.storage.session import start_session
-
-    # Two such processes, and those that tests start, are to leave the machine room: half of it each would be all.
-    # `few`: the suite is over before the thorough compiler has paid for itself.
-    spark = start_session("local[2]", {"spark.driver.memory": "3g"}, few=True)
-    yield spark
-    spark.stop()
-
-
-@pytest.fixture
-def tiny(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with the settings for tiny data, until the test ends."""
-    before = {name: spark.conf.get(name) for name in TINY}
-    for name, value in TINY.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)

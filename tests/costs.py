@@ -28,7 +28,6 @@ MOST_RUNS = 4
 MOST_SECONDS = 30.0
 LONGEST_SECONDS = 120.0
 SHOWN = 10
-DEAR_DOCUMENTS = {"algorithms/README.md": "every example of the page is a plan of Spark"}  # which can have no marker
 COMMANDS_WITH_RUNS = {"run", "backfill", "rebuild", "demo"}
 
 
@@ -146,11 +145,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         return  # the tests are those of the workers
     install()
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if why := DEAR_DOCUMENTS.get(item.nodeid.partition("::")[0]):
-        item.add_marker(pytest.mark.dear(why))
 
 
 @pytest.hookimpl(wrapper=True)

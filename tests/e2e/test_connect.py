@@ -32,8 +32,8 @@ from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
-from tests.conftest import TINY
 from tests.proxy import Proxy
+from tests.session import TINY
 
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())

@@ -32,8 +32,8 @@ from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
-from tests.conftest import TINY
 from tests.postgres import DATABASE_KINDS
+from tests.session import TINY
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 

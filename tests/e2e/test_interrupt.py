@@ -16,9 +16,9 @@ import pytest
 from pipeline.errors import Exit
 from pipeline.state.ledger import Ledger
 from tests import home_helpers
-from tests.conftest import TINY
 from tests.e2e.test_crash import group
 from tests.report.seed import Seed
+from tests.session import TINY
 
 REPO = Path(__file__).resolve().parents[2]
 CONF = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
