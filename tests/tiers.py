@@ -73,6 +73,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        name_with_group(item)
     chosen = list(items)
     if config.getoption("quick"):
         chosen = [item for item in chosen if is_quick(item)]
@@ -116,6 +118,14 @@ def name_group(item: pytest.Item) -> str | None:
     if any(each[-1].scope in ("class", "module", "package") for each in definitions):
         return item.nodeid.partition("::")[0]
     return None
+
+
+def name_with_group(item: pytest.Item) -> None:
+    """Let the id of a test end with its group, where xdist has appended it: pytest reads another attribute than xdist
+    sets from 9.2 on, and tests that share a fixture would go to both processes."""
+    named = getattr(item, "_nodeid", None)
+    if named and named != item.nodeid:
+        item._id = type(item.id).parse(named)
 
 
 def name_function(nodeid: str) -> str:

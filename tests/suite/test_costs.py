@@ -41,7 +41,7 @@ def test_a_command_is_a_run_too():
     spend(4)
     subprocess.run([sys.executable, "-c", "", "altneu", "backfill", "--all"])
 
-def test_long():
+def test_long(history):
     spend(0, seconds=31)
 
 @pytest.mark.dear("a whole history")
@@ -60,21 +60,23 @@ def test_a_sweep():
 def test_a_back_end():
     spend(50, seconds=500)
 
-def test_a_busy_machine():
+def test_a_busy_machine(history):
     meter.test.seconds += 1000
 """
 
 
 def call_pytest(folder: Path, *arguments: str) -> str:
     (folder / "test_them.py").write_text(SOURCE)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.costs", "-p", "no:cacheprovider", "-rf", *arguments]
+    plugins = ("-p", "tests.costs", "-p", "tests.tiers", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, "-rf", *arguments]
     done = subprocess.run([*command, str(folder / "test_them.py")], cwd=REPO, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2")])
+@pytest.mark.parametrize("processes", [(), ("-n", "2", "--dist", "loadgroup")])
 def test_what_costs_too_much_fails_and_the_dearest_are_named(processes: tuple[str, ...], tmp_path: Path) -> None:
+    """With two processes what some tests share is made once, since they stay together."""
     output = call_pytest(tmp_path, *processes)
     failed = set(re.findall(r"^FAILED \S+::(\w+)", output, re.M))
     assert failed == {"test_a_command_is_a_run_too", "test_long", "test_too_dear"}
