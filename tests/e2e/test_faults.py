@@ -311,6 +311,7 @@ def test_the_first_difference_is_explained(scene: Scene) -> None:
     assert landed == f"landed at {LAST}: upsert 100 → 101, epoch={LAST}/rows.csv line 32: in force"
 
 
+@pytest.mark.slow  # any audited run of the default tier is clean
 def test_the_run_itself_is_clean(scene: Scene) -> None:
     runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert failing(scene) == {}

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.proof_records import COLLECTIONS, UnprovedEdge
+from algorithms.proof_records import COLLECTIONS, Proof, UnprovedEdge
 from pipeline.errors import CheckFailed
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
@@ -100,9 +100,8 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
         scene.restore(table, before)
 
 
-@pytest.mark.parametrize(
-    "measure", ["triangles", *(pytest.param(m, marks=pytest.mark.slow) for m in ("edges", "truss"))]
-)
+@pytest.mark.slow  # tests/unit/test_proving.py has totals in the default tier
+@pytest.mark.parametrize("measure", ["triangles", "edges", "truss"])
 def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
     mine = (books.totals.c.run_id == scene.run_id) & (books.totals.c.measure == measure)
     with scene.ledger.engine.begin() as connection:
@@ -114,20 +113,31 @@ def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
             connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff - 1))
 
 
-def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
+def judge_with_proof(scene: Scene, change: Callable[[Proof], Proof]) -> set[str]:
+    """The checks of the proof that fail when the run has recorded another proof."""
     proof = scene.ledger.get_proof(scene.run_id)
     assert proof is not None and proof.steps and not proof.wrong
+    scene.ledger.put_proof(scene.run_id, change(proof).to_json())
     try:
-        told = replace(proof, wrong=1, shown=[UnprovedEdge(100, 101, 4, "too low")])
-        scene.ledger.put_proof(scene.run_id, told.to_json())
-        assert judged(scene) == {"trussness values are proved"}
-        base = {**proof.base, "trussness": proof.base["trussness"] + proof.base["edges"]}
-        scene.ledger.put_proof(scene.run_id, replace(proof, base=base).to_json())
-        assert judged(scene) == {ROWS}
+        return judged(scene)
     finally:
         scene.ledger.put_proof(scene.run_id, proof.to_json())
 
 
+def test_a_proof_that_fails_blocks(scene: Scene) -> None:
+    wrong = {"wrong": 1, "shown": [UnprovedEdge(100, 101, 4, "too low")]}
+    assert judge_with_proof(scene, lambda proof: replace(proof, **wrong)) == {"trussness values are proved"}
+
+
+@pytest.mark.slow  # tests/unit/test_proving.py has other rows in the default tier
+def test_a_proof_of_another_state_blocks(scene: Scene) -> None:
+    def move(proof: Proof) -> Proof:
+        return replace(proof, base={**proof.base, "trussness": proof.base["trussness"] + proof.base["edges"]})
+
+    assert judge_with_proof(scene, move) == {ROWS}
+
+
+@pytest.mark.slow  # damage of long ago, which this run passes with, is in the default tier
 def test_a_run_without_a_fault_passes(scene: Scene) -> None:
     facts = runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])

@@ -105,13 +105,43 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
     assert external_access.external_access(home, ledger).tags == [f"r{revision}" for revision in tagged]
 
 
-@pytest.mark.dear("a revision for each kind of publication")
-def test_main_and_tags_are_what_is_published(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_main_and_tags_are_what_is_published_and_taken_back(
+    numbers: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the process that takes back dies before the tags, in a moved home, and in the end of nothing."""
+    home, ledger = numbers.copy(tmp_path / "home")
+    check(home, ledger, 1, 2)
+    told: list[str] = []
+    rollback.roll_back(home, ledger, 1, told.append)  # by SQL and metadata alone
+    assert not told and ledger.get_revision().snapshots == ledger.get_revision(1).snapshots
+    check(home, ledger, 1, 2, 3)
+    with monkeypatch.context() as patch:  # it dies after the row of the ledger
+        patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
+        rollback.roll_back(home, ledger, 2, told.append)
+    assert len(told) == 1 and "altneu doctor" in told[0] and "r4" not in names(home)["edges"]
+    found = {each.name: each.found for each in list_checks(home.path)}
+    assert "brought up to date" in found["Tags"]
+    check(home, ledger, 1, 2, 3, 4)
+    shutil.copytree(home.path, tmp_path / "moved")
+    moved = Home.open(tmp_path / "moved")
+    relocate_home(moved)
+    check(moved, Ledger(moved.database), 1, 2, 3, 4)
+    rollback.roll_back(home, ledger, 0)
+    for table, refs in names(home).items():
+        assert refs["main"] == refs["r5"] == refs_without_spark.open_branches(home).first_snapshot(table)
+
+
+def test_without_a_publication_there_is_nothing_to_name(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", TOML)
     with pytest.raises(AltneuError, match="nothing is published"):
         external_access.external_access(home, ledger)
+
+
+@pytest.mark.slow
+def test_main_and_tags_are_what_is_published_over_compactions(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
     home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
     home_helpers.put(home, 3, make_clique(4, 5, 6))
     home_helpers.run(home, ledger, [1, 3])
