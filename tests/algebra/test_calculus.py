@@ -171,7 +171,7 @@ def brute(text: str, relations: dict[str, Counter]) -> Counter:
     return out
 
 
-QUICK = {"triangle of two relations", "a loop and a projection"}
+QUICK = {"triangle of two relations"}
 ARITY = {"r": 2, "s": 2, "t": 3, "u": 1}
 
 

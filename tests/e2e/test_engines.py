@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,35 +143,39 @@ def questions(edge: tuple[str, str], first: str, last: str, choose: Choose, *, t
 
 
 def sample_questions(rng: random.Random, every: list[Question]) -> list[Question]:
-    """Choose the plain question of each view, and each option with one of the views that take it."""
-    chosen = {question.view: question for question in reversed(every) if not question.given_options()}
-    sample = list(chosen.values())
-    for option in sorted({option for question in every for option in question.given_options()}):
+    """Choose questions that have each view and each option among them."""
+    asked, sample = set[str](), list[Question]()
+    for view in {question.view: None for question in every}:
+        mine = [question for question in every if question.view == view]
+        new = [question for question in mine if set(question.given_options()) - asked]
+        sample.append(rng.choice(new or mine))
+        asked |= set(sample[-1].given_options())
+    for option in sorted({option for question in every for option in question.given_options()} - asked):
         sample.append(rng.choice([question for question in every if option in question.given_options()]))
     return sample
 
 
-@pytest.mark.dear("a whole history, with a correction and a rollback, which three engines read")
-def test_every_view_and_option(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_view_and_every_option_after_a_correction_and_a_rollback(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    compare_over_values(
-        spark, tmp_path, choose_one(rng), partial(sample_questions, rng), [{}, {"as_of": 4, "revision": 2}]
-    )
+    home, ledger = publish_values_and_roll_back(tmp_path)
+    asked = list(questions(("1", "3"), "2", "3", choose_one(rng), text=False))
+    compare_questions(home, ledger, spark, sample_questions(rng, asked), filled=0.6)
+    compare_explanations(home, ledger, spark, [("vertex", 5), ("triangle", 2, 3, 4), ("edge", 1, 99)], [{}])
 
 
 @pytest.mark.slow
-def test_every_view_and_every_value_of_each_option(spark: SparkSession, tmp_path: Path) -> None:
-    compare_over_values(spark, tmp_path, choose_all, list, [{}, {"as_of": 4, "revision": 2}, {"as_of": 1}])
-
-
-def compare_over_values(
-    spark: SparkSession,
-    folder: Path,
-    choose: Choose,
-    choose_questions: Callable[[list[Question]], list[Question]],
-    explained_at: list[dict[str, Any]],
+def test_every_view_and_every_value_of_each_option_and_what_a_compaction_leaves(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""
+    home, ledger = publish_values_and_roll_back(tmp_path)
+    compare_questions(home, ledger, spark, list(questions(("1", "3"), "2", "3", choose_all, text=False)), filled=0.8)
+    things = [("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)]
+    compare_explanations(home, ledger, spark, things, [{}, {"as_of": 4, "revision": 2}, {"as_of": 1}])
+    compare_over_a_compaction(home, ledger, spark)
+
+
+def publish_values_and_roll_back(folder: Path) -> tuple[Home, Ledger]:
+    """Integer ids, values, motifs; a correction, and a rollback to before it."""
     home, ledger = home_helpers.make(folder / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
     land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
     land(home, 2, HEAD + clique(1, 2, 5, 7, w=2) + "1,2,,,,,delete\n" + "3,4,5,a{b},,,\n")
@@ -182,16 +185,33 @@ def compare_over_values(
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
     home_helpers.run(home, ledger, [2, 4])
     rollback.roll_back(home, ledger, 1)
-    asked = choose_questions(list(questions(("1", "3"), "2", "3", choose, text=False)))
+    # a home that was moved says so before either engine looks
+    shutil.copytree(home.path, folder / "moved")
+    with pytest.raises(UsageError, match="copied, moved"):
+        Graph(folder / "moved")
+    return home, ledger
+
+
+def compare_questions(home: Home, ledger: Ledger, spark: SparkSession, asked: list[Question], filled: float) -> None:
+    """`filled`: the share of the answers that have rows, at least."""
     found = compare(home, ledger, spark, iter(asked))
     assert {option for question in asked for option in question.given_options()} == set(FLAGS) - {"revision"}
-    filled = [len(answer[3]) for answer in found if len(answer) == 4]
-    assert len(filled) == len(asked) and sum(map(bool, filled)) > len(filled) * 0.8
+    rows = [len(answer[3]) for answer in found if len(answer) == 4]
+    assert len(rows) == len(asked) and sum(map(bool, rows)) > len(rows) * filled
     compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
-    for thing in (("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)):
-        for at in explained_at:
+
+
+def compare_explanations(
+    home: Home, ledger: Ledger, spark: SparkSession, things: list[tuple[Any, ...]], places: list[dict[str, Any]]
+) -> None:
+    for thing in things:
+        for at in places:
             mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
             assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
+
+
+def compare_over_a_compaction(home: Home, ledger: Ledger, spark: SparkSession) -> None:
+    """Forward again, on, and a compaction that folds."""
     home_helpers.run(home, ledger, [2, 4])
     for epoch in (5, 6):
         land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
@@ -208,10 +228,6 @@ def compare_over_values(
     asks += [Question("triangles", span=(str(row.since), "6")), Question("communities"), Question("trusses")]
     tells = compare(home, ledger, spark, iter(asks))
     assert [len(each) for each in tells[:4]] == [3] * 4 and all(len(each) == 4 for each in tells[5:])
-    # a home that was moved says so before either engine looks
-    shutil.copytree(home.path, folder / "moved")
-    with pytest.raises(UsageError, match="copied, moved"):
-        Graph(folder / "moved")
 
 
 NAMED = {"where", "vertices", "edge", "since_revision"}  # options where names are given

@@ -71,13 +71,51 @@ class World:
         assert_plain_tables(self.home, found, history or self.history, *self.rule, since=since)
 
 
+LIFE = (
+    '[vertices]\nids = "string"\n[values]\nw = "long"\n[edges]\nlive_for = 4\n[motifs]\npath = "a-b, b-c"\n'
+    "[retention]\nrevisions = 2\nepochs = 4\n"
+)
+
+
 @pytest.mark.law(4, 9, 12)
-@pytest.mark.dear("one life of a home instead of six")
+def test_a_home_that_is_corrected_rolled_back_compacted_and_moved(
+    spark: SparkSession, unaudited: None, tmp_path: Path
+) -> None:
+    rng = random.Random(seeds.one())
+    world = World(tmp_path / "home", LIFE, 4)
+    ledger = world.ledger
+
+    def draw(*epochs: int) -> History:
+        return {epoch: draw_batch(rng, values=True) for epoch in epochs}
+
+    world.publish({1: [(1, 2, 0, "upsert", 0), (2, 3, 0, "upsert", 0)], **draw(3)})
+    first, stored = dict(world.history), count_stored_motifs(world)
+    world.publish(draw(2, 3, 6, 8) | {7: []})  # late, replaced, new and empty
+    world.assert_right()
+    second = dict(world.history)
+    rollback.roll_back(world.home, ledger, 1)
+    world.history = first
+    world.assert_right()
+    assert count_stored_motifs(world) == stored > 0, "a plan knows what is stored"
+    rollback.roll_back(world.home, ledger, 2)
+    world.history = second
+    world.assert_right()
+    compact(world.home, ledger, spark, 0.0)
+    since = ledger.get_revision().since
+    assert since == 5
+    world.assert_right(since=since)
+    world.home.path.rename(tmp_path / "elsewhere")
+    world.reopen(tmp_path / "elsewhere")
+    relocate_home(world.home)
+    world.assert_right(since=since)
+
+
+@pytest.mark.law(4, 9, 12)
+@pytest.mark.slow
 def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
     """Switched off and on, held and approved, rolled back, changed, compacted, renamed."""
     rng = random.Random(seeds.one())
-    toml = '[vertices]\nids = "string"\n[values]\nw = "long"\n[edges]\nlive_for = 4\n[motifs]\npath = "a-b, b-c"\n'
-    toml += "[retention]\nrevisions = 2\nepochs = 4\n"
+    toml = LIFE
     world = World(tmp_path / "home", toml, 4)
     home, ledger = world.home, world.ledger
 
@@ -137,8 +175,7 @@ def count_stored_motifs(world: World) -> int:
 @pytest.fixture(scope="module")
 def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """An audited home of one revision, so that no file holds rows that were taken out since."""
-    toml = '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n'
-    world = World(tmp_path_factory.mktemp("plain") / "home", toml)
+    world = World(tmp_path_factory.mktemp("plain") / "home", '[values]\nw = "long"\n')
     clique: list[Row] = [(a, b, 1, "upsert", 0) for a in range(5) for b in range(a)]
     gone: list[Row] = [(3, 4, None, "delete", 1), (4, 3, None, "delete", 1)]
     world.publish({1: [*clique, (0, 9, 1, "upsert", 0)], 2: [(0, 8, 1, "upsert", 0), *gone]})

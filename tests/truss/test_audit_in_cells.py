@@ -18,7 +18,10 @@ from algorithms.motif_patterns import PLAIN
 from pipeline.checking import distributed_recount, epoch_recount
 from pipeline.checking.epoch_recount import COUNTED, DIFFERENCES, PER_ROW
 from pipeline.errors import UsageError
+from pipeline.home.home import Home
+from pipeline.run import planning, runner
 from tests import home_helpers
+from tests.builders import make_upserts
 from tests.kernels.references import arrays, clique
 from tests.truss.test_parts_in_spark import packed
 
@@ -160,9 +163,14 @@ def test_rows_are_few_and_counted(spark: SparkSession, history: dict[int, set[tu
 def test_motifs_beyond_a_task_are_an_error_that_names_the_setting(tiny: SparkSession, tmp_path: Path) -> None:
     """Nothing of the run is published; without motifs the same graph is audited in cells, and published."""
     motifs = '[motifs]\nwedge = "a-b, b-c"\n'
-    home, ledger = home_helpers.make(tmp_path / "home", motifs + "[truss]\nlimit_edges = 2\n")
-    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(4)])
+    home, ledger = home_helpers.make(tmp_path / "home", motifs)
+    home_helpers.put(home, 0, make_upserts(*clique(4)))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [0]))
+    assert run_id is not None
+    for stage in ("ingest", "edges", "triangles", "truss"):
+        runner.execute_stage(home, ledger, run_id, stage)
+    (home.path / "altneu.toml").write_text(motifs + "[truss]\nlimit_edges = 2\n")
     with pytest.raises(UsageError, match=r"6 edge intervals are more than the 2 .*\[truss\] limit_edges") as error:
-        home_helpers.run(home, ledger, [0])
+        runner.execute_stage(Home.open(home.path), ledger, run_id, "audit")
     assert error.value.next is not None and "[motifs]" in error.value.next
     assert ledger.get_revision().frontier is None
