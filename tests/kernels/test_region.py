@@ -177,12 +177,13 @@ SHAPES = {  # vertices, edges at first, batches in a window, edges in a batch
 )
 @pytest.mark.parametrize("coarse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("some", [range(12), pytest.param(range(12, 25), marks=pytest.mark.slow)], ids=str)
 def test_as_a_peel_with_certificates_and_proofs(
-    shape: str, coarse: bool, few: float, monkeypatch: pytest.MonkeyPatch
+    shape: str, coarse: bool, few: float, some: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partial_graph_solver, "FEW", few)
     n, m, batches, size = SHAPES[shape]
-    for seed in seeds.several(range(25)):
+    for seed in seeds.several(some):
         rng = random.Random(seed)
         base = rng.choice([0, 2**40, -(2**35)])  # ids of any size
         pool = [(base + a * 3, base + b * 3) for b in range(n) for a in range(b)]

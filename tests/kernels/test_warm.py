@@ -78,7 +78,7 @@ def made(history: History, ask: ProofScope | None = None) -> PersistentGraph:
     return replay_window(*columns(rows), *known(set(), {}), min(history), max(history), kept=True, ask=ask).graph
 
 
-@pytest.mark.parametrize("seed", seeds.several(range(60)))
+@pytest.mark.parametrize("seed", seeds.mark_wide(range(60), 24))
 def test_revision_after_revision_from_files(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
