@@ -155,6 +155,7 @@ def sample_questions(rng: random.Random, every: list[Question]) -> list[Question
     return sample
 
 
+@pytest.mark.dear("every view by two engines, maybe first in its process")
 def test_every_view_and_every_option_after_a_correction_and_a_rollback(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
     home, ledger = publish_values_and_roll_back(tmp_path)

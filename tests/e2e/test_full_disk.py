@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from pipeline.home.home import Home
 from pipeline.run import runner
 from pipeline.state.ledger import Ledger
 from tests import home_helpers
+from tests.builders import make_clique
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -31,13 +32,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.needs("mount")
-def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(altneu: Altneu, numbers: History, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_disk / "home"
-    home, _ = home_helpers.make(path)
-    home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(5), 2)])
-    assert altneu("run", "1", home=path).code == 0
+    home, _ = numbers.copy(path)
     before = altneu("show", "totals", "--format", "json", home=path).out
-    home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in combinations(range(9), 2)])
+    home_helpers.put(home, 4, make_clique(*range(9)))
     filler = small_disk / "filler"
     real = runner.execute_stage
 
@@ -52,14 +51,14 @@ def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(runner, "execute_stage", stage)
     monkeypatch.setenv("COLUMNS", "200")
-    failed = altneu("run", "2", home=path)
+    failed = altneu("run", "4", home=path)
     assert failed.code == 1
     assert "full" in failed.err or "No space left" in failed.err, failed.err
     assert "make room on the disk" in failed.err
     assert altneu("show", "totals", "--format", "json", home=path).out == before
     monkeypatch.undo()
     filler.unlink()
-    assert altneu("run", "2", home=path).code == 0
+    assert altneu("run", "4", home=path).code == 0
     after = json.loads(altneu("show", "totals", "--format", "json", home=path).out)
     assert (after[0]["edges"], after[0]["triangles"], after[0]["max_trussness"]) == (36, 84, 9)
     assert altneu("audit", home=path).code == 0

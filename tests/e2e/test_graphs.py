@@ -17,6 +17,7 @@ from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import CARRIED, GRAPHS, LACKING, Graph, find_graph
 from tests.reference import neighbours
 
+pytestmark = pytest.mark.usefixtures("unaudited")  # all is compared with what is known, or with plain Python
 QUICK = ("as20000102.txt.gz",)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.state.stage_results import TrianglesFacts, TrussFacts
 from tests import home_helpers
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 FOUR = [(a, b, None, "upsert", place) for place, (a, b) in enumerate(combinations(range(4), 2))]
 
 

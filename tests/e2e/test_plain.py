@@ -78,6 +78,7 @@ LIFE = (
 
 
 @pytest.mark.law(4, 9, 12)
+@pytest.mark.dear("all plain tables, motifs and a compaction, maybe first in its process")
 def test_a_home_that_is_corrected_rolled_back_compacted_and_moved(
     spark: SparkSession, unaudited: None, tmp_path: Path
 ) -> None:

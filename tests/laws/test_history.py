@@ -72,6 +72,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
 
 
+@pytest.mark.dear("three runs and a compaction, maybe first in its process")
 @pytest.mark.law(9, 12)
 def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession, tmp_path: Path) -> None:
     """Law 9, with a late and a replaced epoch; the run and a consumer go on over the compaction."""
