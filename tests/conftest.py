@@ -21,7 +21,7 @@ if not seeds.is_fresh():
     settings.load_profile("same examples in each run")
 
 pytest_plugins = [
-    f"tests.{name}" for name in ("tools", "tiers", "costs", "session", "browser", "canonical", "postgres", "rest", "s3")
+    f"tests.{name}" for name in ("tools", "canonical", "tiers", "costs", "session", "browser", "postgres", "rest", "s3")
 ]
 
 

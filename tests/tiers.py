@@ -3,8 +3,8 @@
 The tiers themselves are markers, which `infra/test` chooses by: the default tier is what is neither `slow` nor
 `backend`. Quick tests come first, so that a broken line shows within a minute; then those with Spark, the longest
 first, so that no long one decides the end. With two processes each takes the next test that nobody has. Tests of one
-file that share a fixture stay together (`--dist loadgroup`), and so do those that start many processes: one of them at
-a time.
+file that share a fixture stay together (`--dist loadgroup`), those that take copies of canonical histories, and those
+that start many processes: one of them at a time.
 
 `--share K/N` is the K-th of N equal shares, by the seconds of `tests/seconds.tsv`: the same for the same tests. With
 `--minutes M` no test begins after M minutes, nor one that would take much longer than that; what was left out is
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import canonical
 from tests.tools import list_backends
 
 TESTS = Path(__file__).parent
@@ -110,13 +111,16 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def name_group(item: pytest.Item) -> str | None:
-    """Name those that a test stays with: all of its file, where it has fixtures that the file shares."""
+    """Name those that a test stays with: all of its file, where it has fixtures that the file shares; else all that
+    take a copy of a history of `tests.canonical`, which is made once then."""
     if CROWDED.intersection(list_backends(item)):
         return "many processes"
     fixtures = getattr(item, "_fixtureinfo", None)
-    definitions = fixtures.name2fixturedefs.values() if fixtures else ()
+    definitions = list(fixtures.name2fixturedefs.values()) if fixtures else []
     if any(each[-1].scope in ("class", "module", "package") for each in definitions):
         return item.nodeid.partition("::")[0]
+    if any(each[-1].func.__module__ == canonical.__name__ for each in definitions):
+        return canonical.__name__
     return None
 
 
@@ -154,11 +158,12 @@ def read_seconds() -> dict[str, float]:
 
 
 def split_units(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """Return what has to stay together: the tests of a group in one file; each other test is a unit of its own."""
+    """Return what has to stay together: the tests of a group in one file, or of the group of the canonical histories;
+    each other test is a unit of its own."""
     units: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        test = item.nodeid.partition("@")[0]
-        units[test.partition("::")[0] if name_group(item) else test].append(item)
+        test, group = item.nodeid.partition("@")[0], name_group(item)
+        units[group if group == canonical.__name__ else test.partition("::")[0] if group else test].append(item)
     return units
 
 

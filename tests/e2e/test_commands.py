@@ -195,6 +195,7 @@ def test_correcting_history(typed: Altneu, home: Path) -> None:
     assert typed("rollback", "77").code == 1
 
 
+@pytest.mark.slow  # tests/laws/test_history.py has a compaction that folds in the default tier
 @pytest.mark.usefixtures("tiny")
 def test_what_a_compaction_has_folded_is_an_error_that_says_so(
     altneu: Altneu, numbers: History, tmp_path: Path

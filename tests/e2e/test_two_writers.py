@@ -92,6 +92,7 @@ def test_one_wins_and_the_other_runs_again(
     assert Graph(home.path).arrow.edges(revision=1).num_rows == 6
 
 
+@pytest.mark.slow  # without Spark two runs are at once in the default tier, in tests/protocol in every order
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     """On real tables, and what the other has written there is not seen."""
