@@ -32,8 +32,8 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as ProgressDisplay
 
 from ..errors import UsageError
+from ..formatting import escape_controls
 from ..home.whole_files import is_stream, open_whole_file, require_writable
-from ..terminal import escape_controls
 
 if TYPE_CHECKING:
     import pyarrow as pa

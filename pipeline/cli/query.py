@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
+from ..formatting import escape_controls
 from ..reading.query_model import ANY, FLAGS, NAMES, Engine, Question, view_table
-from ..terminal import escape_controls
 from .app import Group, open_home, register_command
 from .printing import (
     STANDARD_OUTPUT,

@@ -68,7 +68,7 @@ def _print_incomplete(epochs: list[EpochState]) -> None:
 
 def _print_folded(epochs: list[EpochState]) -> None:
     """Print the epochs that have landed before the history that is kept; no run takes them up."""
-    from ..landing.folded_epochs import REMEDY, describe_folded
+    from ..landing.epoch_states import REMEDY, describe_folded
 
     if epochs:
         err.print(f"[yellow]not run:[/] {escape(describe_folded(epochs))}")
@@ -306,7 +306,7 @@ def execute_plan(
     Raises:
         BatchRejected: Epochs were left out, because their batches are wrong or because a compaction has folded them.
     """
-    from ..landing.folded_epochs import record_folded
+    from ..landing.epoch_states import record_folded
     from ..run import planning, runner
     from ..run.forecast import forecast_run
     from ..state.records import RunKind, RunRecord
@@ -384,7 +384,7 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
         epochs: Epochs whose batches are wrong.
         folded: Landed epochs that a compaction has folded.
     """
-    from ..landing.folded_epochs import REMEDY, describe_folded
+    from ..landing.epoch_states import REMEDY, describe_folded
     from ..state import failed_runs
 
     if folded and not epochs:

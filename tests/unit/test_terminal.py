@@ -20,7 +20,7 @@ from pipeline import cli, events
 from pipeline.cli import printing, query
 from pipeline.cli.printing import Format, Progress, failure, write_rows
 from pipeline.errors import UsageError
-from pipeline.terminal import escape_controls
+from pipeline.formatting import escape_controls
 
 EVIL = [
     "\x1b[31mred\x1b]0;title\x07",
