@@ -209,11 +209,8 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     approval.require_publishable(home, ledger, wanted)
     changed = approval.relanded_labels(home, ledger, wanted)
     approval.approve_run(home, ledger, wanted, by or _user_name(), because)
-    progress = Progress()
-    try:
+    with Progress() as progress:
         revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
-    finally:
-        progress.close_display()
     mark = f", with a {revision.mark}" if revision.mark else ""
     epochs = len(wanted.epochs) or len(ledger.published_batches())
     out.print(f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} held them")

@@ -16,10 +16,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
@@ -181,6 +182,14 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self.close_display()
+
+
+@contextmanager
+def show_progress(stage: str) -> Iterator[Callable[[str], None]]:
+    """Show that a command works, and how far it is: the block gets the function that takes a text for each step."""
+    with Progress() as progress:
+        progress(stage, "")
+        yield partial(progress, stage)
 
 
 def format_moment(iso: str | None) -> str:

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
 from .app import Group, open_home, register_command
-from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals
+from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals, show_progress
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -242,9 +242,8 @@ def rollback(
     if dry_run:
         _print_rollback(home, ledger, revision)
         return
-    with Progress() as progress:
-        progress("rollback", "")
-        row, epochs = rollback.roll_back(home, ledger, revision, lambda text: progress("rollback", text))
+    with show_progress("rollback") as say:
+        row, epochs = rollback.roll_back(home, ledger, revision, say)
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) rolled back"
     )
