@@ -21,6 +21,7 @@ from .printing import (
     output_format,
     print_rows,
     print_totals,
+    show_progress,
     tell_written,
     write_rows,
 )
@@ -88,9 +89,8 @@ def diff(
     form = output_format(format, output)
     home, ledger = open_home()
     difference = _find_diff(home, ledger, states or [], other)
-    progress = Progress()
-    try:
-        progress("diff", "comparing")
+    with show_progress("diff") as say:
+        say("comparing")
         spark = session_for(home, ledger)
         if rows is not None:
             frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
@@ -104,8 +104,6 @@ def diff(
                 tell_written(number, output)
             return
         document = diff_report.diff_document(home, difference, spark)
-    finally:
-        progress.close_display()
     if page:
         from ..report import refresh_pages, write_difference
 
