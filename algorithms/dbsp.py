@@ -29,7 +29,6 @@ from algorithms.collection import DIFF, Collection
 from algorithms.time_lattice import Total
 
 TICK = "tick"
-CLOCK = Total(TICK, 0)
 Operator = Callable[..., Collection]
 
 

@@ -5,8 +5,8 @@ Law     The fingerprint of a collection is the sum over its rows of diff * hash(
         Order, grouping, files and the revisions in which rows came change nothing (law 11). Two collections that
         differ have the same fingerprint with a chance of about 2**-128, unless somebody chose them on purpose: a
         fingerprint finds damage and faults, not forgery.
-Shapes  Rows: data columns, `epoch`, `diff`. Result: for each epoch the fingerprint of the changes at it; their sum up
-        to an epoch is the fingerprint of the state at that epoch.
+Shapes  Rows: data columns, `epoch`, `diff`. Aggregated by epoch, `lane_sums` are the fingerprint of the changes at
+        each epoch; their sum up to an epoch is the fingerprint of the state at that epoch.
 Cost    One scan and one aggregation by epoch; no row is moved. Importing this module loads neither Spark nor kernels.
 Source  Clarke et al., "Incremental multiset hash functions" (2003): hashes are added; the hash is Spark's `xxhash64`.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, Row
 
     from algorithms.kernels.graph import Ints
 
@@ -101,13 +101,3 @@ def from_lane_sums(row: Row) -> Fingerprint:
     """Return a row of `lane_sums` as a fingerprint."""
     first, second = (int(row[low]) + (int(row[high]) << 32) for low, high in (_LANES[:2], _LANES[2:]))
     return Fingerprint(first % _WORD, second % _WORD)
-
-
-def fingerprints_by_epoch(rows: DataFrame, data: Sequence[str]) -> dict[int, Fingerprint]:
-    """Compute the fingerprint of the rows of each epoch; EXECUTES. The result has no epoch whose rows cancel."""
-    from pyspark.sql import functions as F
-
-    columns = [F.col(name) for name in data]
-    halves = rows.select("epoch", *hash_lanes(columns, F.col("diff").cast("decimal(20, 0)")))
-    prints = {row["epoch"]: from_lane_sums(row) for row in halves.groupBy("epoch").agg(*lane_sums()).collect()}
-    return {epoch: each for epoch, each in prints.items() if each}

@@ -223,10 +223,9 @@ def lexicographic_parts(time: Lattice) -> list[Lexicographic]:
     return [*lexicographic_parts(time.inner), time] if isinstance(time, Lexicographic) else []
 
 
-def time_columns(lattice: Lattice, source: str | None = None) -> list[Column]:
-    """Return the columns that hold a time, of the alias `source` if it is given."""
-    prefix = f"{source}." if source else ""
-    return [F.col(f"{prefix}{name}") for name in lattice.columns]
+def time_columns(lattice: Lattice) -> list[Column]:
+    """Return the columns that hold a time."""
+    return [F.col(name) for name in lattice.columns]
 
 
 def literal_time(lattice: Lattice, time: Time) -> list[Column]:

@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, require_finite
+from algorithms.time_lattice import EPOCH, FOREVER, require_finite
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -185,15 +185,6 @@ def _level_intervals(
     return spans.select(*key, "epoch", "until", "diff")
 
 
-def signed_difference(new: DataFrame, old: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return pointwise new minus old of two sets of disjoint intervals: key, `epoch`, `until`, `diff` (+1 or -1),
-    maximal.
-    """
-    plus = new.select(*key, "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
-    minus = old.select(*key, "epoch", "until", F.lit(-1).cast("bigint").alias("diff"))
-    return net_intervals(plus.unionByName(minus), key)
-
-
 def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) -> Collection:
     """Return upsert rows as a collection over epochs, with data columns key and value: seed 3's conversion.
 
@@ -201,26 +192,6 @@ def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_f
     """
     spans = to_timelines(rows, key, value, live_for).withColumn("diff", F.lit(1).cast("bigint"))
     return Collection.from_intervals(spans, EPOCH)
-
-
-def replacement(
-    new: DataFrame,
-    old: DataFrame,
-    key: Sequence[str],
-    value: Sequence[str],
-    revision: int,
-    live_for: int | None = None,
-) -> Collection:
-    """Return the diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
-
-    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Equal rows give no
-    diffs.
-    """
-    columns = [*key, *value, "op", "seq", "epoch"]
-    tagged = [rows.select(*columns, F.lit(sign).alias("_sign")) for rows, sign in ((new, 1), (old, -1))]
-    lines = to_timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
-    spans = net_intervals(lines.withColumnRenamed("_sign", "diff"), [*key, *value])
-    return Collection.from_intervals(spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION)
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-from .model import Expectation
+from .model import Frame, equals_column, is_between, is_null, is_one_of
 
 SUITE = "degrees"
 _BUG = "altneu audit {epoch}; nothing of this run is published: run it again, and report it if it fails again"
 
+_vertices = Frame(SUITE, "vertices", _BUG, needs=("degrees_at",))
+_sums = Frame(SUITE, "sums", _BUG, needs=("degrees_at", "edges_at"))
+
 EXPECTATIONS = [
-    Expectation(
-        SUITE,
-        "a vertex has one degree",
-        "critical",
-        "The vertex is the key of the degrees.",
-        _BUG,
-        on="vertices",
-        needs=("degrees_at",),
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": "degree_rows", "value_set": [1]},
-    ),
-    Expectation(
-        SUITE,
+    _vertices.require("a vertex has one degree", "The vertex is the key of the degrees.", is_one_of("degree_rows", 1)),
+    _vertices.require(
         "a degree is at least 1",
-        "critical",
         "A vertex without edges is not listed; a negative degree means that a diff is lost or doubled.",
-        _BUG,
-        on="vertices",
-        needs=("degrees_at",),
-        kind="ExpectColumnValuesToBeBetween",
-        args={"column": "degree", "min_value": 1},
+        is_between("degree", 1),
     ),
-    Expectation(
-        SUITE,
+    _vertices.require(
         "a degree is the number of the vertex's edges",
-        "critical",
         "Counting each vertex's edges in the edge set gives its maintained degree.",
-        _BUG,
-        on="vertices",
+        is_null("wrong_degree"),
         needs=("degrees_at", "edges_at"),
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "wrong_degree"},
     ),
-    Expectation(
-        SUITE,
+    _sums.require(
         "the degrees sum to twice the edges",
-        "critical",
         "Every edge has two ends.",
-        _BUG,
-        on="sums",
-        needs=("degrees_at", "edges_at"),
-        kind="ExpectColumnPairValuesToBeEqual",
-        args={"column_A": "sum_of_degrees", "column_B": "twice_the_edges"},
+        equals_column("sum_of_degrees", "twice_the_edges"),
         show=("epoch", "sum_of_degrees", "twice_the_edges"),
     ),
 ]

@@ -4,7 +4,7 @@ Small   A frame of up to `SMALL` rows is fetched by Arrow, with nullable types (
         judged by the pandas engine; a larger one is judged in Spark. The expectations and verdicts are the same, which
         a test checks. Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in
         Spark; at 100,000 rows 17 CPU seconds with either engine, which is the reason for the value of `SMALL`.
-Price   62 rules that hold cost 0.2 CPU seconds here (0.75 without `gx_rule_cache`, and if all offending rows were
+Price   62 rules that hold cost 0.2 CPU seconds here (0.75 without `rule_class`, and if all offending rows were
         requested at once).
 Bounds  In Spark one aggregation decides all single-column expectations of a frame; rows are fetched for the failed ones
         only, and limited to `ROWS` inside Spark. Nothing grows with the number of offending rows.
@@ -13,15 +13,16 @@ Errors  `CheckCrashed` if Great Expectations could not evaluate a rule: a bug of
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .gx_rule_cache import rule_class
 from .model import Expectation, Verdict
 
 if TYPE_CHECKING:
@@ -230,3 +231,40 @@ def _caught_message(info: Any) -> str:
         return ""
     infos = [info] if "raised_exception" in info else list(info.values())
     return next((str(i["exception_message"]) for i in infos if i.get("raised_exception")), "")
+
+
+@cache
+def rule_class(kind: str) -> Any:
+    """Return the prepared rule that replaces a class of `great_expectations.expectations`.
+
+    Great Expectations makes the configuration of a rule, and the list of metrics that it needs, again whenever they are
+    needed: some 150 times for one verdict. Neither depends on the data. The prepared rule is a custom expectation,
+    derived from Great Expectations' own and registered under its name, which caches both.
+    """
+    import great_expectations as gx
+    from pydantic.v1 import PrivateAttr
+
+    base: Any = getattr(gx.expectations, kind)
+    known: dict[str, Any] = {}  # by the arguments and the format of the result; one entry for each rule
+
+    def configuration(self: Any) -> Any:
+        fields = tuple(map(id, self.__dict__.values()))  # a field that is set again is another object
+        if self._made is None or self._made[0] != fields:
+            self._made = fields, base.configuration.fget(self)
+        return self._made[1]
+
+    def get_validation_dependencies(self: Any, execution_engine: Any = None, runtime_configuration: Any = None) -> Any:
+        engine = type(execution_engine).__name__
+        key = json.dumps([engine, self.configuration.kwargs, runtime_configuration], default=str)
+        if key not in known:
+            known[key] = base.get_validation_dependencies(self, execution_engine, runtime_configuration)
+        return replace(known[key], metric_configurations=dict(known[key].metric_configurations))
+
+    members = {
+        "__module__": __name__,
+        "__doc__": base.__doc__,
+        "_made": PrivateAttr(None),
+        "configuration": property(configuration),
+        "get_validation_dependencies": get_validation_dependencies,
+    }
+    return type(base)(kind, (base,), members)

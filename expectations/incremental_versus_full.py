@@ -16,7 +16,6 @@ _REMEDY = (
     "rows below show where, and altneu repair publishes a recomputation"
 )
 
-
 _none = partial(no_difference, SUITE, "differences", _REMEDY)
 
 

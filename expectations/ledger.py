@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import Expectation
+from .model import Expectation, Frame, equals_column, is_null
 
 SUITE = "ledger"
 _BUG = (
@@ -10,19 +10,13 @@ _BUG = (
     "recomputation if it is; if it is not: altneu rebuild"
 )
 
+_sums = Frame(SUITE, "sums", _BUG, needs=("totals",))
+_motifs = Frame(SUITE, "motifs", _BUG, needs=("motifs",))
+
 
 def _total_equals(name: str, meaning: str, total: str, counted: str, needs: str) -> Expectation:
-    return Expectation(
-        SUITE,
-        name,
-        "critical",
-        meaning,
-        _BUG,
-        on="sums",
-        needs=("totals", needs),
-        kind="ExpectColumnPairValuesToBeEqual",
-        args={"column_A": total, "column_B": counted},
-        show=("epoch", total, counted),
+    return _sums.require(
+        name, meaning, equals_column(total, counted), needs=("totals", needs), show=("epoch", total, counted)
     )
 
 
@@ -56,52 +50,28 @@ EXPECTATIONS = [
         "greatest_k",
         "trussness_at",
     ),
-    Expectation(
-        SUITE,
+    _motifs.require(
         "the totals of motifs are those of the vertices",
-        "critical",
         "The counts of all vertices add up to the motif's total times the number of vertices in an occurrence.",
-        _BUG,
-        on="motifs",
-        needs=("motifs",),
-        kind="ExpectColumnPairValuesToBeEqual",
-        args={"column_A": "times_vertices", "column_B": "counted"},
+        equals_column("times_vertices", "counted"),
         show=("motif", "occurrences", "vertices_in_one", "counted"),
     ),
-    Expectation(
-        SUITE,
+    _sums.require(
         "the total of triangles is possible with so many edges",
-        "critical",
         "A graph with m edges has at most (2m)^1.5 / 6 triangles, and never a negative number.",
-        _BUG,
-        on="sums",
-        needs=("totals",),
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "impossible_triangles"},
+        is_null("impossible_triangles"),
         show=("epoch", "edges", "triangles", "impossible_triangles"),
     ),
-    Expectation(
-        SUITE,
+    _sums.require(
         "the total of vertices is possible with so many edges",
-        "critical",
         "A graph of n vertices, each of which has an edge, has between n/2 and n(n-1)/2 edges.",
-        _BUG,
-        on="sums",
-        needs=("totals",),
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "impossible_vertices"},
+        is_null("impossible_vertices"),
         show=("epoch", "edges", "vertices", "impossible_vertices"),
     ),
-    Expectation(
-        SUITE,
+    _sums.require(
         "the maximum trussness is possible with so many triangles",
-        "critical",
         "The maximum trussness k is 0 without edges and 2 without triangles; k >= 3 needs k(k-1)(k-2)/6 triangles.",
-        _BUG,
-        on="sums",
-        needs=("totals",),
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "impossible_trussness"},
+        is_null("impossible_trussness"),
         show=("epoch", "edges", "triangles", "max_trussness", "impossible_trussness"),
     ),
 ]

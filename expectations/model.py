@@ -34,10 +34,74 @@ class Expectation:
     per_epoch: bool = False  # one result for each epoch of the frame
 
 
+class Rule(TypedDict):
+    """A class of Great Expectations, and its arguments."""
+
+    kind: str
+    args: Mapping[str, Any]
+
+
+def is_null(column: str) -> Rule:
+    return Rule(kind="ExpectColumnValuesToBeNull", args={"column": column})
+
+
+def has_value(column: str) -> Rule:
+    return Rule(kind="ExpectColumnValuesToNotBeNull", args={"column": column})
+
+
+def is_one_of(column: str, *values: Any) -> Rule:
+    return Rule(kind="ExpectColumnValuesToBeInSet", args={"column": column, "value_set": [*values]})
+
+
+def is_none_of(column: str, *values: Any) -> Rule:
+    return Rule(kind="ExpectColumnValuesToNotBeInSet", args={"column": column, "value_set": [*values]})
+
+
+def is_between(column: str, least: int, most: int | None = None) -> Rule:
+    """Require `least` or more and, if `most` is given, `most` or less."""
+    limits = {"min_value": least} | ({} if most is None else {"max_value": most})
+    return Rule(kind="ExpectColumnValuesToBeBetween", args={"column": column} | limits)
+
+
+def equals_column(column: str, other: str, **options: Any) -> Rule:
+    args = {"column_A": column, "column_B": other, **options}
+    return Rule(kind="ExpectColumnPairValuesToBeEqual", args=args)
+
+
+def exceeds_column(column: str, other: str, **options: Any) -> Rule:
+    args = {"column_A": column, "column_B": other, **options}
+    return Rule(kind="ExpectColumnPairValuesAToBeGreaterThanB", args=args)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that a suite checks, with the remedy and the needs that most of these checks share."""
+
+    suite: str
+    name: str
+    remedy: str
+    needs: tuple[str, ...] = ()
+
+    def require(self, name: str, meaning: str, rule: Rule, **fields: Any) -> Expectation:
+        """Return a critical check. `fields` are further ones of `Expectation`."""
+        return self._make_check(name, "critical", meaning, rule, fields)
+
+    def warn_unless(self, name: str, meaning: str, rule: Rule, **fields: Any) -> Expectation:
+        return self._make_check(name, "warning", meaning, rule, fields)
+
+    def note_unless(self, name: str, meaning: str, rule: Rule, **fields: Any) -> Expectation:
+        return self._make_check(name, "info", meaning, rule, fields)
+
+    def _make_check(
+        self, name: str, severity: Severity, meaning: str, rule: Rule, fields: dict[str, Any]
+    ) -> Expectation:
+        fields = {"remedy": self.remedy, "needs": self.needs} | fields
+        return Expectation(self.suite, name, severity, meaning, on=self.name, **rule, **fields)
+
+
 def no_difference(suite: str, on: str, remedy: str, kind: str, name: str, meaning: str) -> Expectation:
     """Return the check that the column `kind` of the frame `on`, a number of differences, is 0 at each epoch."""
-    rule, args = "ExpectColumnValuesToBeInSet", {"column": kind, "value_set": [0]}
-    return Expectation(suite, name, "critical", meaning, remedy, on, rule, args, per_epoch=True)
+    return Frame(suite, on, remedy).require(name, meaning, is_one_of(kind, 0), per_epoch=True)
 
 
 class Check(TypedDict):

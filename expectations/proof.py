@@ -16,7 +16,6 @@ _REMEDY = (
     "altneu rebuild publishes a recomputation from the landed rows"
 )
 
-
 _holds = partial(no_difference, SUITE, "proof", _REMEDY)
 OPTIONAL = ("part",)  # judged only if a part of the vertices was recounted, and only at the last epoch
 

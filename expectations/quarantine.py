@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from .model import Expectation
+from .model import Frame, Rule, has_value
 
 SUITE = "quarantine"
 _BUG = "the row is kept and does no harm; report it with the rows below"
 
+_quarantine = Frame(SUITE, "quarantine", _BUG)
+
 EXPECTATIONS = [
-    Expectation(
-        SUITE,
+    _quarantine.warn_unless(
         "a quarantined row has a reason",
-        "warning",
         "A person who fixes the file needs to know what is wrong with the row.",
-        _BUG,
-        on="quarantine",
-        kind="ExpectColumnValueLengthsToBeBetween",
-        args={"column": "reason_text", "min_value": 1},
+        Rule(kind="ExpectColumnValueLengthsToBeBetween", args={"column": "reason_text", "min_value": 1}),
     ),
-    Expectation(
-        SUITE,
+    _quarantine.warn_unless(
         "a quarantined row has a file",
-        "warning",
         "A person who fixes the row needs to know which file it is in.",
-        _BUG,
-        on="quarantine",
-        kind="ExpectColumnValuesToNotBeNull",
-        args={"column": "file"},
+        has_value("file"),
     ),
 ]

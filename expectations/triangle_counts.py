@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-from .model import Expectation
+from .model import Frame, equals_column, is_between, is_null, is_one_of
 
 SUITE = "triangle_counts"
 _BUG = "altneu audit {epoch}; nothing of this run is published: run it again, and report it if it fails again"
 
+_vertices = Frame(SUITE, "vertices", _BUG, needs=("triangle_counts_at",))
+_sums = Frame(SUITE, "sums", _BUG, needs=("triangle_counts_at", "totals"))
+
 EXPECTATIONS = [
-    Expectation(
-        SUITE,
-        "a vertex has one count",
-        "critical",
-        "The vertex is the key of the triangle counts.",
-        _BUG,
-        on="vertices",
-        needs=("triangle_counts_at",),
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": "triangle_rows", "value_set": [1]},
+    _vertices.require(
+        "a vertex has one count", "The vertex is the key of the triangle counts.", is_one_of("triangle_rows", 1)
     ),
-    Expectation(
-        SUITE,
+    _vertices.require(
         "a count is not negative",
-        "critical",
         "A negative number of triangles means a retraction without its insertion, or a diff with the wrong sign.",
-        _BUG,
-        on="vertices",
-        needs=("triangle_counts_at",),
-        kind="ExpectColumnValuesToBeBetween",
-        args={"column": "triangles", "min_value": 0},
+        is_between("triangles", 0),
     ),
-    Expectation(
-        SUITE,
+    _vertices.require(
         "a count fits the vertex's degree",
-        "critical",
         "A vertex with d edges is in at most d(d-1)/2 triangles, and in none without edges.",
-        _BUG,
-        on="vertices",
+        is_null("too_many_triangles"),
         needs=("triangle_counts_at", "degrees_at"),
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "too_many_triangles"},
     ),
-    Expectation(
-        SUITE,
+    _sums.require(
         "the counts sum to three times the triangles",
-        "critical",
         "Every triangle has three corners, so the counts of all vertices add up to three times the total.",
-        _BUG,
-        on="sums",
-        needs=("triangle_counts_at", "totals"),
-        kind="ExpectColumnPairValuesToBeEqual",
-        args={"column_A": "sum_of_counts", "column_B": "three_times_the_triangles"},
+        equals_column("sum_of_counts", "three_times_the_triangles"),
         show=("epoch", "sum_of_counts", "three_times_the_triangles"),
     ),
 ]

@@ -2,76 +2,43 @@
 
 from __future__ import annotations
 
-from .model import Expectation
+from .model import Frame, exceeds_column, has_value, is_between, is_one_of
 
 SUITE = "trussness"
 _BUG = "altneu audit {epoch}; nothing of this run is published: run it again, and report it if it fails again"
 
+_edge_set = Frame(SUITE, "edge_set", _BUG, needs=("trussness_at",))
+_trusses = Frame(SUITE, "trusses", _BUG, needs=("trussness_at",))
+
 EXPECTATIONS = [
-    Expectation(
-        SUITE,
-        "k is at least 2",
-        "critical",
-        "Every edge is in the 2-truss, so that a smaller k is not a trussness.",
-        _BUG,
-        on="edge_set",
-        needs=("trussness_at",),
-        kind="ExpectColumnValuesToBeBetween",
-        args={"column": "k", "min_value": 2},
+    _edge_set.require(
+        "k is at least 2", "Every edge is in the 2-truss, so that a smaller k is not a trussness.", is_between("k", 2)
     ),
-    Expectation(
-        SUITE,
+    _edge_set.require(
         "an edge has one k",
-        "critical",
         "When the trussness of an edge changes, the old value is retracted: two values at once mean a lost retraction.",
-        _BUG,
-        on="edge_set",
-        needs=("trussness_at",),
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": "k_rows", "value_set": [1]},
+        is_one_of("k_rows", 1),
     ),
-    Expectation(
-        SUITE,
+    _edge_set.require(
         "a trussness is there once",
-        "critical",
         "Summed over all revisions, the trussness of an edge exists exactly once.",
-        _BUG,
-        on="edge_set",
-        needs=("trussness_at",),
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": "k_copies", "value_set": [1]},
+        is_one_of("k_copies", 1),
     ),
-    Expectation(
-        SUITE,
+    _edge_set.require(
         "every edge has a trussness",
-        "critical",
         "Each edge of the edge set has a trussness; these edges have none.",
-        _BUG,
-        on="edge_set",
+        has_value("k_rows"),
         needs=("trussness_at", "edges_at"),
-        kind="ExpectColumnValuesToNotBeNull",
-        args={"column": "k_rows"},
     ),
-    Expectation(
-        SUITE,
+    _edge_set.require(
         "every trussness has its edge",
-        "critical",
         "Only edges of the edge set have a trussness; these pairs are not edges.",
-        _BUG,
-        on="edge_set",
+        has_value("edge_rows"),
         needs=("trussness_at", "edges_at"),
-        kind="ExpectColumnValuesToNotBeNull",
-        args={"column": "edge_rows"},
     ),
-    Expectation(
-        SUITE,
+    _trusses.require(
         "every k-truss is large enough",
-        "critical",
         "In a k-truss each vertex has at least k-1 neighbours, so at least k(k-1)/2 edges have trussness k or more.",
-        _BUG,
-        on="trusses",
-        needs=("trussness_at",),
-        kind="ExpectColumnPairValuesAToBeGreaterThanB",
-        args={"column_A": "edges_with_k_or_more", "column_B": "at_least", "or_equal": True},
+        exceeds_column("edges_with_k_or_more", "at_least", or_equal=True),
     ),
 ]

@@ -29,7 +29,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from .model import Expectation
+from .model import Expectation, Frame, equals_column, exceeds_column, is_between, is_null
 
 SUITE = "volumes"
 LEAST, SETTLED, WINDOW, LEVEL = 8, 28, 120, 14  # epochs
@@ -48,96 +48,77 @@ WIDTH: Mapping[Sensitivity, float] = {"low": 1.5, "normal": 1.0, "high": 0.7}  #
 _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
 _LOOK = "look at the source of epoch {epoch}; if the world has changed, do nothing: the bounds will adapt"
 
+_volumes = Frame(SUITE, "volumes", _LOOK, needs=("volumes",))
+_sums = Frame(SUITE, "sums", _LOOK, needs=("totals", "volumes"))
 
-def _usual_expectation(name: str, meaning: str, on: str, what: str, show: tuple[str, ...], says: str) -> Expectation:
-    return Expectation(
-        SUITE,
+
+def _is_usual(frame: Frame, what: str, name: str, meaning: str, show: tuple[str, ...], says: str) -> Expectation:
+    return frame.warn_unless(
         name,
-        "warning",
         meaning,
-        _LOOK,
-        on=on,
-        needs=("volumes",) if on == "volumes" else ("totals", "volumes"),
-        kind="ExpectColumnValuesToBeBetween",
-        args={"column": f"{what}_surprise", "min_value": -1, "max_value": 1},
+        is_between(f"{what}_surprise", -1, 1),
         show=("epoch", *show),
         says=says,
         unjudged=_SOON,
-        per_epoch=on == "volumes",
+        per_epoch=frame is _volumes,
     )
 
 
 EXPECTATIONS = [
-    Expectation(
-        SUITE,
+    _volumes.warn_unless(
         "the batch is not empty",
-        "warning",
         "An epoch that landed has at least one good row. An empty batch retracts all earlier rows of the epoch.",
-        "check whether the files of epoch {epoch} are complete; then: altneu run {epoch}",
-        on="volumes",
-        kind="ExpectColumnValuesToBeBetween",
-        args={"column": "rows", "min_value": 1},
+        is_between("rows", 1),
+        remedy="check whether the files of epoch {epoch} are complete; then: altneu run {epoch}",
         show=("epoch", "rows", "bad_rows"),
         per_epoch=True,
     ),
-    Expectation(
-        SUITE,
+    _volumes.warn_unless(
         "the epoch was over when it landed",
-        "warning",
         "The newest file of the batch was written after the epoch's interval had ended: otherwise rows may be missing.",
-        "land epoch {epoch} again when it is over; then: altneu run {epoch}",
-        on="volumes",
-        kind="ExpectColumnValuesToBeNull",
-        args={"column": "early"},
+        is_null("early"),
+        remedy="land epoch {epoch} again when it is over; then: altneu run {epoch}",
         show=("epoch", "landed_at", "over_at", "early"),
         per_epoch=True,
     ),
-    Expectation(
-        SUITE,
+    _volumes.warn_unless(
         "few rows are malformed",
-        "warning",
         f"At most {MOST_BAD:.0%} of an epoch's rows are in quarantine, or not more than in most earlier epochs.",
-        "read the reasons in the quarantine of epoch {epoch}, fix the files, then: altneu run {epoch}",
-        on="volumes",
-        kind="ExpectColumnPairValuesAToBeGreaterThanB",
-        args={"column_A": "bad_share_bound", "column_B": "bad_share", "or_equal": True},
+        exceeds_column("bad_share_bound", "bad_share", or_equal=True),
+        remedy="read the reasons in the quarantine of epoch {epoch}, fix the files, then: altneu run {epoch}",
         show=("epoch", "rows", "bad_rows", "bad_share", "bad_share_bound"),
         per_epoch=True,
     ),
-    Expectation(
-        SUITE,
+    _volumes.require(
         "the stored rows are the landed rows",
-        "critical",
         "After this run as many rows of the epoch are stored as were counted when its files were read.",
-        "altneu run {epoch}; if it fails again, report it with the rows below",
-        on="volumes",
+        equals_column("rows", "stored", ignore_row_if="either_value_is_missing"),
+        remedy="altneu run {epoch}; if it fails again, report it with the rows below",
         needs=("upserts_net",),
-        kind="ExpectColumnPairValuesToBeEqual",
-        args={"column_A": "rows", "column_B": "stored", "ignore_row_if": "either_value_is_missing"},
         show=("epoch", "rows", "stored"),
         per_epoch=True,
     ),
-    _usual_expectation(
+    _is_usual(
+        _volumes,
+        "rows",
         ROWS,
         "The batch is about as large as those of earlier epochs: this shows a source that stops or repeats itself.",
-        "volumes",
-        "rows",
         ("rows", "usual_rows"),
         "{rows:,} rows; {usual_rows}",
     ),
-    _usual_expectation(
+    _is_usual(
+        _sums,
+        "edges",
         GROWTH["edges"],
         "From the epoch before to this one the number of edges changes by a factor like those of earlier epochs.",
-        "sums",
-        "edges",
         ("edges", "edges_before", "usual_edges"),
         "{edges:,} edges, {edges_before:,} in the epoch before; {usual_edges}",
     ),
-    _usual_expectation(
+    _is_usual(
+        _sums,
+        "triangles",
         GROWTH["triangles"],
         "From the epoch before to this one the number of triangles changes by a factor like those of earlier epochs.",
-        "sums",
-        "triangles",
         ("triangles", "triangles_before", "usual_triangles"),
         "{triangles:,} triangles, {triangles_before:,} in the epoch before; {usual_triangles}",
     ),

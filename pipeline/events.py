@@ -11,7 +11,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from .terminal import escape_controls
+from .formatting import escape_controls
 
 Facts = dict[str, Any]
 

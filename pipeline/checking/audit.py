@@ -16,7 +16,6 @@ from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -39,7 +38,7 @@ from ..storage import graph_cache, local_frame, truss_checkpoint_table
 from ..storage.iceberg import has_jvm
 from ..storage.warehouse import Warehouse
 from . import distributed_recount, epoch_recount, motif_reference
-from .epoch_recount import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
+from .epoch_recount import COUNTED, DIFFERENCES, MOTIF, PER_ROW
 from .reported_totals_check import (
     Measure,
     ReportedTotals,
@@ -130,55 +129,6 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
     in_force = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
     return rows.join(at, in_force).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
-
-
-def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
-    """Select the maintained results at some epochs, from the tables as a reader sees them.
-
-    Returns:
-        Rows of epoch, what, a, b, value, without zeros. `what` is `edge` (a, b; the value is its number of copies),
-        `trussness_of_edge` (a, b), `triangles_at_vertex` (a), `motif_at_vertex` (a; b is the motif's index in
-        `[motifs]`), or one of the totals `edges`, `vertices`, `triangles` and `max_trussness` (a and b are null).
-    """
-
-    def read_maintained(rows: pa.Table) -> pa.Table:
-        epoch, found = rows["epoch"][0].as_py(), epoch_recount.maintained_results(rows)
-        return pa.concat_tables(
-            epoch_recount.result_table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
-        )
-
-    return select_stored_rows(read, epochs).groupBy("epoch").applyInArrow(read_maintained, RESULTS)
-
-
-def check_incremental_versus_full(
-    warehouse: Warehouse,
-    read: Callable[[str], DataFrame],
-    epochs: list[int],
-    say: Callable[[str], None],
-    *,
-    third_party: bool = False,
-    revision: Revision | None = None,
-    shown: ReportedTotals | None = None,
-) -> list[Check]:
-    """Compare the maintained results with a full recomputation.
-
-    Args:
-        warehouse: The tables of the home.
-        read: A function that reads a table as a reader sees it.
-        epochs: The epochs to compare.
-        say: A function that takes lines about the progress.
-        third_party: Whether GraphFrames counts the triangles as well.
-        revision: The revision that `read` reads; with it the first differing row is explained.
-        shown: The totals of the epochs in the SQL database; with it these are compared as well.
-
-    Returns:
-        One check per epoch and kind of result, with the first differing rows.
-    """
-    from expectations.suite import check_differences
-
-    return check_differences(
-        *find_differences(warehouse, read, epochs, say=say, third_party=third_party, revision=revision, shown=shown)
-    )
 
 
 def find_differences(

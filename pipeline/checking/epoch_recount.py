@@ -33,7 +33,6 @@ MOTIF = "motif_at_vertex"
 PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
 TOTALS = ("edges", "vertices", "triangles", "max_trussness")
 COUNTED = "counted "  # prefix of a total's name, in a row with its recomputed value, which is no difference
-RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from .. import events, interrupt
 from ..errors import AltneuError, Exit, UsageError, describe_error
-from ..file_names import format_name, is_text
+from ..formatting import format_name, is_text
 from ..secret import has_secret
 from ..tasks.base import release_session
 from . import crash_report

@@ -14,7 +14,7 @@ from rich.markup import escape
 from ..errors import Exit
 from ..optional_dependencies import require_extras
 from .app import Group, app, open_home, register_command, setting, with_common_options
-from .printing import Progress, err, format_ranges, out, print_rows
+from .printing import Progress, err, format_ranges, out, print_rows, show_progress
 from .runs import DryRun
 
 if TYPE_CHECKING:
@@ -42,19 +42,9 @@ def compact(
     if dry_run:
         _print_compaction(home, ledger)
         return
-    progress = Progress()
     started = time.time()
-    try:
-        progress("compact", "")
-        facts = compact.compact(
-            home,
-            ledger,
-            session_for(home, ledger),
-            grace * 3600,
-            lambda text: progress("compact", text),
-        )
-    finally:
-        progress.close_display()
+    with show_progress("compact") as say:
+        facts = compact.compact(home, ledger, session_for(home, ledger), grace * 3600, say)
     rows = []
     for name, after in facts.tables.items():
         before = facts.before[name]
@@ -119,14 +109,8 @@ def relocate(
     from ..storage import relocate
 
     home = Home.open(setting.home)
-    progress = Progress()
-    try:
-        progress("relocate", "")
-        relocated = relocate.relocate_home(
-            home, original_gone=original_gone, say=lambda text: progress("relocate", text)
-        )
-    finally:
-        progress.close_display()
+    with show_progress("relocate") as say:
+        relocated = relocate.relocate_home(home, original_gone=original_gone, say=say)
     if not relocated.tables:
         out.print(f"nothing to do: the tables of this home are where they were made ({relocated.new})")
         return
@@ -165,13 +149,9 @@ def move(
 
     target = move_target.parse_target(directory, to or [])
     setting.outcome = lambda: "the new home is not complete; the same command goes on"
-    progress = Progress()
     started = time.time()
-    try:
-        progress("move", "")
-        result = move_home(Home.open(setting.home), target, lambda text: progress("move", text))
-    finally:
-        progress.close_display()
+    with show_progress("move") as say:
+        result = move_home(Home.open(setting.home), target, say)
     if result is None:
         out.print(f"{target.folder} is the new home already: the last move has ended", markup=False)
         return
@@ -209,8 +189,7 @@ def setup(
     """
     from ..local.setup import set_up
 
-    with Progress() as progress:
-        progress("setup", "")
+    with show_progress("setup"):
         changed = set_up(lambda text: err.print(text, markup=False, highlight=False), s3=s3)
     if not changed:
         out.print("everything is set up already")
@@ -221,8 +200,7 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Start Spark and wr
     """Check this machine (versions, Java, jars, memory, disk, database), and say what to do about each problem."""
     from ..local.doctor import list_checks
 
-    with Progress() as progress:
-        progress("doctor", "")
+    with show_progress("doctor"):
         checks = list_checks(setting.home if setting.home.exists() else None, deep=deep)
     longest = max(len(check.name) for check in checks)
     for check in checks:

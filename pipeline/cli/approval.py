@@ -21,6 +21,7 @@ from .printing import (
     output_format,
     print_rows,
     print_totals,
+    show_progress,
     tell_written,
     write_rows,
 )
@@ -88,9 +89,8 @@ def diff(
     form = output_format(format, output)
     home, ledger = open_home()
     difference = _find_diff(home, ledger, states or [], other)
-    progress = Progress()
-    try:
-        progress("diff", "comparing")
+    with show_progress("diff") as say:
+        say("comparing")
         spark = session_for(home, ledger)
         if rows is not None:
             frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
@@ -104,8 +104,6 @@ def diff(
                 tell_written(number, output)
             return
         document = diff_report.diff_document(home, difference, spark)
-    finally:
-        progress.close_display()
     if page:
         from ..report import refresh_pages, write_difference
 
@@ -209,11 +207,8 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     approval.require_publishable(home, ledger, wanted)
     changed = approval.relanded_labels(home, ledger, wanted)
     approval.approve_run(home, ledger, wanted, by or _user_name(), because)
-    progress = Progress()
-    try:
+    with Progress() as progress:
         revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
-    finally:
-        progress.close_display()
     mark = f", with a {revision.mark}" if revision.mark else ""
     epochs = len(wanted.epochs) or len(ledger.published_batches())
     out.print(f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} held them")

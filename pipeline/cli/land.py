@@ -91,7 +91,7 @@ def land(
     """
     from .. import landing
     from ..home.home import Home
-    from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
+    from ..landing.epoch_states import REMEDY, describe_folded, record_folded
 
     options = landing.LandOptions(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),

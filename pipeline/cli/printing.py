@@ -16,10 +16,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
@@ -28,10 +29,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
+from rich.progress import Progress as ProgressDisplay
 
 from ..errors import UsageError
+from ..formatting import escape_controls
 from ..home.whole_files import is_stream, open_whole_file, require_writable
-from ..terminal import escape_controls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +109,9 @@ class Progress:
         self.started = time.time()
         self.expected, self.learned = dict(expected or {}), learned
         self._total = sum(self.expected.values())
-        self.status = err.status("") if err.is_terminal else None
+        line = SpinnerColumn(), BarColumn(20), TextColumn("{task.description}", markup=False)
+        self.display = ProgressDisplay(*line, console=err, transient=True, disable=not err.is_interactive)
+        self._task = self.display.add_task("", total=self._total or None)
         self._stage, self._text, self._said, self._going = "", "", self.started, False
         self._end = threading.Event()
         threading.Thread(target=self._refresh_line, daemon=True).start()
@@ -114,9 +119,7 @@ class Progress:
     def __call__(self, stage: str, text: str) -> None:
         self._said = time.time()
         if text.startswith("done"):
-            self._going = False
-            if self.status:
-                self.status.stop()
+            self.pause_display()
             self.expected.pop(stage, None)
             said = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
             line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{said}[/]"
@@ -125,9 +128,9 @@ class Progress:
         if not text or stage != self._stage or not self._going:
             self.started, self._stage, self._going = time.time(), stage, True
         self._text = f"{stage}: {text}" if text else stage
-        if self.status:
-            self.status.update(self._describe_current())
-            self.status.start()
+        if not self.display.disable:
+            self._update_display()
+            self.display.start()
         elif text:
             err.print(f"    {self._text}", markup=False)
 
@@ -147,21 +150,20 @@ class Progress:
         return f"about {rest:,.0f} s left, as {runs} took" if rest >= 5 else ""
 
     def _describe_current(self) -> str:
-        """Describe what is going on in one line; on a terminal, with a bar."""
+        """Describe what is going on in one line."""
         left = self._describe_remaining()
-        text = f"{self._text}, {time.time() - self.started:.0f} s" + (f"; {left}" if left else "")
-        if not self.status:
-            return text
-        done = round(20 * (1 - self._remaining_seconds() / self._total)) if self._total else 0
-        bar = f"[green]{'█' * done}[/][dim]{'░' * (20 - done)}[/] " if self._total else ""
-        return bar + escape(escape_controls(text))
+        return f"{self._text}, {time.time() - self.started:.0f} s" + (f"; {left}" if left else "")
+
+    def _update_display(self) -> None:
+        text, done = escape_controls(self._describe_current()), self._total - self._remaining_seconds()
+        self.display.update(self._task, description=text, completed=done)
 
     def _refresh_line(self) -> None:
         while not self._end.wait(SAY / 5):
             if not self._going:
                 continue
-            if self.status:
-                self.status.update(self._describe_current())
+            if not self.display.disable:
+                self._update_display()
             elif time.time() - self._said >= SAY:
                 err.print(f"    {self._describe_current()}", markup=False)
                 self._said = time.time()
@@ -169,8 +171,7 @@ class Progress:
     def pause_display(self) -> None:
         """Print nothing until the next call, while the user is asked a question."""
         self._going = False
-        if self.status:
-            self.status.stop()
+        self.display.stop()
 
     def close_display(self) -> None:
         self._end.set()
@@ -181,6 +182,14 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self.close_display()
+
+
+@contextmanager
+def show_progress(stage: str) -> Iterator[Callable[[str], None]]:
+    """Show that a command works, and how far it is: the block gets the function that takes a text for each step."""
+    with Progress() as progress:
+        progress(stage, "")
+        yield partial(progress, stage)
 
 
 def format_moment(iso: str | None) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
+from ..formatting import escape_controls
 from ..reading.query_model import ANY, FLAGS, NAMES, Engine, Question, view_table
-from ..terminal import escape_controls
 from .app import Group, open_home, register_command
 from .printing import (
     STANDARD_OUTPUT,
@@ -22,6 +22,7 @@ from .printing import (
     out,
     output_format,
     print_rows,
+    show_progress,
     tell_written,
     write_rows,
 )
@@ -199,8 +200,7 @@ def explain(
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
-    with Progress() as progress:
-        progress(f"explain {thing.value}", "")
+    with show_progress(f"explain {thing.value}"):
         facts = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
     if format is Document.json:
         print(json.dumps(facts, indent=1, default=str))

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
 from .app import Group, open_home, register_command
-from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals
+from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals, show_progress
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -68,7 +68,7 @@ def _print_incomplete(epochs: list[EpochState]) -> None:
 
 def _print_folded(epochs: list[EpochState]) -> None:
     """Print the epochs that have landed before the history that is kept; no run takes them up."""
-    from ..landing.folded_epochs import REMEDY, describe_folded
+    from ..landing.epoch_states import REMEDY, describe_folded
 
     if epochs:
         err.print(f"[yellow]not run:[/] {escape(describe_folded(epochs))}")
@@ -242,9 +242,8 @@ def rollback(
     if dry_run:
         _print_rollback(home, ledger, revision)
         return
-    with Progress() as progress:
-        progress("rollback", "")
-        row, epochs = rollback.roll_back(home, ledger, revision, lambda text: progress("rollback", text))
+    with show_progress("rollback") as say:
+        row, epochs = rollback.roll_back(home, ledger, revision, say)
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) rolled back"
     )
@@ -306,7 +305,7 @@ def execute_plan(
     Raises:
         BatchRejected: Epochs were left out, because their batches are wrong or because a compaction has folded them.
     """
-    from ..landing.folded_epochs import record_folded
+    from ..landing.epoch_states import record_folded
     from ..run import planning, runner
     from ..run.forecast import forecast_run
     from ..state.records import RunKind, RunRecord
@@ -384,7 +383,7 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
         epochs: Epochs whose batches are wrong.
         folded: Landed epochs that a compaction has folded.
     """
-    from ..landing.folded_epochs import REMEDY, describe_folded
+    from ..landing.epoch_states import REMEDY, describe_folded
     from ..state import failed_runs
 
     if folded and not epochs:

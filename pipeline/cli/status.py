@@ -41,8 +41,7 @@ def status(
     It reads only the database and needs no Spark. In a long history the months in which all is well are one line each;
     `--all` lists every epoch.
     """
-    from ..landing.epoch_states import list_epoch_rows
-    from ..landing.folded_epochs import REMEDY
+    from ..landing.epoch_states import REMEDY, list_epoch_rows
     from ..run import approval
     from ..state import fingerprint_sums
 

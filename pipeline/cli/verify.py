@@ -10,7 +10,7 @@ import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
 from .app import Group, open_home, register_command
-from .printing import Progress, err, out, print_rows
+from .printing import err, out, print_rows, show_progress
 from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
@@ -86,25 +86,15 @@ def audit(
     spark = session_for(home, ledger)
     warehouse = Warehouse(spark, home)
     started = time.time()
-    progress = Progress()
-    progress("audit", "")
-
-    def report_progress(text: str) -> None:
-        progress("audit", text)
-
-    try:
-        if shadow:
-            costs = compare_costs(home, wanted, spark, report_progress)
-            progress.close_display()
-            print_rows(costs)
-            if any(entry["differences"] for entry in costs):
-                raise CheckFailed(
-                    "the maintained and the recomputed result differ in the scratch home.", "altneu audit"
-                )
-            return
-        results = audit.audit_published(warehouse, row, wanted, report_progress, third_party=third_party)
-    finally:
-        progress.close_display()
+    if shadow:
+        with show_progress("audit") as say:
+            costs = compare_costs(home, wanted, spark, say)
+        print_rows(costs)
+        if any(entry["differences"] for entry in costs):
+            raise CheckFailed("the maintained and the recomputed result differ in the scratch home.", "altneu audit")
+        return
+    with show_progress("audit") as say:
+        results = audit.audit_published(warehouse, row, wanted, say, third_party=third_party)
     ledger.put_checks(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
@@ -146,12 +136,10 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
             f"revision {row.revision} has no recorded fingerprints: there is nothing to compare with.",
             "altneu rebuild   (records them, as the next run does)",
         )
-    started, progress = time.time(), Progress()
-    try:
-        progress("audit", "reading all tables")
+    started = time.time()
+    with show_progress("audit") as say:
+        say("reading all tables")
         comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
-    finally:
-        progress.close_display()
     for difference in comparison.wrong:
         label = home.schedule.format_label(difference.epoch)
         err.print(f"[red]✗[/] {difference.describe(label)}", markup=True)
@@ -231,8 +219,7 @@ def report(
         row = ledger.require_published(revision)
         assert row.frontier is not None
         at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
-        with Progress() as progress:
-            progress("report", "")
+        with show_progress("report"):
             page = write_vertex(home, ledger, at, vertex, row)
         out.print(str(page), markup=False)
         return
@@ -267,8 +254,7 @@ def report(
         documents = [epoch_document(home, ledger, epoch_) for epoch_ in wanted]
         print(json.dumps(documents if all_ else documents[0], indent=1, default=str))
         return
-    with Progress() as progress:
-        progress("report", "")
+    with show_progress("report"):
         pages = (
             write_pages(home, ledger, wanted, data_docs, None) if all_ else write_pages(home, ledger, wanted, data_docs)
         )

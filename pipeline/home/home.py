@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..file_names import format_name, is_text
+from ..formatting import format_name, is_text
 from .schedule import Schedule
 from .settings import Config
 from .settings_file import NAME, Entries, extend_settings, parse_settings, read_text, settings_template, write_text

@@ -61,7 +61,7 @@ class Schedule:
         except OverflowError:
             return False
 
-    def is_far(self, epoch: int, known: Iterable[int], now: datetime | None = None) -> bool:
+    def is_far(self, epoch: int, known: Iterable[int]) -> bool:
         """Tell whether an epoch begins 100 years or more from today and from every known epoch.
 
         A plain integer is never far.
@@ -69,7 +69,7 @@ class Schedule:
         if self.seconds is None:
             return False
         century = 36_525 * _UNITS["d"] // self.seconds
-        near = (self.epoch_of(now or datetime.now(UTC)), *known)
+        near = (self.epoch_of(datetime.now(UTC)), *known)
         return all(abs(epoch - other) >= century for other in near)
 
     def date_in(self, text: str) -> str | None:

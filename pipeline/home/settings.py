@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
-_MOST_EPOCHS = (
-    10**9
-)  # the greatest number of epochs in a setting: an epoch plus or minus this number is still a valid epoch
+_MOST_EPOCHS = 10**9  # the greatest number of epochs in a setting: an epoch plus or minus it is still a valid epoch
 _MOST = 2**63 - 1
 
 
@@ -43,263 +41,242 @@ class About:
     change: str = _NOTHING  # what a change needs that restates nothing
 
 
+def declare(
+    default: Any,
+    example: str,
+    meaning: str,
+    allowed: str = "",
+    *,
+    restates: Literal["new", "rebuild", "reload"] | None = None,
+    change: str = _NOTHING,
+    **limits: Any,
+) -> Any:
+    """Return the field of a setting: its default, its texts (see `About`) and the limits of its value (see `Field`)."""
+    field: FieldInfo = Field(default, **limits)
+    field.metadata.append(About(example, meaning, allowed, restates, change))
+    return field
+
+
 class Section(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
     heading: ClassVar[str] = ""
 
 
 class Epochs(Section):
-    every: Annotated[
-        setting_types.Length | None,
-        About(
-            '"1d"',
-            "epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers",
-            'a number and d, h or m: "1d", "12h", "7d", "15m"',
-            restates="new",
-        ),
-    ] = None
+    every: setting_types.Length | None = declare(
+        None,
+        '"1d"',
+        "epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers",
+        'a number and d, h or m: "1d", "12h", "7d", "15m"',
+        restates="new",
+    )
 
 
 class Vertices(Section):
-    ids: Annotated[
-        Literal["integer", "string"],
-        About(
-            '"integer"',
-            '"string": the ids are names, kept in a dictionary table',
-            '"integer" or "string"',
-            restates="new",
-        ),
-    ] = "integer"
+    ids: Literal["integer", "string"] = declare(
+        "integer",
+        '"integer"',
+        '"string": the ids are names, kept in a dictionary table',
+        '"integer" or "string"',
+        restates="new",
+    )
 
 
 class Edges(Section):
-    live_for: Annotated[
-        int | None,
-        Field(ge=1, le=_MOST_EPOCHS),
-        About(
-            "30",
-            "an upsert at epoch e keeps the edge at epochs e .. e+29; without it, until it is deleted",
-            "at least 1 epoch (up to 10^9)",
-            restates="rebuild",
-        ),
-    ] = None
-    where: Annotated[
-        str | None,
-        About(
-            '"rating > 0"',
-            "only upserts with such a value make an edge (Spark SQL over src, dst and the value columns)",
-            "a condition",
-            restates="rebuild",
-        ),
-    ] = None
+    live_for: int | None = declare(
+        None,
+        "30",
+        "an upsert at epoch e keeps the edge at epochs e .. e+29; without it, until it is deleted",
+        "at least 1 epoch (up to 10^9)",
+        restates="rebuild",
+        ge=1,
+        le=_MOST_EPOCHS,
+    )
+    where: str | None = declare(
+        None,
+        '"rating > 0"',
+        "only upserts with such a value make an edge (Spark SQL over src, dst and the value columns)",
+        "a condition",
+        restates="rebuild",
+    )
 
 
 class Ingest(Section):
-    max_bad_share: Annotated[
-        float,
-        Field(ge=0, le=1),
-        About("0.05", "a run with a larger share of malformed rows fails before it publishes", "between 0 and 1"),
-    ] = 0.05
-    max_revision_mb: Annotated[
-        float,
-        Field(gt=0),
-        About(
-            "2048",
-            "a backfill over more MiB of landed files than this is divided into several revisions",
-            "more than 0 (inf: no limit)",
-        ),
-    ] = 2048
-    settle: Annotated[
-        float,
-        Field(ge=0),
-        About(
-            "10",
-            "an epoch's folder without a _SUCCESS counts as landed this many seconds after its last change; in an "
-            "object store only where this is set",
-            "at least 0 seconds",
-        ),
-    ] = 10
+    max_bad_share: float = declare(
+        0.05,
+        "0.05",
+        "a run with a larger share of malformed rows fails before it publishes",
+        "between 0 and 1",
+        ge=0,
+        le=1,
+    )
+    max_revision_mb: float = declare(
+        2048,
+        "2048",
+        "a backfill over more MiB of landed files than this is divided into several revisions",
+        "more than 0 (inf: no limit)",
+        gt=0,
+    )
+    settle: float = declare(
+        10,
+        "10",
+        "an epoch's folder without a _SUCCESS counts as landed this many seconds after its last change; in an "
+        "object store only where this is set",
+        "at least 0 seconds",
+        ge=0,
+    )
 
 
 class Landing(Section):
-    uri: Annotated[
-        setting_types.LandingPlace | None,
-        About(
-            '"s3://bucket/landing"',
-            "where batches are landed; default: the folder landing in the home. See [object "
-            "stores](operating/object-stores.md)",
-            "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
-            change="nothing, where the same batches are there; the next command looks there",
-        ),
-    ] = None
+    uri: setting_types.LandingPlace | None = declare(
+        None,
+        '"s3://bucket/landing"',
+        "where batches are landed; default: the folder landing in the home. See [object "
+        "stores](operating/object-stores.md)",
+        "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
+        change="nothing, where the same batches are there; the next command looks there",
+    )
 
 
 class Reports(Section):
-    uri: Annotated[
-        setting_types.LandingPlace | None,
-        About(
-            '"s3://bucket/reports"',
-            "where report pages are written; default: the folder reports in the home. See [object "
-            "stores](operating/object-stores.md)",
-            "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
-            change="copy the pages, or `altneu report --all`",
-        ),
-    ] = None
+    uri: setting_types.LandingPlace | None = declare(
+        None,
+        '"s3://bucket/reports"',
+        "where report pages are written; default: the folder reports in the home. See [object "
+        "stores](operating/object-stores.md)",
+        "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
+        change="copy the pages, or `altneu report --all`",
+    )
 
 
 class Triangles(Section):
-    plan: Annotated[
-        Literal["auto", "resume", "delta", "bulk"],
-        About(
-            '"auto"',
-            '"resume": from the graph cache of the last run, where it exists and edges do not expire; '
-            '"delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are enumerated and '
-            'compared with what is stored; "auto": what is estimated to cost less',
-            '"auto", "resume", "delta" or "bulk"',
-        ),
-    ] = "auto"
-    limit_edges: Annotated[
-        Annotated[int, Field(ge=1, le=_MOST)] | None,
-        About(
-            "20000000",
-            "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); more "
-            "are cut into cells",
-            "at least 1",
-        ),
-    ] = None
+    plan: Literal["auto", "resume", "delta", "bulk"] = declare(
+        "auto",
+        '"auto"',
+        '"resume": from the graph cache of the last run, where it exists and edges do not expire; '
+        '"delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are enumerated and '
+        'compared with what is stored; "auto": what is estimated to cost less',
+        '"auto", "resume", "delta" or "bulk"',
+    )
+    limit_edges: Annotated[int, Field(ge=1, le=_MOST)] | None = declare(
+        None,
+        "20000000",
+        "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); more "
+        "are cut into cells",
+        "at least 1",
+    )
 
 
 class Truss(Section):
-    limit_edges: Annotated[
-        Annotated[int, Field(ge=0, le=_MOST)] | None,
-        About(
-            "20000000",
-            "no task holds more edges, nor more than its memory holds (`altneu doctor`); more are cut "
-            "into parts, and audited in cells",
-            "at least 0",
-        ),
-    ] = None
+    limit_edges: Annotated[int, Field(ge=0, le=_MOST)] | None = declare(
+        None,
+        "20000000",
+        "no task holds more edges, nor more than its memory holds (`altneu doctor`); more are cut "
+        "into parts, and audited in cells",
+        "at least 0",
+    )
 
 
 class Audit(Section):
-    mode: Annotated[
-        setting_types.AuditMode,
-        About(
-            '"auto"',
-            'how a run is checked before it is published. Every epoch is proved in any case; besides, "full": some are '
-            'recomputed from scratch (`epochs`); "local": nothing is; "rolling 32": one in 32 vertices is recounted in '
-            'each run, all of them within 32 runs; "auto": "full" while that costs less than the rest of the run, then '
-            '"rolling 32", beyond 2 million edges 64, beyond 4 million 128, and so on',
-            '"auto", "full", "local" or "rolling N"',
-        ),
-    ] = "auto"
-    epochs: Annotated[
-        setting_types.AuditedEpochs,
-        About(
-            '"frontier"',
-            "what a run recomputes from scratch when it is checked in full: its last epoch and the frontier; besides "
-            'these "all" of its epochs, "every 10" (those that 10 divides), or "sample 3" of all that are published',
-            '"frontier", "all", "every N" or "sample N"',
-        ),
-    ] = "frontier"
+    mode: setting_types.AuditMode = declare(
+        "auto",
+        '"auto"',
+        'how a run is checked before it is published. Every epoch is proved in any case; besides, "full": some are '
+        'recomputed from scratch (`epochs`); "local": nothing is; "rolling 32": one in 32 vertices is recounted in '
+        'each run, all of them within 32 runs; "auto": "full" while that costs less than the rest of the run, then '
+        '"rolling 32", beyond 2 million edges 64, beyond 4 million 128, and so on',
+        '"auto", "full", "local" or "rolling N"',
+    )
+    epochs: setting_types.AuditedEpochs = declare(
+        "frontier",
+        '"frontier"',
+        "what a run recomputes from scratch when it is checked in full: its last epoch and the frontier; besides "
+        'these "all" of its epochs, "every 10" (those that 10 divides), or "sample 3" of all that are published',
+        '"frontier", "all", "every N" or "sample N"',
+    )
 
 
 class Publish(Section):
-    approve: Annotated[
-        Literal["never", "on warning", "always"],
-        About(
-            '"never"',
-            'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
-            '"never", "on warning" or "always"',
-        ),
-    ] = "never"
-    tables: Annotated[
-        list[setting_types.PlainTable],
-        About(
-            '["vertex_history", "edge_now", "epoch_totals"]',
-            "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",
-            'a list of "vertex_history", "edge_now" and "epoch_totals"',
-            change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
-        ),
-    ] = []
+    approve: Literal["never", "on warning", "always"] = declare(
+        "never",
+        '"never"',
+        'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
+        '"never", "on warning" or "always"',
+    )
+    tables: list[setting_types.PlainTable] = declare(
+        [],
+        '["vertex_history", "edge_now", "epoch_totals"]',
+        "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",
+        'a list of "vertex_history", "edge_now" and "epoch_totals"',
+        change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
+    )
 
 
 class Runs(Section):
-    hold_days: Annotated[
-        float,
-        Field(gt=0, le=36_500),
-        About(
-            "7",
-            "a run that is held for longer than so many days is discarded by the next run or compaction",
-            "more than 0 (up to 36500)",
-        ),
-    ] = 7
+    hold_days: float = declare(
+        7,
+        "7",
+        "a run that is held for longer than so many days is discarded by the next run or compaction",
+        "more than 0 (up to 36500)",
+        gt=0,
+        le=36_500,
+    )
 
 
 class Checks(Section):
-    sensitivity: Annotated[
-        Literal["low", "normal", "high"],
-        About(
-            '"normal"',
-            "how far from what is usual the numbers of rows, edges and triangles may be before a check warns: the "
-            'bounds of "low" are 1.5 times as wide (a false alarm in 2,000 epochs), of "high" 0.7 times (in 100)',
-            '"low", "normal" or "high"',
-            change="nothing; the next run uses it, and what was found before stays",
-        ),
-    ] = "normal"
-    rows: Annotated[
-        Literal["warn", "stop"],
-        About(
-            '"warn"',
-            'what comes of an epoch with an unusual number of rows: "warn": it is published with its mark; "stop": '
-            "only when somebody says that it is right (altneu run EPOCH --accept-rows)",
-            '"warn" or "stop"',
-        ),
-    ] = "warn"
+    sensitivity: Literal["low", "normal", "high"] = declare(
+        "normal",
+        '"normal"',
+        "how far from what is usual the numbers of rows, edges and triangles may be before a check warns: the "
+        'bounds of "low" are 1.5 times as wide (a false alarm in 2,000 epochs), of "high" 0.7 times (in 100)',
+        '"low", "normal" or "high"',
+        change="nothing; the next run uses it, and what was found before stays",
+    )
+    rows: Literal["warn", "stop"] = declare(
+        "warn",
+        '"warn"',
+        'what comes of an epoch with an unusual number of rows: "warn": it is published with its mark; "stop": '
+        "only when somebody says that it is right (altneu run EPOCH --accept-rows)",
+        '"warn" or "stop"',
+    )
 
 
 class Alerts(Section):
-    severity: Annotated[
-        Literal["warning", "critical"],
-        About(
-            '"warning"',
-            "which incidents are sent as [alerts](operating/alerts.md): all of them, or the critical ones",
-            '"warning" or "critical"',
-        ),
-    ] = "warning"
-    pages: Annotated[
-        str | None,
-        Field(pattern=r"^https?://[^\s@]+$"),
-        About(
-            '"https://host/reports"',
-            "where the folder reports is served, for links in alerts; else they name the file",
-            "an address that begins with http:// or https://",
-        ),
-    ] = None
+    severity: Literal["warning", "critical"] = declare(
+        "warning",
+        '"warning"',
+        "which incidents are sent as [alerts](operating/alerts.md): all of them, or the critical ones",
+        '"warning" or "critical"',
+    )
+    pages: str | None = declare(
+        None,
+        '"https://host/reports"',
+        "where the folder reports is served, for links in alerts; else they name the file",
+        "an address that begins with http:// or https://",
+        pattern=r"^https?://[^\s@]+$",
+    )
 
 
 class Retention(Section):
     heading = "what `altneu compact` keeps"
-    epochs: Annotated[
-        int | None,
-        Field(ge=1, le=_MOST_EPOCHS),
-        About(
-            "400",
-            "the tables answer for the last 400 epochs; without it, for all of them. Totals: always for all",
-            "at least 1 (up to 10^9)",
-            change="nothing; the next `altneu compact` uses it, and what it folds does not come back",
-        ),
-    ] = None
-    revisions: Annotated[
-        int,
-        Field(ge=1, le=_MOST),
-        About(
-            "20",
-            "how many revisions back one can look, and roll back",
-            "at least 1",
-            change="nothing; the next `altneu compact` uses it, and what it drops does not come back",
-        ),
-    ] = 20
+    epochs: int | None = declare(
+        None,
+        "400",
+        "the tables answer for the last 400 epochs; without it, for all of them. Totals: always for all",
+        "at least 1 (up to 10^9)",
+        change="nothing; the next `altneu compact` uses it, and what it folds does not come back",
+        ge=1,
+        le=_MOST_EPOCHS,
+    )
+    revisions: int = declare(
+        20,
+        "20",
+        "how many revisions back one can look, and roll back",
+        "at least 1",
+        change="nothing; the next `altneu compact` uses it, and what it drops does not come back",
+        ge=1,
+        le=_MOST,
+    )
 
 
 class Rest(Section):
@@ -313,55 +290,45 @@ class Rest(Section):
 
 
 class Storage(Section):
-    database: Annotated[
-        setting_types.Database | None,
-        About(
-            '"postgresql+psycopg://user@host/altneu"',
-            "default: a SQLite file in the home",
-            '"sqlite:////folder/altneu.db" or "postgresql+psycopg://user@host/altneu"',
-            change="the database has to be moved: `altneu move`, or [as here](backup.md#postgresql-and-object-stores)",
-        ),
-    ] = None
-    warehouse: Annotated[
-        setting_types.Place | None,
-        About(
-            '"s3://bucket/altneu"',
-            "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating/object-stores.md)",
-            "a folder or the URI of one, without keys",
-            change="move or copy the tables, then `altneu relocate`",
-        ),
-    ] = None
-    catalog: Annotated[
-        Rest | None,
-        About(
-            '{ type = "rest", uri = "https://host/api" }',
-            "[a REST catalog](operating/catalogs.md) that lists the tables; default: the database does",
-            'a table with type = "rest" and uri, and as needed warehouse, namespace (default "graph") and scope; no '
-            "secrets: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment",
-            change="the tables stay where they are listed; into another catalog: `altneu move`",
-        ),
-    ] = None
+    database: setting_types.Database | None = declare(
+        None,
+        '"postgresql+psycopg://user@host/altneu"',
+        "default: a SQLite file in the home",
+        '"sqlite:////folder/altneu.db" or "postgresql+psycopg://user@host/altneu"',
+        change="the database has to be moved: `altneu move`, or [as here](backup.md#postgresql-and-object-stores)",
+    )
+    warehouse: setting_types.Place | None = declare(
+        None,
+        '"s3://bucket/altneu"',
+        "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating/object-stores.md)",
+        "a folder or the URI of one, without keys",
+        change="move or copy the tables, then `altneu relocate`",
+    )
+    catalog: Rest | None = declare(
+        None,
+        '{ type = "rest", uri = "https://host/api" }',
+        "[a REST catalog](operating/catalogs.md) that lists the tables; default: the database does",
+        'a table with type = "rest" and uri, and as needed warehouse, namespace (default "graph") and scope; no '
+        "secrets: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment",
+        change="the tables stay where they are listed; into another catalog: `altneu move`",
+    )
 
 
 class Spark(Section):
-    master: Annotated[
-        setting_types.Master | None,
-        About(
-            '"local[*]"',
-            "where Spark works: this machine, a cluster, or the sc://host:port of altneu connect",
-            setting_types.MASTERS,
-            change=_CONNECT,
-        ),
-    ] = None
-    conf: Annotated[
-        dict[str, setting_types.SparkValue],
-        About(
-            '{ "spark.driver.memory" = "8g" }',
-            "any of Spark's own settings; names with dots stand in quotes",
-            "a table of Spark's settings",
-            change=_CONNECT,
-        ),
-    ] = {}
+    master: setting_types.Master | None = declare(
+        None,
+        '"local[*]"',
+        "where Spark works: this machine, a cluster, or the sc://host:port of altneu connect",
+        setting_types.MASTERS,
+        change=_CONNECT,
+    )
+    conf: dict[str, setting_types.SparkValue] = declare(
+        {},
+        '{ "spark.driver.memory" = "8g" }',
+        "any of Spark's own settings; names with dots stand in quotes",
+        "a table of Spark's settings",
+        change=_CONNECT,
+    )
 
 
 class Config(Section):
@@ -369,30 +336,26 @@ class Config(Section):
 
     epochs: Epochs = Epochs()
     vertices: Vertices = Vertices()
-    values: Annotated[
-        dict[setting_types.Column, setting_types.Type],
-        About(
-            'rating = "long"',
-            f"value columns of the upserts and their types: {', '.join(TYPES)}",
-            f"one of {', '.join(TYPES)}",
-            restates="reload",
-        ),
-    ] = {}
+    values: dict[setting_types.Column, setting_types.Type] = declare(
+        {},
+        'rating = "long"',
+        f"value columns of the upserts and their types: {', '.join(TYPES)}",
+        f"one of {', '.join(TYPES)}",
+        restates="reload",
+    )
     edges: Edges = Edges()
     ingest: Ingest = Ingest()
     landing: Landing = Landing()
     reports: Reports = Reports()
     triangles: Triangles = Triangles()
-    motifs: Annotated[
-        dict[setting_types.MotifName, setting_types.Motif],
-        About(
-            'clique = "a-b, a-c, a-d, b-c, b-d, c-d"\n'
-            'loop = "a->b where rating > 0, b->c where rating > 0, c->a where rating < 0"',
-            "patterns to count at every vertex: a-b is an edge, a->b an upsert with its direction, either with a "
-            "condition on the values; a list of patterns is counted as one motif",
-            restates="rebuild",
-        ),
-    ] = {}
+    motifs: dict[setting_types.MotifName, setting_types.Motif] = declare(
+        {},
+        'clique = "a-b, a-c, a-d, b-c, b-d, c-d"\n'
+        'loop = "a->b where rating > 0, b->c where rating > 0, c->a where rating < 0"',
+        "patterns to count at every vertex: a-b is an edge, a->b an upsert with its direction, either with a "
+        "condition on the values; a list of patterns is counted as one motif",
+        restates="rebuild",
+    )
     truss: Truss = Truss()
     audit: Audit = Audit()
     publish: Publish = Publish()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
-from ..file_names import format_name, is_text
+from ..formatting import format_name, is_text
 from ..home.home import Home
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
-from ..file_names import make_stem
+from ..formatting import make_stem
 from .field_types import is_value
 from .file_reader import read_blocks
 from .format_inference import RawFormat

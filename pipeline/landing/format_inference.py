@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
-from ..file_names import format_name
+from ..formatting import format_name
 from ..home.columns import reserved
 from ..home.home import Home
 from ..home.settings_file import Entries

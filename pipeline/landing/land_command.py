@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
-from ..file_names import make_stem
+from ..formatting import make_stem
 from ..home.home import Config, Home
 from ..home.settings_file import Entries
 from . import epoch_splitter, object_store_landing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from ..errors import UsageError
-from ..file_names import format_name, is_text
+from ..formatting import format_name, is_text
 
 HELP = "altneu land --help"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import AltneuError, UsageError
-from ..file_names import format_name
+from ..formatting import format_name
 from .options import HELP
 from .row_schema import BOM, OTHER_CONTENT
 

@@ -74,14 +74,7 @@ if "scheduler" in sys.argv:
 """
 
 
-def run_standalone(
-    path: Path,
-    *,
-    port: int = 8080,
-    connect: bool = False,
-    say: Callable[[str], None] = print,
-    now: datetime | None = None,
-) -> None:
+def run_standalone(path: Path, *, port: int = 8080, connect: bool = False, say: Callable[[str], None] = print) -> None:
     """Start Airflow, print its address and password, wait for Ctrl-C (or SIGTERM), and stop it.
 
     A home without any landed epoch gets the messages of the demo.
@@ -91,7 +84,6 @@ def run_standalone(
         port: The port of the web page.
         connect: Let all tasks share one Spark, a Spark Connect server, instead of one for each.
         say: A function that gets lines for the user.
-        now: The current time, for tests.
 
     Raises:
         UsageError: The port is taken.
@@ -103,7 +95,7 @@ def run_standalone(
         home = _land_demo_messages(home, say)
     if is_listening("127.0.0.1", port):
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
-    environment = airflow_environment(home, port, now or datetime.now(UTC))
+    environment = airflow_environment(home, port, datetime.now(UTC))
     if connect:
         environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free_port(PORT)}"
     folder = Path(environment["AIRFLOW_HOME"])

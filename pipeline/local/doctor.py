@@ -360,7 +360,7 @@ def _check_location(home: Path) -> Iterator[Check]:
     from ..state import database, versions
     from ..state.home_identity import find_identity, open_ledger, verify_identity
     from ..state.records import LANDED
-    from ..storage.avro_patch import NotAvro
+    from ..storage.avro_files import NotAvro
     from ..storage.file_inventory import take_inventory
 
     if not (home / "altneu.toml").exists():

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from ..errors import AltneuError, UsageError
 from ..events import log
+from ..formatting import count_epochs, format_moment
 from ..home.home import Home
 from ..optional_dependencies import require_extras
 from ..report import incident_document
@@ -227,9 +228,9 @@ def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
     document = incident_document(home, incident, lease.timestamp())
     page = document["page"] or document["report"]
     report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
-    since = format_minute(incident.first.at)
+    since = format_moment(incident.first.at)
     lines = (
-        f"{abbreviate_labels(document['epochs'])}since {since}, incident {incident.identifier}",
+        f"{_name_epochs(document['epochs'])}since {since}, incident {incident.identifier}",
         document["observed"],
         document["meaning"],
         f"page: {pages(document['report'] or page)}" if page else "",
@@ -260,7 +261,7 @@ def _closed_problems(
             at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
-                lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
+                lines = (f"revision {at.revision} has published it, {format_moment(at.published_at)}", f"page: {page}")
         elif key.suite in (EPOCH, TASK):
             continue
         elif key not in known:
@@ -268,8 +269,8 @@ def _closed_problems(
         elif not known[key].is_open:
             end = known[key].last
             if end.ended and known[key].mute_at(end.ended) is None:
-                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[key].epochs])
-                lines = (f"{where}from {format_minute(known[key].first.at)} to {format_minute(end.ended)}", end.why)
+                where = _name_epochs([home.schedule.format_label(epoch) for epoch in known[key].epochs])
+                lines = (f"{where}from {format_moment(known[key].first.at)} to {format_moment(end.ended)}", end.why)
         if lines:
             news.append(Problem(key, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
     return news
@@ -312,24 +313,9 @@ def test_message(home: Home) -> Message:
     return Message("altneu: a test of the alerts", text, None)
 
 
-def abbreviate_labels(labels: Sequence[str]) -> str:
-    """Return a short text that names the epochs of a problem.
-
-    >>> abbreviate_labels(["1"]), abbreviate_labels(["1", "2", "5"]), abbreviate_labels([])
-    ('epoch 1, ', '3 epochs (1 … 5), ', '')
-    """
-    if not labels:
-        return ""
-    return f"epoch {labels[0]}, " if len(labels) == 1 else f"{len(labels)} epochs ({labels[0]} … {labels[-1]}), "
-
-
-def format_minute(iso: str) -> str:
-    """Format a stored time for a person.
-
-    >>> format_minute("2026-05-01T09:30:12.123+00:00")
-    '2026-05-01 09:30 UTC'
-    """
-    return f"{iso[:16].replace('T', ' ')} UTC"
+def _name_epochs(labels: Sequence[str]) -> str:
+    """Return the begin of a line that names the epochs of a problem, if it has any."""
+    return f"{count_epochs(labels)}, " if labels else ""
 
 
 def _report_pages(home: Home) -> Pages:

@@ -28,7 +28,7 @@ from algorithms.upserts import DELETE, winning_upserts
 from ..errors import LeaseLost, UsageError, describe_error
 from ..home.home import Home
 from ..interrupt import interruption_of
-from ..landing.folded_epochs import record_folded
+from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
 from ..state import lease
 from ..state.ledger import Ledger

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from ..errors import UsageError
 from ..home.home import Home
-from ..landing.epoch_states import EpochState, compare_with_ledger
-from ..landing.folded_epochs import REMEDY
+from ..landing.epoch_states import REMEDY, EpochState, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from .plan_choice import Scope

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, UsageError
+from ..formatting import format_moment
 from ..home.home import Home
 from ..secret import has_secret
 from ..tasks import base, dag_epochs
@@ -242,7 +243,7 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
         )
     lines = (
         why,
-        f"it was due at {alerts.format_minute(missed.isoformat())}",
+        f"it was due at {format_moment(missed.isoformat())}",
         f"page: {report_address('index.html')}",
     )
     return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {remedy}"))

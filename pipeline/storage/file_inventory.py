@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..home.home import Home
 from ..state import filesystem, home_identity
 from ..state.ledger import Ledger
-from . import avro_patch, catalogs
+from . import avro_files, catalogs
 from .metadata_rewriter import DELETED
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def is_missing_files(table: IcebergTable, snapshots: set[int]) -> bool:
         return False
     try:
         return not there.issuperset(_list_needed_files(table.metadata_location, snapshots, there))
-    except avro_patch.NotAvro:
+    except avro_files.NotAvro:
         return True
 
 
@@ -85,7 +85,8 @@ def _list_needed_files(metadata: str, snapshots: set[int], there: set[str]) -> I
             continue
         listed = filesystem.normalize_location(known[snapshot]["manifest-list"])
         yield listed
-        manifests |= set(_read_avro_fields(listed, ("manifest_path",))) if listed in there else set()
+        if listed in there:
+            manifests |= {filesystem.normalize_location(each["manifest_path"]) for each in _read_records(listed)}
     for manifest in sorted(manifests):
         yield manifest
         if manifest in there:
@@ -93,19 +94,10 @@ def _list_needed_files(metadata: str, snapshots: set[int], there: set[str]) -> I
 
 
 def _list_data_files(manifest: str) -> Iterator[str]:
-    entries = _read_avro_fields(manifest, ("status",), ("data_file", "file_path"))
-    for status, path in zip(entries[::2], entries[1::2], strict=True):
-        if status != DELETED:
-            yield path
+    for entry in _read_records(manifest):
+        if entry["status"] != DELETED:
+            yield filesystem.normalize_location(entry["data_file"]["file_path"])
 
 
-def _read_avro_fields(location: str, *fields: tuple[str, ...]) -> list[Any]:
-    """Return the values of some fields of an Avro file, in the order of the file. Paths are in their normal form."""
-    values: list[Any] = []
-
-    def collect_value(value: Any) -> Any:
-        values.append(filesystem.normalize_location(value) if isinstance(value, str) else value)
-        return value
-
-    avro_patch.rewrite_values(filesystem.read_file(location), {field: collect_value for field in fields})
-    return values
+def _read_records(location: str) -> list[dict[str, Any]]:
+    return avro_files.parse_avro(filesystem.read_file(location)).records

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -179,19 +179,32 @@ class IcebergTable:
         self._changes.delete_rows(self._name, branch, keys)
 
 
-class TableWriter(Protocol):
-    """The changes of a table that a session can make, see `IcebergTable`. `location` is the metadata file that was
-    read."""
+class TableWriter:
+    """The changes of a table that a session can make, see `IcebergTable`; a session need not make all of them.
 
-    def commit_first_snapshot(self, name: str) -> None: ...
-    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None: ...
-    def expire_snapshots(self, name: str, snapshots: set[int]) -> None: ...
-    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None: ...
-    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None: ...
-    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None: ...
+    `location` is the metadata file that was read.
+    """
+
+    def commit_first_snapshot(self, name: str) -> None:
+        raise NotImplementedError
+
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
+        raise NotImplementedError
+
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
+        raise NotImplementedError
+
+    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+        raise NotImplementedError
+
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+        raise NotImplementedError
+
+    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
+        raise NotImplementedError
 
 
-class _SparkRowWriter:
+class _SparkRowWriter(TableWriter):
     """The methods that write rows, by Spark in every session."""
 
     def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import AltneuError
 from ..state import filesystem
-from . import avro_patch
+from . import avro_files
 from .table_schemas import CERTIFICATES
 
 DELETED = 2  # the status of an entry of a manifest whose file is deleted
@@ -35,8 +35,7 @@ class MetadataRewriter(ABC):
         self.new, self.table, self.location = new, table, location
         self.old = ""  # the table's folder by its present metadata
         self._manifests: dict[str, tuple[str, int]] = {}  # old location → new location, its bytes
-        # for delete files: old location → new location, its bytes, its former bytes
-        self._places: dict[str, tuple[str, int, int]] = {}
+        self._delete_files: dict[str, tuple[str, int, int]] = {}  # and its former bytes
 
     @abstractmethod
     def read_metadata_file(self, location: str) -> bytes:
@@ -93,81 +92,50 @@ class MetadataRewriter(ABC):
     def _rewrite_manifest_list(self, location: str) -> str:
         """Rewrite a list of manifests, and those of its manifests that are not rewritten yet. Return its new
         location."""
-        path, deletes = "", set[str]()
-
-        def remember_path(old: str) -> str:
-            nonlocal path
-            path = old
-            return old
-
-        def remember_content(content: int) -> int:
-            deletes.update([path] if content == DELETES else ())
-            return content
-
-        self._rewrite_avro(
-            location, {("manifest_path",): remember_path, ("content",): remember_content}
-        )  # in each entry the path comes before the content
-
-        def rewrite_entry(old: str) -> str:
-            if remember_path(old) not in self._manifests:
-                self._manifests[old] = self._rewrite_manifest(old, deletes=old in deletes)
-            return self._manifests[old][0]
-
-        changes: dict[tuple[str, ...], avro_patch.Change] = {
-            ("manifest_path",): rewrite_entry,
-            ("manifest_length",): lambda length: self._manifests[path][1],
-        }
-        return self.write_metadata_file(location, "list", self._rewrite_avro(location, changes))
+        file = self._read_avro(location)
+        for entry in file.records:
+            path = entry["manifest_path"]
+            if path not in self._manifests:
+                self._manifests[path] = self._rewrite_manifest(path, deletes=entry.get("content") == DELETES)
+            entry["manifest_path"], entry["manifest_length"] = self._manifests[path]
+        return self.write_metadata_file(location, "list", avro_files.format_avro(file))
 
     def _rewrite_manifest(self, location: str, *, deletes: bool) -> tuple[str, int]:
         """Rewrite a manifest of data files, or of delete files. Return its new location and its bytes."""
-        entry: dict[str, Any] = {}
-
-        def remember_status(value: int) -> int:
-            entry["status"] = value
-            return value
-
-        def rewrite_entry(old: str) -> str:
-            entry["file"] = old
-            return (
-                self._rewrite_position_deletes(old)
-                if deletes and entry["status"] != DELETED
-                else self.new_location(old)
-            )
-
-        def require_size(size: int) -> int:
-            if entry["status"] == DELETED:
-                return size
-            if not deletes:
-                self.require_data_file(entry["file"], size)
-                return size
-            _, new, former = self._places[entry["file"]]
-            if former != size:
-                raise self.damaged_error(entry["file"])
-            return new
-
-        def rewrite_bound(value: bytes) -> bytes:
-            """Change a bound of a delete file's columns: the least or greatest path of a data file, or position."""
-            old = self.old.encode() + b"/"
-            return f"{self.new}/".encode() + value.removeprefix(old) if value.startswith(old) else value
-
-        changes: dict[tuple[str, ...], avro_patch.Change] = {
-            ("status",): remember_status,
-            ("data_file", "file_path"): rewrite_entry,
-            ("data_file", "file_size_in_bytes"): require_size,
-        }
-        if deletes:
-            changes |= {
-                ("data_file", "referenced_data_file"): self.new_location,
-                ("data_file", "lower_bounds", "value"): rewrite_bound,
-                ("data_file", "upper_bounds", "value"): rewrite_bound,
-            }
-        content = self._rewrite_avro(location, changes)
+        file = self._read_avro(location)
+        rewrite_entry = self._rewrite_delete_entry if deletes else self._rewrite_data_entry
+        for entry in file.records:
+            rewrite_entry(entry["data_file"], exists=entry["status"] != DELETED)
+        content = avro_files.format_avro(file)
         return self.write_metadata_file(location, "manifest", content), len(content)
 
-    def _rewrite_position_deletes(self, location: str) -> str:
-        """Rewrite a delete file, once, and return its new location."""
-        if location not in self._places:
+    def _rewrite_data_entry(self, entry: dict[str, Any], *, exists: bool) -> None:
+        if exists:
+            self.require_data_file(entry["file_path"], entry["file_size_in_bytes"])
+        entry["file_path"] = self.new_location(entry["file_path"])
+
+    def _rewrite_delete_entry(self, entry: dict[str, Any], *, exists: bool) -> None:
+        """Rewrite the entry of a delete file, and the file itself if it exists.
+
+        The bounds of its columns are the least and the greatest path of a data file, and position.
+        """
+        path, old, new = entry["file_path"], f"{self.old}/".encode(), f"{self.new}/".encode()
+        if exists:
+            entry["file_path"], size, former = self._rewrite_position_deletes(path)
+            if former != entry["file_size_in_bytes"]:
+                raise self.damaged_error(path)
+            entry["file_size_in_bytes"] = size
+        else:
+            entry["file_path"] = self.new_location(path)
+        if referenced := entry.get("referenced_data_file"):
+            entry["referenced_data_file"] = self.new_location(referenced)
+        for bound in (*(entry.get("lower_bounds") or ()), *(entry.get("upper_bounds") or ())):
+            if bound["value"].startswith(old):
+                bound["value"] = new + bound["value"].removeprefix(old)
+
+    def _rewrite_position_deletes(self, location: str) -> tuple[str, int, int]:
+        """Rewrite a delete file, once. Return its new location, its bytes and its former bytes."""
+        if location not in self._delete_files:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
@@ -181,8 +149,12 @@ class MetadataRewriter(ABC):
             sink = pa.BufferOutputStream()
             pq.write_table(rows.set_column(column, rows.schema.field(column), moved), sink, compression="zstd")
             content = sink.getvalue().to_pybytes()
-            self._places[location] = self.write_metadata_file(location, "places", content), len(content), len(former)
-        return self._places[location][0]
+            self._delete_files[location] = (
+                self.write_metadata_file(location, "places", content),
+                len(content),
+                len(former),
+            )
+        return self._delete_files[location]
 
     def relative_path(self, location: str) -> str:
         """Return the path of a file of the table from the table's folder. Raises `AltneuError` for another file."""
@@ -195,8 +167,8 @@ class MetadataRewriter(ABC):
         """Return the location of a file of the table at the new place."""
         return f"{self.new}/{self.relative_path(location)}"
 
-    def _rewrite_avro(self, location: str, changes: dict[tuple[str, ...], avro_patch.Change]) -> bytes:
+    def _read_avro(self, location: str) -> avro_files.AvroFile:
         try:
-            return avro_patch.rewrite_values(self.read_metadata_file(location), changes)
-        except avro_patch.NotAvro:
+            return avro_files.parse_avro(self.read_metadata_file(location))
+        except avro_files.NotAvro:
             raise self.damaged_error(location) from None

@@ -7,15 +7,11 @@ is refused where the table has changed since it was read.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from ..home.home import Home
 from ..state import filesystem, home_identity
 from . import catalogs, iceberg
 from .branches import Branches
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"}
 
@@ -39,8 +35,8 @@ def _missing_table_error(table: str) -> iceberg.IcebergTable:
     raise KeyError(table)
 
 
-class RefsOnlyWriter:
-    """An `iceberg.TableWriter` that changes only branches and tags."""
+class RefsOnlyWriter(iceberg.TableWriter):
+    """A writer that changes only branches and tags."""
 
     def __init__(self, catalog: catalogs.Catalog) -> None:
         self._catalog = catalog
@@ -56,18 +52,3 @@ class RefsOnlyWriter:
         )
         if not self._catalog.commit_updates(name, location, updates):
             raise iceberg.CommitConflict
-
-    def commit_first_snapshot(self, name: str) -> None:
-        raise NotImplementedError
-
-    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
-        raise NotImplementedError
-
-    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
-        raise NotImplementedError
-
-    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
-        raise NotImplementedError
-
-    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
-        raise NotImplementedError

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..errors import AltneuError
+from ..formatting import count_epochs
 from ..state.totals import Measure
-from .base import PREFIX, abbreviate_labels, open_home
+from .base import PREFIX, open_home
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # the number of epochs whose runs the page lists
@@ -105,7 +106,7 @@ def overview_page(
             for low, high in epoch_gaps(known_epochs)
         ],
         "held": [
-            {"run_id": run.run_id, "labels": abbreviate_labels([label(epoch) for epoch in run.epochs])}
+            {"run_id": run.run_id, "labels": count_epochs([label(epoch) for epoch in run.epochs])}
             for run in ledger.list_held()
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,

@@ -127,13 +127,6 @@ def open_home(path: str, *, writes: bool = True) -> tuple[Home, Ledger]:
     return home, home_identity.open_ledger(home, writes=writes)
 
 
-def abbreviate_labels(labels: list[str]) -> str:
-    """Describe epochs in a few words: their number, and the first and the last label."""
-    if len(labels) == 1:
-        return f"epoch {labels[0]}"
-    return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
-
-
 def format_failures(home: Home, failed: list[Check]) -> str:
     """Format failed checks as lines: epoch, check, what was observed, and the first rows."""
     lines = []

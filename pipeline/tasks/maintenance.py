@@ -111,7 +111,7 @@ def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -
 
     home, ledger = open_home(path)
     from ..landing import epoch_states
-    from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
+    from ..landing.epoch_states import REMEDY, describe_folded, record_folded
 
     _, rows = epoch_states.list_epoch_rows(home, ledger)
     changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed")]

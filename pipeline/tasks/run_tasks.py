@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, BatchRejected, CheckFailed, ForeignWrite, RevisionConflict, RunFailed, UsageError
+from ..formatting import count_epochs
 from ..home.home import Home
 from ..run.stages import STAGES
 from ..state.records import RunRecord, RunState, Severity, StageState
@@ -27,7 +28,6 @@ from .base import (
     PlannedRun,
     PublishedRun,
     Say,
-    abbreviate_labels,
     batch_policy,
     format_error,
     format_failures,
@@ -74,7 +74,7 @@ def plan_range(
     """
     from dataclasses import replace
 
-    from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
+    from ..landing.epoch_states import REMEDY, describe_folded, record_folded
     from ..run import planning
 
     home, ledger = open_home(path)
@@ -126,13 +126,13 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, say: Say, *, alone: bool =
         say(describe_nothing_to_do(ledger, plan))
         return None
     labels = _format_labels(home, plan.run)
-    say(f"run {run_id}: {abbreviate_labels(labels)} on revision {plan.parent.revision}")
+    say(f"run {run_id}: {count_epochs(labels)} on revision {plan.parent.revision}")
     return {"run_id": run_id, "label": labels[-1], "parent": plan.parent.revision}
 
 
 def describe_nothing_to_do(ledger: Ledger, plan: Plan) -> str:
     """Describe a plan that has nothing to do."""
-    whole = abbreviate_labels([epoch.label for epoch in plan.epochs])
+    whole = count_epochs([epoch.label for epoch in plan.epochs])
     revisions = {epoch.revision for epoch in plan.epochs if epoch.revision}
     by = ""
     if len(revisions) == 1:
@@ -238,7 +238,7 @@ def request_approval(
             run = approval.hold_run(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
         return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
-    what = abbreviate_labels(_format_labels(home, ledger.get_run(planned["run_id"]).epochs))
+    what = count_epochs(_format_labels(home, ledger.get_run(planned["run_id"]).epochs))
     raise RevisionConflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
 
@@ -286,7 +286,7 @@ def _approval_request(
             say(f"no page: {error}")
     labels = _format_labels(home, run.epochs)
     return {
-        "subject": f"Publish {abbreviate_labels(labels)}?",
+        "subject": f"Publish {count_epochs(labels)}?",
         "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff "
         f"{run.run_id}`.\n\n{diff_report.diff_summary(difference)}",
         "page": page,
@@ -344,7 +344,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
                 runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
                 published = ledger.get_facts(run_id, PublishFacts).revision
                 result = published_run(published, reruns)
-                say(f"published revision {published}: {abbreviate_labels(result['labels'])}")
+                say(f"published revision {published}: {count_epochs(result['labels'])}")
                 return result
         except (RevisionConflict, ForeignWrite) as lost:
             say(lost.what)
@@ -356,7 +356,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
         run_id = again
         say(f"run {run_id} has the same epochs, on revision {plan.parent.revision}")
     raise RevisionConflict(
-        f"{abbreviate_labels(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in "
+        f"{count_epochs(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in "
         "a row. Nothing of it was published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )

@@ -11,12 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.time_lattice import EPOCH, FOREVER
+from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
 from algorithms.upserts import (
     distinct_changes,
     net_intervals,
-    replacement,
-    signed_difference,
     state_machine,
     to_timelines,
     to_triples,
@@ -31,6 +29,35 @@ SEED, CASES, EPOCHS, FAR = seeds.one(31), 80, 6, 20
 KEY, VALUE = ["case", "k"], ["v", "w"]
 SCHEMA = "case long, k long, v long, w string, op string, seq long, epoch long, line long"
 Row = tuple
+
+
+def signed_difference(new: DataFrame, old: DataFrame, key: list[str]) -> DataFrame:
+    """Return pointwise new minus old of two sets of disjoint intervals: key, `epoch`, `until`, `diff` (+1 or -1),
+    maximal.
+    """
+    plus = new.select(*key, "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
+    minus = old.select(*key, "epoch", "until", F.lit(-1).cast("bigint").alias("diff"))
+    return net_intervals(plus.unionByName(minus), key)
+
+
+def replacement(
+    new: DataFrame,
+    old: DataFrame,
+    key: list[str],
+    value: list[str],
+    revision: int,
+    live_for: int | None = None,
+) -> Collection:
+    """Return the diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
+
+    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Equal rows give no
+    diffs.
+    """
+    columns = [*key, *value, "op", "seq", "epoch"]
+    tagged = [rows.select(*columns, F.lit(sign).alias("_sign")) for rows, sign in ((new, 1), (old, -1))]
+    lines = to_timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
+    spans = net_intervals(lines.withColumnRenamed("_sign", "diff"), [*key, *value])
+    return Collection.from_intervals(spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION)
 
 
 def random_rows(rng: random.Random, case: int) -> list[Row]:

@@ -30,7 +30,7 @@ from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
 from pipeline.storage.table_schemas import TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import home_helpers, seeds
+from tests import home_helpers, maintained, seeds
 from tests.builders import draw_batch
 from tests.postgres import DATABASE_KINDS
 from tests.session import TINY
@@ -75,7 +75,7 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    rows = audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+    rows = maintained.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 

@@ -13,14 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.checking import audit
 from pipeline.home.settings import Triangles
 from pipeline.reading import triangle_views
 from pipeline.reading.graph import Graph
 from pipeline.state.ledger import Ledger
 from pipeline.state.stage_results import TrussFacts
 from pipeline.storage.warehouse import Warehouse
-from tests import home_helpers, reference, seeds
+from tests import home_helpers, maintained, reference, seeds
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -133,7 +132,7 @@ def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, d
         return fault(frame) if table == "trussness" else frame
 
     found: dict[str, dict[int, list[str]]] = defaultdict(dict)
-    for check in audit.check_incremental_versus_full(warehouse, read, [0, 1], lambda text: None):
+    for check in maintained.check_against_recomputation(warehouse, read, [0, 1]):
         if not check["passed"]:
             found[check["name"]][check["epoch"]] = [row["key"] for row in check["rows"]]
     return dict(found)

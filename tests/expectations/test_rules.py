@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from expectations.gx_rule_cache import rule_class
-from expectations.gx_runner import ExpectationRunner
+from expectations.gx_runner import ExpectationRunner, rule_class
 from expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS

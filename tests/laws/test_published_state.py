@@ -23,7 +23,7 @@ from pipeline.run.stages import edges
 from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
-from tests import home_helpers, reference, seeds
+from tests import home_helpers, maintained, reference, seeds
 from tests.laws.test_motifs import MOTIFS
 from tests.reference import Row
 
@@ -141,7 +141,7 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
-        for r in audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+        for r in maintained.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
         if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}
@@ -182,7 +182,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
             column = "k" if table == "trussness" else "diff"
             return frame.withColumn(column, spark_when(at, f"{column} + {add}", column))
 
-        results = audit.check_incremental_versus_full(warehouse, broken, [0], lambda text: None)
+        results = maintained.check_against_recomputation(warehouse, broken, [0])
         failed = {result["name"] for result in results if not result["passed"]}
         assert f"{kind} equal a full recomputation" in failed
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
 from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
@@ -24,7 +23,7 @@ from pipeline.state.records import Revision
 from pipeline.state.schema import totals
 from pipeline.storage.warehouse import Warehouse
 from pipeline.tasks import airflow_page
-from tests import home_helpers, reference
+from tests import home_helpers, maintained, reference
 from tests.reference import Edge, PatternEdge, Row
 
 File = tuple[Row, ...]
@@ -95,7 +94,7 @@ class Truth:
         return {v: (len(near[v]), corners[v], tails.get(v, 0)) for v in near}
 
     def results(self, epochs: range) -> dict[tuple[int, str, int | None, int | None], int]:
-        """What `audit.select_maintained` should say of some epochs, edge by edge and vertex by vertex."""
+        """What `maintained.select_maintained` should say of some epochs, edge by edge and vertex by vertex."""
         wanted: Counter[Any] = Counter()
         for epoch in epochs:
             graph = self.edges(epoch)
@@ -270,7 +269,7 @@ class World:
     def _tables(self, row: Revision) -> None:
         """Every edge and vertex at every epoch that the revision answers for, out of the tables."""
         warehouse, epochs = Warehouse(self.spark, self.home), self._epochs(row)
-        found = audit.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
+        found = maintained.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
         numbers = self._numbers(warehouse, row)
         named = {}
         for r in found:

@@ -12,8 +12,7 @@ from pipeline import cli
 from pipeline.errors import AltneuError
 from pipeline.home.home import Home
 from pipeline.landing import local_landing
-from pipeline.landing.epoch_states import compare_with_ledger
-from pipeline.landing.folded_epochs import record_folded
+from pipeline.landing.epoch_states import compare_with_ledger, record_folded
 from pipeline.state.incidents import list_incidents
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, StagedBatch

@@ -17,7 +17,7 @@ import pytest
 from pipeline.errors import AltneuError
 from pipeline.home.home import Home
 from pipeline.state import filesystem, home_identity
-from pipeline.storage import avro_patch
+from pipeline.storage import avro_files
 from pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 
@@ -43,13 +43,6 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
-def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
-    """The values of some fields of an Avro file, in its order."""
-    found: list[Any] = []
-    avro_patch.rewrite_values(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
-    return found
-
-
 def test_only_the_paths_differ(home: Home) -> None:
     before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
     relocate_home(home)
@@ -71,22 +64,29 @@ def test_only_the_paths_differ(home: Home) -> None:
 
 def _compare_lists(home: Home, old: bytes, new: bytes) -> None:
     """Two lists of manifests, and the manifests, differ in their paths and lengths alone."""
-    was, is_ = (values(each, ("manifest_path",)) for each in (old, new))
-    lengths = values(new, ("manifest_length",))
-    assert lengths == [Path(path).stat().st_size for path in is_]
-    before = iter([*values(old, ("manifest_length",))])
-    back = dict(zip(is_, was, strict=True))
-    again = avro_patch.rewrite_values(
-        new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)}
-    )
-    assert again == avro_patch.rewrite_values(old, {})
-    for path in was:
-        manifest = here(home, path).read_bytes()
-        moved = Path(next(new for new, old in back.items() if old == path)).read_bytes()
-        field = ("data_file", "file_path")
-        assert all(Path(file).exists() for file in values(moved, field))
-        restored = avro_patch.rewrite_values(moved, {field: lambda file: file.replace(str(home.path), MADE)})
-        assert restored == avro_patch.rewrite_values(manifest, {})
+    before, after = (avro_files.parse_avro(content) for content in (old, new))
+    for was, is_ in zip(before.records, after.records, strict=True):
+        path = Path(is_["manifest_path"])
+        assert is_["manifest_length"] == path.stat().st_size
+        manifest = here(home, was["manifest_path"]).read_bytes()
+        _compare_manifests(home, *(avro_files.parse_avro(content) for content in (manifest, path.read_bytes())))
+        is_ |= {field: was[field] for field in ("manifest_path", "manifest_length")}
+    _compare_files(before, after)
+
+
+def _compare_manifests(home: Home, before: avro_files.AvroFile, after: avro_files.AvroFile) -> None:
+    for entry in after.records:
+        file = entry["data_file"]
+        assert Path(file["file_path"]).exists()
+        file["file_path"] = file["file_path"].replace(str(home.path), MADE)
+    _compare_files(before, after)
+
+
+def _compare_files(before: avro_files.AvroFile, after: avro_files.AvroFile) -> None:
+    """Two Avro files have the same records, metadata and, but for its spaces, schema."""
+    assert after.records == before.records
+    metadata = (file.metadata | {"avro.schema": json.loads(file.metadata["avro.schema"])} for file in (before, after))
+    assert next(metadata) == next(metadata)
 
 
 class Stopped(Exception):

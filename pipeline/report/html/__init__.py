@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from expectations import volumes
 
+from ...formatting import format_moment
 from . import charts, formatting
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _template_environment() -> jinja2.Environment:
 
 def _moment_markup(iso: str | None) -> Markup:
     """Return an instant in UTC; a script converts it to the reader's time zone and keeps UTC beside it."""
-    said = formatting.format_moment(iso)
+    said = format_moment(iso)
     return Markup('<time datetime="{}">{}</time>').format(iso, said) if iso else Markup(said)
 
 

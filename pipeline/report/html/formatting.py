@@ -76,11 +76,6 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def format_moment(iso: str | None) -> str:
-    """Format a stored time to the minute."""
-    return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
-
-
 KINDS = {
     "run": "run",
     "rebuild": "rebuild",
