@@ -166,17 +166,20 @@ def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
     return corners.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, intervals: int, limit_edges: int) -> DataFrame:
+def recounted_vertex_changes(
+    edges: DataFrame, stored: DataFrame | None, intervals: int, limit_edges: int, *, first: int | None = None
+) -> DataFrame:
     """Return diff triples `vertex, epoch, diff` by which the stored triangle counts change, from all signed edge
     intervals.
 
     The task raises ValueError if by the intervals an edge exists twice at the same time.
 
     Args:
-        edges: all signed edge intervals.
+        edges: the signed edge intervals; with `first` those of `horizon.intervals_since`.
         stored: diff triples vertex, epoch, diff. None: there are none.
-        intervals: the number of rows of `edges`.
+        intervals: the number of rows of `edges`, or more.
         limit_edges: with more intervals the graph is cut into cells, which are counted in parallel and added up.
+        first: the first epoch of the result. None: there is no earlier epoch.
     """
     colours = colours_for(intervals, limit_edges)
     rows = edges.select(*INTERVAL)
@@ -184,10 +187,12 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
         new = rows.coalesce(1).mapInArrow(_count_all, ", ".join(f"{name} bigint" for name in CHANGE))
     else:
         new = map_cells(rows, dict.fromkeys(INTERVAL, np.int64), colours, _count_task, CHANGE)
-    if stored is None and colours == 1:
-        return new
     if stored is not None:
         new = new.unionByName(stored.select("vertex", "epoch", (-F.col("diff")).alias("diff")))
+    if first is not None:
+        new = new.where(F.col("epoch") >= first)
+    if stored is None and colours == 1:
+        return new
     return new.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 

@@ -212,6 +212,12 @@ class EstimatedCounts:
     def stored_rows(self, table: str) -> int:
         return (self._table_rows or {}).get(table, 0) if self.plan.scope.appends_to(table) else 0
 
+    def edges_since(self) -> int:
+        scope, most = self.plan.scope, self.stored_rows("edges")
+        if not scope.epochs:
+            return 0
+        return most and self.ledger.estimate_edges_since(scope.parent.revision, scope.first, most)
+
     def changed_rows(self, table: str) -> Number:
         """Bound the number of changed edge intervals.
 

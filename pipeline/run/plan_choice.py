@@ -54,6 +54,11 @@ class Scope:
         """Return the greatest epoch whose state is final once the run is published."""
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
+    @property
+    def first(self) -> int:
+        """Return the first epoch at which the run may change anything, where it adds rows to the tables."""
+        return min(self.epochs)
+
     def appends_to(self, table: str) -> bool:
         """Tell whether the run adds rows to a table.
 
@@ -91,6 +96,9 @@ class Numbers(Protocol):
 
     def stored_rows(self, table: str) -> int:
         """Return the number of rows of a table to which the run adds, or 0 where it writes the table again."""
+
+    def edges_since(self) -> int:
+        """Estimate how many of the stored edge intervals reach the first epoch of the run: these are read."""
 
     def changed_rows(self, table: str) -> Number:
         """Return the number of rows that the run writes into `edges` or `motif_edges`."""

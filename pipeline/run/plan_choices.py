@@ -77,7 +77,7 @@ class TrianglesChoice(PlanChoice):
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
         adds = scope.appends_to("edges") and scope.appends_to("triangle_counts") and config.edges.live_for is None
         kept = adds and numbers.has_graph_cache()
-        stored, changed = numbers.stored_rows("edges"), numbers.changed_rows("edges")
+        stored, changed = numbers.edges_since(), numbers.changed_rows("edges")
         return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept)
 
     @property

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from algorithms import horizon
+
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
 from ..state.ledger import Ledger
@@ -18,6 +20,7 @@ from ..state.records import PLAIN, Revision, RunKind
 from ..state.stage_results import EdgesFacts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
+from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from .plan_choice import Number, PlanChoice, Scope
 
@@ -113,6 +116,25 @@ class RunContext:
             if self.appends_to(table)
             else self.warehouse.empty_rows(table)
         )
+
+    def read_before_since(self, table: str) -> DataFrame:
+        """Read the rows of a table that the run builds on, as they are from just before its first epoch on."""
+        return self._cut_to_horizon(table, self.read_before(table))
+
+    def read_after_since(self, table: str) -> DataFrame:
+        """Read the rows that a reader will see, as they are from just before the first epoch of the run on."""
+        return self._cut_to_horizon(table, self.read_after(table))
+
+    def _cut_to_horizon(self, table: str, rows: DataFrame) -> DataFrame:
+        if not self.appends_to(table):
+            return rows
+        first = self.scope.first
+        if table == "upserts":
+            return horizon.upserts_since(rows, first, self.home.config.edges.live_for)
+        if table in INTERVALS:
+            return horizon.intervals_since(rows, first)
+        key = [column for column in self.warehouse.column_names(table) if column not in ("epoch", "revision", "diff")]
+        return horizon.sum_triples_since(rows, key, first)
 
     def read_delta(self, table: str) -> DataFrame:
         """Read the rows of a table that the run has written."""
@@ -214,6 +236,10 @@ class ActualCounts:
 
     def stored_rows(self, table: str) -> int:
         return self.run.warehouse.snapshot_size(table, self.run.base_snapshot(table)).rows
+
+    def edges_since(self) -> int:
+        run, most = self.run, self.stored_rows("edges")
+        return most and run.ledger.estimate_edges_since(run.parent.revision, run.scope.first, most)
 
     def changed_rows(self, table: str) -> Number:
         facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)

@@ -52,6 +52,22 @@ class Contents(Store):
             statement = statement.where(ledger.c.revision <= revision)
         return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.read_rows(statement)]
 
+    def estimate_edges_since(self, revision: int, first: int, most: int) -> int:
+        """Estimate how many of the `most` edge intervals of a revision reach epoch `first`.
+
+        These are the edges just before it, and at most one for each row that has landed since.
+        """
+        at = sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
+        alive = sa.select(sa.func.coalesce(sa.func.sum(totals.c.diff), 0)).where(
+            totals.c.run_id.in_(at), totals.c.measure == "edges", totals.c.epoch < first
+        )
+        landed = sa.select(sa.func.coalesce(sa.func.sum(batches.c.rows), 0)).where(
+            batches.c.run_id.in_(at), batches.c.epoch >= first
+        )
+        both = sa.select(alive.scalar_subquery().label("alive"), landed.scalar_subquery().label("landed"))
+        (row,) = self.read_rows(both)
+        return min(most, int(row.alive) + int(row.landed))
+
     def staged_totals(self, run_id: str, revision: int) -> list[TotalDiff]:
         """List the total diffs of a run that is not published yet, as if it were published as `revision`."""
         rows = self.read_rows(sa.select(totals).where(totals.c.run_id == run_id))

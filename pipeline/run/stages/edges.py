@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import edge_derivation, motif_patterns
@@ -11,14 +12,27 @@ from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts
 from ..plan_choice import Strategy
 from ..plan_choices import EdgesChoice
-from ..run_context import RunContext
+from ..run_context import ActualCounts, RunContext
+
+
+def _degrees_before(run: RunContext) -> DataFrame:
+    """Read the degrees that the run builds on, from just before its first epoch on: from the shorter of two tables.
+
+    Of a short history `degrees` has fewer rows. Of a long one it is the edges that were alive at that epoch, and later
+    ones, from which the same diff triples follow.
+    """
+    counts = ActualCounts(run)
+    if not run.appends_to("edges") or counts.stored_rows("degrees") <= 2 * counts.edges_since():
+        return run.read_before_since("degrees")
+    return edge_derivation.degree_changes(run.read_before_since("edges"))
 
 
 def derive_edges(run: RunContext) -> EdgesFacts:
     config = run.home.config
     values = list(config.values)
     if run.appends_to("edges"):
-        base, delta = run.read_before("upserts") if run.parent.frontier is not None else None, run.read_delta("upserts")
+        base = None if run.parent.frontier is None else run.read_before_since("upserts")
+        delta = run.read_delta("upserts")
     else:
         base, delta = None, run.read_after("upserts")
     decision = run.choose(EdgesChoice)
@@ -60,7 +74,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     run.write_rows("degrees", edge_derivation.degree_changes(delta_edges))
     edge_diffs = edge_derivation.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     degree_diffs = edge_derivation.degree_total_changes(
-        run.read_before("degrees"), run.read_delta("degrees"), broadcast=few, whole=tiny
+        _degrees_before(run), run.read_delta("degrees"), broadcast=few, whole=tiny
     )
     known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):

@@ -52,17 +52,17 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
         parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in decision.tables]
         return reduce(DataFrame.unionByName, parts)
 
-    before = read_relation(run.read_before) if stored else None
+    before = read_relation(run.read_before_since) if stored else None
     if decision.strategy is Strategy.JOINS:
         new = motifs.motif_changes_in_joins(wanted, before, read_relation(run.read_delta))
     elif decision.strategy is Strategy.DELTA and before is not None:
         new = motifs.motif_changes(wanted, before, read_relation(run.read_delta))
     else:
-        new = motifs.motif_counts(wanted, read_relation(run.read_after))
+        new = motifs.motif_counts(wanted, read_relation(run.read_after_since))
         if stored:
             old = run.read_before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
-            both = new.unionByName(old).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
-            new = both.where("diff <> 0")
+            both = new.unionByName(old).where(F.col("epoch") >= run.scope.first)
+            new = both.groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     plan = decision.describe(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
     written = run.write_rows("motif_counts", new)
@@ -86,7 +86,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
         return TrianglesFacts(rows=0, proposals=0)
     sent = memory_budget.max_broadcast_rows(run.home.config)
     few = rows <= sent
-    index, delta = run.read_before("edges"), run.read_delta("edges")
+    index, delta = run.read_before_since("edges"), run.read_delta("edges")
     counted: DataFrame | None = None
     resumed = None
     if decision.strategy is Strategy.RESUME and (resumed := _resume_from_graph(run)) is None:
@@ -107,13 +107,13 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
             new = triangles.vertex_triangle_changes(triangle_changes)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
-            before = (
-                run.read_before("triangle_counts")
-                if run.appends_to("triangle_counts") and run.parent.snapshots
-                else None
-            )
+            adds = run.appends_to("triangle_counts") and run.parent.snapshots
             new = triangles.recounted_vertex_changes(
-                run.read_after("edges"), before, stored + rows, memory_budget.max_cell_edges(run.home.config)
+                run.read_after_since("edges"),
+                run.read_before("triangle_counts") if adds else None,
+                intervals=run.warehouse.snapshot_size("edges", run.verified_snapshot("edges")).rows,
+                limit_edges=memory_budget.max_cell_edges(run.home.config),
+                first=run.scope.first if run.appends_to("edges") else None,
             )
         written = run.write_rows("triangle_counts", new)
     finally:
