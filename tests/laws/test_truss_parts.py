@@ -116,7 +116,7 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
 
 
 def test_a_table_in_one_partition_shows(spark: SparkSession, tmp_path: Path) -> None:
-    """A test of the test above."""
+    """A test of the first one of this file."""
     home, _ = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
