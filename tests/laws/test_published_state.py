@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,18 @@ GRAPHS = 20
 BATCH: dict[str, Any] = {"vertices": range(3, 9), "most": 11, "values": range(-2, 4), "deletes": 1 / 4}
 
 
+Config = tuple[str, int | None, Callable[[int | None], bool]]  # settings, and the window and the filter in them
+
+
+def declare_motifs(*names: str) -> Config:
+    """Return a configuration with a window, a filter and motifs."""
+    toml = '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > -2"\n[triangles]\nplan = "delta"\n[motifs]\n'
+    motifs = "".join(f"{name} = {MOTIFS[name][0]}\n" for name in names)
+    return toml + motifs, 3, lambda value: value is not None and value > -2
+
+
 ALWAYS = "a window, a filter and motifs"
-NAMES = ("square", "loop", "mutual")
-CONFIGS = {
+CONFIGS: dict[str, Config] = {
     "kept until deleted": ('[triangles]\nplan = "delta"\n', None, lambda value: True),
     "kept until deleted, from kept graphs": ('[triangles]\nplan = "resume"\n', None, lambda value: True),
     "a window": ('[edges]\nlive_for = 2\n[triangles]\nplan = "bulk"\nlimit_edges = 300\n', 2, lambda value: True),
@@ -46,12 +56,8 @@ CONFIGS = {
         3,
         lambda value: value is not None and value > 0,
     ),
-    ALWAYS: (
-        '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > -2"\n[triangles]\nplan = "delta"\n[motifs]\n'
-        + "".join(f"{name} = {MOTIFS[name][0]}\n" for name in NAMES),
-        3,
-        lambda value: value is not None and value > -2,
-    ),
+    ALWAYS: declare_motifs("loop", "mutual"),
+    "a window, a filter and more motifs": declare_motifs("square", "loop", "mutual"),
 }
 
 
