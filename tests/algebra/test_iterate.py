@@ -184,6 +184,7 @@ def test_k_core(spark) -> None:
 
 
 @pytest.mark.law(6)
+@pytest.mark.slow
 def test_k_truss(spark) -> None:
     cases = graphs(SEED + 3, 15, most=2, high=2, present=0.9)
     edges = frame(spark, cases, ["a", "b"], EPOCH_REVISION)

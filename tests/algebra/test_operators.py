@@ -36,7 +36,7 @@ from tests.algebra.reference import (
 )
 
 SEED, CASES = seeds.one(20), 60
-QUICK = {"epoch×revision", "(epoch×revision, index)"}
+QUICK = {"(epoch×revision, index)"}
 SOME_LATTICES = [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in LATTICES]
 
 

@@ -1,7 +1,6 @@
 """`[checks] rows = "stop"`: an epoch of an unusual size is published when somebody says that it is right.
 
-The gate counts the rows that have landed, before anything is computed: without Spark, but for the last
-test."""
+The gate counts the rows that have landed, before anything is computed: without Spark in the default tier."""
 
 from __future__ import annotations
 
@@ -102,6 +101,7 @@ def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> Non
     assert typed("run", last, "--remove").code == 0 and ledger.published_batches()[first + KNOWN].rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_real_run_is_stopped_by_the_same_gate(altneu: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [400])

@@ -3,28 +3,19 @@ where those of an edge add up."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
-import pytest
-
 from pipeline.state.stage_results import TrianglesFacts, TrussFacts
-from tests import home_helpers
-
-pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
-FOUR = [(a, b, None, "upsert", place) for place, (a, b) in enumerate(combinations(range(4), 2))]
+from tests.canonical import History
 
 
-def test_what_changed_most(tmp_path: Path) -> None:
-    home, ledger = home_helpers.make(tmp_path / "home")
-    home_helpers.put(home, 0, FOUR)
-    home_helpers.put(home, 1, [(0, 1, None, "delete", 0)])
+def test_what_changed_most(tmp_path: Path, held_correction: History) -> None:
+    _, ledger = held_correction.copy(tmp_path / "home")
+    (held,) = ledger.list_held()
     found = []
-    for epoch in (0, 1):
-        row = home_helpers.run(home, ledger, [epoch])
-        assert row is not None
-        edges = ledger.get_facts(row.run_id, TrussFacts).top_edges[str(epoch)]
-        vertices = ledger.get_facts(row.run_id, TrianglesFacts).top_vertices[str(epoch)]
+    for run_id in (ledger.get_revision().run_id, held.run_id):
+        edges = ledger.get_facts(run_id, TrussFacts).top_edges["0"]
+        vertices = ledger.get_facts(run_id, TrianglesFacts).top_vertices["0"]
         found.append(
             (
                 [(each["a"], each["b"], each["trussness"]) for each in edges],
@@ -33,5 +24,5 @@ def test_what_changed_most(tmp_path: Path) -> None:
         )
     assert found == [
         ([(0, 1, 4), (0, 2, 4), (0, 3, 4), (1, 2, 4), (1, 3, 4)], [(v, 3) for v in range(4)]),
-        ([(0, 1, -4), (0, 2, -1), (0, 3, -1), (1, 2, -1), (1, 3, -1)], [(0, -2), (1, -2), (2, -1), (3, -1)]),
+        ([(0, 2, 3), (0, 3, 3), (1, 2, 3), (1, 3, 3), (2, 3, 3)], [(2, 2), (3, 2), (0, 1), (1, 1)]),
     ]

@@ -11,12 +11,12 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from pipeline.reading.graph import Graph
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 NAME = "k=3 %41%2F%25 [x]?* #b&c;d {y} 'e' \"f\" größe $HOME ~"
-TRIANGLE = [(1, 2, 3), (1, 3, 3), (2, 3, 3)]
 
 
 def by_every_reader(altneu: Altneu, home: Path, spark: SparkSession) -> list[tuple[int, ...]]:
@@ -39,27 +39,25 @@ def by_every_reader(altneu: Altneu, home: Path, spark: SparkSession) -> list[tup
     return by_duckdb
 
 
-def test_a_home_is_itself_at_any_path(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_home_is_itself_at_any_path(altneu: Altneu, tmp_path: Path, spark: SparkSession, numbers: History) -> None:
     home, like = tmp_path / NAME / "home", tmp_path / NAME.replace("[x]", "x") / "home"
     decoded = tmp_path / NAME.replace("%41", "A").replace("%2F", "_").replace("%25", "%")
     decoded.mkdir()
     raw = tmp_path / "raw.csv"
-    raw.write_text("src,dst\n1,2\n2,3\n1,3\n")
-    for arguments in (("init",), ("land", raw, "--columns", "src,dst", "--epoch", "1"), ("backfill", "--all")):
-        done = altneu(*arguments, home=home)
-        assert done.code == 0, done.err
-    assert by_every_reader(altneu, home, spark) == TRIANGLE
+    numbers.copy(home)
+    before = by_every_reader(altneu, home, spark)
+    assert len(before) == 10
     # a copy whose path matches that of the original as a pattern, with files of the same names
     shutil.copytree(home, like)
     assert altneu("show", "edges", home=like).code == 2
     moved = altneu("relocate", home=like)
     assert moved.code == 0 and str(home) in moved.out and str(like) in moved.out
-    raw.write_text("src,dst\n3,4\n")
-    for arguments in (("land", raw, "--columns", "src,dst", "--epoch", "2"), ("backfill", "--all")):
+    raw.write_text("src,dst\n3,8\n")
+    for arguments in (("land", raw, "--columns", "src,dst", "--epoch", "4"), ("backfill", "--all")):
         done = altneu(*arguments, home=like)
         assert done.code == 0, done.err
-    assert by_every_reader(altneu, like, spark) == [*TRIANGLE, (3, 4, 2)]
-    assert by_every_reader(altneu, home, spark) == TRIANGLE
+    assert (3, 8, 2) in by_every_reader(altneu, like, spark)
+    assert by_every_reader(altneu, home, spark) == before
     explained = altneu("explain", "edge", "1", "2", "--format", "json", home=home)
     assert json.loads(explained.out)["there"]
     assert list(decoded.iterdir()) == [] and {each.name for each in tmp_path.iterdir()} == {

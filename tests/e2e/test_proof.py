@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -23,15 +24,14 @@ from pipeline.state.epoch_status import AuditVerdict, list_epoch_statuses
 from pipeline.state.stage_results import AuditFacts
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
+from tests.builders import draw_batch, make_clique
 from tests.e2e.test_faults import Scene, altered, twice, without
 
 pytestmark = pytest.mark.usefixtures("tiny")
 LAST = 4  # the epoch of the run that is examined
 
 
-def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
-    ends = [rng.sample(range(14), 2) for _ in range(n)]
-    return [(u, v, None, rng.choice(["upsert", "upsert", "delete"]), seq) for seq, (u, v) in enumerate(ends)]
+BATCH: dict[str, Any] = {"vertices": range(14), "size": 40, "deletes": 1 / 3, "loops": False}
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +42,14 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     )
     rng = random.Random(seeds.one(4))
     for epoch in range(LAST):
-        home_helpers.put(home, epoch, rows(rng))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     home_helpers.run(home, ledger, range(LAST))
     facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
     assert {
         list_epoch_statuses(ledger, ledger.get_revision()).status_of(epoch).audit.verdict for epoch in range(LAST)
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
-    clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
-    home_helpers.put(home, LAST, rows(rng, 20) + clique)
+    home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:20] + make_clique(*range(100, 104)))
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
@@ -169,7 +168,7 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     rng = random.Random(seeds.one(6))
     for epoch in range(4):
-        home_helpers.put(home, epoch, rows(rng))
+        home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     home_helpers.run(home, ledger, range(3))
     with ledger.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.home.home import Home
-from tests import reference
+from tests import builders, reference
 from tests.reference import Row
 
 FOREVER = 2**63 - 1
@@ -36,13 +36,10 @@ CASES: dict[str, tuple[str, int | None, Where]] = {  # settings, and the window 
 }
 
 
-def draw_batch(rng: random.Random, *, values: bool, n: int = 9, most: int = 14) -> list[Row]:
-    rows: list[Row] = []
-    for _ in range(rng.randrange(most)):
-        op = "delete" if rng.random() < 0.3 else "upsert"
-        value = rng.randrange(-2, 4) if op == "upsert" and values else None
-        rows.append((rng.randrange(n), rng.randrange(n), value, op, rng.randrange(3)))
-    return rows
+def draw_batch(rng: random.Random, *, values: bool, most: int = 14) -> list[Row]:
+    """Draw fewer than `most` rows, with ties and loops."""
+    drawn = range(-2, 4) if values else (None,)
+    return builders.draw_batch(rng, range(9), rng.randrange(most), values=drawn, deletes=0.3, seqs=3)
 
 
 def recompute_vertices(history: History, at: int, live_for: int | None, where: Where) -> dict[int, tuple[Any, ...]]:

@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.stage_results import TrianglesFacts
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
+from tests.builders import draw_batches
 from tests.reference import PatternEdge, Row
 
 EPOCHS = 5
@@ -79,18 +81,8 @@ def home_with(path: Path, toml: str, names: list[str]) -> tuple[Home, Ledger]:
     return home_helpers.make(path, f'[values]\nw = "long"\n{toml}[motifs]\n{motifs}')
 
 
-def batch(rng: random.Random) -> list[Row]:
-    """Dense small graphs: deletions, both directions, signs, ties of seq, self-loops."""
-    rows: list[Row] = []
-    for graph in range(GRAPHS):
-        n = rng.randrange(3, 6)
-        for _ in range(rng.randrange(0, 14)):
-            src, dst = (graph * 100 + rng.randrange(n) for _ in range(2))
-            op = "delete" if rng.random() < 0.2 else "upsert"
-            rows.append((src, dst, None if op == "delete" else rng.randrange(-3, 4), op, rng.randrange(2)))
-    return rows
-
-
+# dense, with loops and ties of seq
+BATCH: dict[str, Any] = {"vertices": range(3, 6), "most": 13, "values": range(-3, 4), "deletes": 1 / 5}
 TOUCHED_ROWS = "delta, with a window and a filter"
 
 
@@ -108,7 +100,7 @@ def test_any_order_equals_recomputation(
     home, ledger = home_with(tmp_path / "home", toml, names)
     seed = seeds.one()
     rng = random.Random(seed)
-    final = {epoch: batch(rng) for epoch in range(EPOCHS)}
+    final = {epoch: draw_batches(rng, GRAPHS, **BATCH) for epoch in range(EPOCHS)}
     landed: dict[int, list[Row]] = {}
 
     def expected(epoch: int) -> dict[str, tuple[int, dict[int, int]]]:
@@ -116,7 +108,7 @@ def test_any_order_equals_recomputation(
 
     def deliver(epochs: list[int], wrong: bool = False) -> None:
         for epoch in epochs:
-            landed[epoch] = batch(rng) if wrong else final[epoch]
+            landed[epoch] = draw_batches(rng, GRAPHS, **BATCH) if wrong else final[epoch]
             home_helpers.put(home, epoch, landed[epoch])
         home_helpers.run(home, ledger, epochs)
         for point in views.select_totals(home, ledger, all_epochs=True):

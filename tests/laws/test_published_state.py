@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
+from tests.builders import draw_batches
 from tests.laws.test_motifs import MOTIFS
 from tests.reference import Row
 
@@ -31,22 +33,21 @@ EPOCHS = 6
 GRAPHS = 20
 
 
-def batch(rng: random.Random, epoch: int) -> list[Row]:
-    """One epoch's upserts over all graphs: deletions, repetitions, both directions, ties of seq, self-loops."""
-    rows: list[Row] = []
-    for graph in range(GRAPHS):
-        n = rng.randrange(3, 9)
-        for _ in range(rng.randrange(0, 12)):
-            src, dst = (graph * 100 + rng.randrange(n) for _ in range(2))
-            op = "delete" if rng.random() < 0.25 else "upsert"
-            value = None if op == "delete" else rng.randrange(-2, 4)
-            rows.append((src, dst, value, op, rng.randrange(3)))
-    return rows
+BATCH: dict[str, Any] = {"vertices": range(3, 9), "most": 11, "values": range(-2, 4), "deletes": 1 / 4}
+
+
+Config = tuple[str, int | None, Callable[[int | None], bool]]  # settings, and the window and the filter in them
+
+
+def declare_motifs(*names: str) -> Config:
+    """Return a configuration with a window, a filter and motifs."""
+    toml = '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > -2"\n[triangles]\nplan = "delta"\n[motifs]\n'
+    motifs = "".join(f"{name} = {MOTIFS[name][0]}\n" for name in names)
+    return toml + motifs, 3, lambda value: value is not None and value > -2
 
 
 ALWAYS = "a window, a filter and motifs"
-NAMES = ("square", "loop", "mutual")
-CONFIGS = {
+CONFIGS: dict[str, Config] = {
     "kept until deleted": ('[triangles]\nplan = "delta"\n', None, lambda value: True),
     "kept until deleted, from kept graphs": ('[triangles]\nplan = "resume"\n', None, lambda value: True),
     "a window": ('[edges]\nlive_for = 2\n[triangles]\nplan = "bulk"\nlimit_edges = 300\n', 2, lambda value: True),
@@ -55,12 +56,8 @@ CONFIGS = {
         3,
         lambda value: value is not None and value > 0,
     ),
-    ALWAYS: (
-        '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > -2"\n[triangles]\nplan = "delta"\n[motifs]\n'
-        + "".join(f"{name} = {MOTIFS[name][0]}\n" for name in NAMES),
-        3,
-        lambda value: value is not None and value > -2,
-    ),
+    ALWAYS: declare_motifs("loop", "mutual"),
+    "a window, a filter and more motifs": declare_motifs("square", "loop", "mutual"),
 }
 
 
@@ -79,7 +76,7 @@ def test_any_order_equals_recomputation(
     if not home.config.values:  # without value columns all values are alike
         where = lambda value: True  # noqa: E731
     motifs = list(home.config.motifs)
-    final = {epoch: batch(rng, epoch) for epoch in range(EPOCHS)}
+    final = {epoch: draw_batches(rng, GRAPHS, **BATCH) for epoch in range(EPOCHS)}
     final[rng.randrange(EPOCHS)] = []  # an empty epoch
     landed: dict[int, list[Row]] = {}
 
@@ -95,7 +92,7 @@ def test_any_order_equals_recomputation(
             assert point["motifs"] == counted, (seed, point["epoch"])
 
     order = rng.sample(range(EPOCHS), EPOCHS)
-    deliver(order[:2], {epoch: batch(rng, epoch) for epoch in order[:2]})  # a group, wrong at first
+    deliver(order[:2], {epoch: draw_batches(rng, GRAPHS, **BATCH) for epoch in order[:2]})  # a group, wrong at first
     forget_wedges(ledger)
     deliver(order[2:], final)
     before = ledger.get_revision()
@@ -198,8 +195,8 @@ def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSess
     home, ledger = home_helpers.make(tmp_path / "home")
     rows: dict[int, list[Row]] = {0: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
     rows[1] = [(1, 3, None, "upsert", 0), (3, 4, None, "upsert", 0)]
-    for epoch, batch_ in rows.items():
-        home_helpers.put(home, epoch, batch_)
+    for epoch, batch in rows.items():
+        home_helpers.put(home, epoch, batch)
     home_helpers.run(home, ledger, [0])
     with ledger.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount

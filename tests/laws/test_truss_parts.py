@@ -34,8 +34,8 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world = World(spark, tmp_path / "home", live_for=2)
     world.publish_epochs(0, 2)
     assert world.ledger.get_facts(world.ledger.get_revision().run_id, TrussFacts).rounds is None
-    world.settings = "[truss]\nlimit_edges = 3\n"
-    monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
+    world.settings = "[truss]\nlimit_edges = 6\n"
+    monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 6)
     world.write_settings(world.live_for)
     shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
     world.land_batches(1)
@@ -116,7 +116,7 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
 
 
 def test_a_table_in_one_partition_shows(spark: SparkSession, tmp_path: Path) -> None:
-    """A test of the test above."""
+    """A test of the first one of this file."""
     home, _ = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()

@@ -22,6 +22,7 @@ from pipeline.run import planning, rollback
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
+from tests.builders import draw_batches
 from tests.reference import Row
 
 GRAPHS, EPOCHS = 6, 5
@@ -58,14 +59,7 @@ class World:
         self.ledger = Ledger(self.home.database)
 
     def draw_batch(self) -> list[Row]:
-        rows: list[Row] = []
-        for graph in range(GRAPHS):
-            n = self.rng.randrange(3, 7)
-            for _ in range(self.rng.randrange(0, 9)):
-                src, dst = (graph * 100 + self.rng.randrange(n) for _ in range(2))
-                op = "delete" if self.rng.random() < 0.25 else "upsert"
-                rows.append((src, dst, None, op, self.rng.randrange(3)))
-        return rows
+        return draw_batches(self.rng, GRAPHS, range(3, 7), 8, values=(None,), deletes=1 / 4)
 
     def land_batches(self, *several: int) -> None:
         for epoch in several:

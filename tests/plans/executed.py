@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 def executed(spark: SparkSession) -> Iterator[list[str]]:
     """The plans of what is executed inside, as text, in the list once the block has ended."""
     plans: list[str] = []
-    before = set(_plans(spark))
+    before = next((row.executionId() for row in _last_executions(spark)), -1)
     yield plans
-    plans += [plan for number, plan in _plans(spark).items() if number not in before]
+    new = takewhile(lambda row: row.executionId() > before, _last_executions(spark))
+    plans += [row.physicalPlanDescription() for row in new][::-1]
 
 
 def single_partitions(plan: str) -> list[str]:
@@ -69,8 +70,8 @@ def _depths(lines: list[str]) -> list[int]:
     return [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
 
 
-def _plans(spark: Any) -> dict[int, str]:
+def _last_executions(spark: Any) -> Iterator[Any]:
+    """The queries that are over, the last one first: of a long session there are a thousand."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
-    rows = [found.apply(i) for i in range(found.size())]
-    return {row.executionId(): row.physicalPlanDescription() for row in rows}
+    return (found.apply(place) for place in reversed(range(found.size())))

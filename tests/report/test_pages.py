@@ -160,7 +160,7 @@ def test_any_past_epoch_is_the_same_from_a_copy_of_the_database(states: Seed, tm
     before, ledger, epochs = pages(states.home.path), Ledger(home.database), range(12_600, 12_646)
     write(home, ledger, list(epochs)[::-1])
     assert pages(home.path) == before
-    for epoch in epochs:
+    for epoch in epochs[::3]:
         page = home.reports / f"epoch={home.schedule.format_label(epoch)}.html"
         page.unlink()
         assert write(home, ledger, [epoch])[1] == page

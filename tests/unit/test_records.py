@@ -40,7 +40,7 @@ def test_what_the_csv_module_writes_is_read(
 ) -> None:
     rng = random.Random(seeds.one())
     names = list(TEXTS.types)
-    for _ in range(30):
+    for _ in range(12):
         table = [[f"s{n}", some_text(rng), some_text(rng)] for n in range(rng.randrange(1, 60))]
         text = io.StringIO()
         writer = csv.writer(text, delimiter=separator, lineterminator=end, quoting=quoting)  # type: ignore[arg-type]
