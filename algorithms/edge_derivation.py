@@ -26,7 +26,7 @@ from algorithms.time_lattice import FOREVER, Total
 from algorithms.upserts import distinct_changes, expiry_epoch, has_value, require_valid_rows, upsert_lives
 
 
-def _pair_columns() -> tuple[Column, Column]:
+def pair_columns() -> tuple[Column, Column]:
     """Return the ends of a key as an unordered pair: a < b."""
     return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
 
@@ -34,7 +34,7 @@ def _pair_columns() -> tuple[Column, Column]:
 def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
     """Return the unordered pairs (a < b) for which an upsert really changed; its file and line do not count."""
     net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
-    return net.where("_n <> 0").select(*_pair_columns()).distinct()
+    return net.where("_n <> 0").select(*pair_columns()).distinct()
 
 
 def edge_changes(
@@ -72,7 +72,7 @@ def first_edges(
     Most pairs have one row alone, which decides on their edge: these take one aggregation, in which no row is sorted by
     its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
-    rows = upserts.where("src <> dst").select(*_pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
+    rows = upserts.where("src <> dst").select(*pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
     pairs = (
         require_valid_rows(rows)
         .withColumn("_on", has_value(where))
@@ -138,10 +138,10 @@ def _upsert_versions(
         if pairs is not None:
             few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
             old = join_on_pair(
-                base.select(*columns, *_pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast=broadcast
+                base.select(*columns, *pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast=broadcast
             )
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
-    rows = rows.select(*_pair_columns(), *columns, "_before").repartition("a", "b")
+    rows = rows.select(*pair_columns(), *columns, "_before").repartition("a", "b")
     # One landed row may be in several files: only whether it exists counts, before and after.
     rows = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("_now"), F.sum("_before").alias("_before")

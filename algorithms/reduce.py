@@ -23,17 +23,15 @@ Source   Seed 1 (operators respond with the diffs of their recomputation), law 6
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import and_
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.time_lattice import Lattice, Lexicographic, Product, Total
+from algorithms.time_lattice import Lattice, Lexicographic, Product, Total, is_same_time
 
 MULTIPLICITY, WEIGHS = "multiplicity", "_weighs"
 Test = Callable[[Sequence[Column], Sequence[Column]], Column]
@@ -251,7 +249,7 @@ def _lexicographic_corners(time: Lexicographic) -> list[Corner]:
     """Return the corners of (T, i): just below it is (T, i-1); below (T, 0) are the corners below T."""
 
     def strictly(u: Sequence[Column], t: Sequence[Column]) -> Column:
-        return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(_is_same_time(u[:-1], t[:-1]) & (u[-1] == t[-1]))
+        return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(is_same_time(u[:-1], t[:-1]) & (u[-1] == t[-1]))
 
     def first(inside: Test) -> Test:
         return lambda u, t: inside(u[:-1], t[:-1]) & (t[-1] == 0)
@@ -293,7 +291,3 @@ def _weigh_time(time: Column, names: Sequence[str], sign: int) -> Column:
 def _let_value(value: Column, body: Callable[[Column], Column]) -> Column:
     """Return `body` of a value that is computed once, however often the body uses it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
-
-
-def _is_same_time(a: Sequence[Column], b: Sequence[Column]) -> Column:
-    return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

@@ -185,16 +185,16 @@ class Lexicographic:
 
     def less_equal_columns(self, a: Columns, b: Columns) -> Column:
         inside = self.inner.less_equal_columns(a[:-1], b[:-1])
-        return F.when(_is_same(a[:-1], b[:-1]), a[-1] <= b[-1]).otherwise(inside)
+        return F.when(is_same_time(a[:-1], b[:-1]), a[-1] <= b[-1]).otherwise(inside)
 
     def join_columns(self, a: Columns, b: Columns) -> list[Column]:
         time = self.inner.join_columns(a[:-1], b[:-1])
-        seen = [F.when(_is_same(x[:-1], time), x[-1]).otherwise(F.lit(0).cast("bigint")) for x in (a, b)]
+        seen = [F.when(is_same_time(x[:-1], time), x[-1]).otherwise(F.lit(0).cast("bigint")) for x in (a, b)]
         return [*time, F.greatest(*seen)]
 
     def meet_columns(self, a: Columns, b: Columns) -> list[Column]:
         time = self.inner.meet_columns(a[:-1], b[:-1])
-        seen = [F.when(_is_same(x[:-1], time), x[-1]).otherwise(F.lit(self.top).cast("bigint")) for x in (a, b)]
+        seen = [F.when(is_same_time(x[:-1], time), x[-1]).otherwise(F.lit(self.top).cast("bigint")) for x in (a, b)]
         return [*time, F.least(*seen)]
 
 
@@ -242,5 +242,6 @@ def require_finite(time: Column) -> Column:
     return F.when(time < FOREVER, time).otherwise(F.raise_error(message))
 
 
-def _is_same(a: Columns, b: Columns) -> Column:
+def is_same_time(a: Columns, b: Columns) -> Column:
+    """Tell whether two times have the same coordinates."""
     return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

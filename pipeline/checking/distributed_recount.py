@@ -89,7 +89,7 @@ def _compare_epoch(
     claimed = (
         select_kind("trussness_of_edge")
         .groupBy("a", "b")
-        .agg(F.sum(F.col("k") * F.col("n")).alias("k"), _copies_column())
+        .agg(F.sum(F.col("k") * F.col("n")).alias("k"), F.sum("n").alias("copies"))
     )
     known = (
         edges.join(claimed.where("copies = 1 AND k >= 2"), ["a", "b"], "left").fillna({"k": 2}).select("a", "b", "k")
@@ -123,10 +123,6 @@ def _compare_epoch(
         .unionByName(_count_totals(proved, vertices))
         .select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
     )
-
-
-def _copies_column() -> Column:
-    return F.sum("n").alias("copies")
 
 
 def _compare_kind(what: str, rows: DataFrame, maintained: Column, recomputed: Column | None) -> DataFrame:

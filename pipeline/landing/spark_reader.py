@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..errors import BatchRejected, Unavailable
@@ -269,8 +269,6 @@ def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
 
     New names are numbered in alphabetical order after the greatest id; the ids mean nothing outside the store.
     """
-    from pyspark.sql import Window
-
     seen = rows.select(F.explode(F.array("src", "dst")).alias("name")).distinct()
     fresh = seen.join(names, "name", "left_anti")
     last = names.agg(F.coalesce(F.max("id"), F.lit(-1)).alias("last"))

@@ -27,6 +27,8 @@ from ..state.epoch_status import RIGHT, AuditVerdict, list_epoch_statuses
 from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision
+from ..storage.session import session_for
+from ..storage.warehouse import Warehouse
 
 _EVERY, _LIVE_FOR = "1d", 30
 
@@ -87,8 +89,6 @@ def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
 
 def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     """Audit every published epoch that is neither proved nor found equal in its current state."""
-    from ..storage.session import session_for
-    from ..storage.warehouse import Warehouse
 
     row = ledger.get_revision()
     statuses = list_epoch_statuses(ledger, row)

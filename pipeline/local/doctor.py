@@ -19,7 +19,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..optional_dependencies import install_command, is_installed
+from ..errors import AltneuError, describe_error
+from ..optional_dependencies import install_command, is_installed, require_extras
+from ..secret import has_secret
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -195,7 +197,6 @@ def _check_memory() -> Check:
 
 def _check_task_size(home: Path) -> Check:
     """Check how large a graph may be before it is partitioned."""
-    from ..errors import AltneuError
     from ..home import memory_budget
     from ..home.home import Home
 
@@ -253,7 +254,6 @@ def _check_home(home: Path) -> Check:
 
 
 def _check_database(home: Path) -> Check:
-    from ..errors import AltneuError
     from ..home.home import Home
 
     if not (home / "altneu.toml").exists():
@@ -290,7 +290,6 @@ def _check_database(home: Path) -> Check:
 
 def _check_stores(home: Path) -> Iterator[Check]:
     """Check that the object stores and the catalog of the settings can be read from here, and the tables by Spark."""
-    from ..errors import AltneuError
     from ..home.home import Home
     from ..home.s3_config import in_s3
     from ..landing import list_batches
@@ -336,7 +335,6 @@ def _check_stores(home: Path) -> Iterator[Check]:
 
 def _check_catalog(home: Home) -> Check:
     """Check that the REST catalog answers."""
-    from ..errors import AltneuError
     from ..storage.catalogs import RestCatalogClient
 
     rest = home.config.storage.catalog
@@ -355,7 +353,6 @@ def _check_location(home: Path) -> Iterator[Check]:
     """Check that the tables are where their metadata say, with all of their files."""
     import sqlalchemy as sa
 
-    from ..errors import AltneuError, describe_error
     from ..home.home import Home
     from ..state import database, versions
     from ..state.home_identity import find_identity, open_ledger, verify_identity
@@ -402,7 +399,6 @@ def _check_location(home: Path) -> Iterator[Check]:
 
 def _check_refs(home: Home, ledger: Ledger) -> Check:
     """Check that `main` and the tags follow the ledger; bring them up to date if a process died before that."""
-    from ..errors import describe_error
     from ..storage.refs_without_spark import open_branches
 
     try:
@@ -458,9 +454,7 @@ def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | Non
 
 def _check_alerts() -> Iterator[Check]:
     """Check the receivers of alerts that the environment names. Nothing is sent."""
-    from ..errors import AltneuError
     from ..run import alerts
-    from ..secret import has_secret
 
     def check_variable(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
         if has_secret(variable):
@@ -470,8 +464,6 @@ def _check_alerts() -> Iterator[Check]:
                 yield Check("Alerts", False, error.what, error.next or then)
 
     def notifier_names() -> list[str]:
-        from ..optional_dependencies import require_extras
-
         require_extras("ALTNEU_NOTIFIERS", "airflow")
         from ..scheduling.alerts import configured_notifiers
 

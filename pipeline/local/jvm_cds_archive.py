@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 
 from ..home.uris import sqlite_uri
 from ..storage.catalogs import jdbc_options
@@ -34,8 +36,6 @@ def _double_values(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 def _round_trip(options: str) -> None:
     """Start Spark with further JVM options, use it, and wait until the JVM has ended, which saves the archive."""
-    from pyspark import SparkContext
-
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session("local[2]", {"spark.driver.extraJavaOptions": options})
         name = "round_trip"
@@ -54,8 +54,6 @@ def _round_trip(options: str) -> None:
 
 
 def _run_round_trip() -> None:
-    from pyspark.errors import PySparkRuntimeError
-
     fresh = ARCHIVE.with_name("spark.jsa.new")
     for file in (ARCHIVE, fresh):
         file.unlink(missing_ok=True)

@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from ..errors import UsageError
 from ..home.home import Home
 from ..state.ledger import Ledger
-from ..state.records import Revision
+from ..state.records import CheckRecord, Revision, Severity
+from ..state.schema import checks
+from ..state.schema import ledger as published
 from .query_model import Question
 
 if TYPE_CHECKING:
@@ -367,11 +371,6 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
 
 def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Return every stored result, the newest first."""
-    import sqlalchemy as sa
-
-    from ..state.schema import checks
-    from ..state.schema import ledger as published
-
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     columns = ("epoch", "revision", "at", "suite", "name", "severity", "passed", "observed", "run_id")
     joined = checks.outerjoin(published, published.c.run_id == checks.c.run_id)
@@ -396,8 +395,6 @@ def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[
 def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Return the newest results about what is published and the failures that still matter, failures first."""
     from ..state.epoch_status import is_fresh, is_relevant, list_epoch_statuses, select_newest_checks
-    from ..state.records import CheckRecord, Severity
-    from ..state.schema import checks
 
     stand = list_epoch_statuses(ledger, ledger.get_revision())
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()

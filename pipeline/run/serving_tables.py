@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.cost_model import BROADCAST_ROWS
-from algorithms.edge_derivation import join_on_pair
+from algorithms.edge_derivation import join_on_pair, pair_columns
 from algorithms.kernels.vertex_history_kernel import TRUSS
 from algorithms.sql_predicates import only_where
 from algorithms.time_lattice import FOREVER
@@ -181,7 +181,7 @@ def _touched_keys(run: RunContext, table: str) -> DataFrame:
     if window is not None and run.frontier > until:  # add the upserts that expire between the frontiers
         ends_at = F.col("epoch") + window
         landed.append(run.read_after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
-    pairs = [rows.where("src <> dst").select(*_pair_columns()) for rows in landed]
+    pairs = [rows.where("src <> dst").select(*pair_columns()) for rows in landed]
     return reduce(DataFrame.unionByName, [*pairs, run.read_delta("trussness").select("a", "b")]).distinct()
 
 
@@ -253,7 +253,7 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
         return rows if few_ is None else join_on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
 
     landed = rows_of_pairs(
-        read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair_columns())
+        read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *pair_columns())
     )
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
     present = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
@@ -291,7 +291,3 @@ def _add_names(rows: DataFrame, names: DataFrame, columns: list[str]) -> DataFra
         book = names.select(F.col("id").alias(column), F.col("name").alias("_name"))
         rows = rows.join(book, column).drop(column).withColumnRenamed("_name", column)
     return rows
-
-
-def _pair_columns() -> tuple[Column, Column]:
-    return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")

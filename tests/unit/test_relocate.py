@@ -12,6 +12,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import AltneuError
@@ -87,6 +89,42 @@ def _compare_files(before: avro_files.AvroFile, after: avro_files.AvroFile) -> N
     assert after.records == before.records
     metadata = (file.metadata | {"avro.schema": json.loads(file.metadata["avro.schema"])} for file in (before, after))
     assert next(metadata) == next(metadata)
+
+
+def _add_position_deletes(home: Home, table: str) -> str:
+    """Add a file that deletes the first row of a data file, as a plain table has them. Return the data file."""
+    metadata = json.loads(here(home, locations(home)[table]).read_text())
+    newest = max(metadata["snapshots"], key=lambda snapshot: snapshot["sequence-number"])["manifest-list"]
+    listed = avro_files.parse_avro(here(home, newest).read_bytes())
+    manifest = avro_files.parse_avro(here(home, listed.records[0]["manifest_path"]).read_bytes())
+    (entry, *_), folder = manifest.records, metadata["location"]
+    data, deletes, path = entry["data_file"]["file_path"], f"{folder}/data/deletes.parquet", f"{folder}/metadata/d.avro"
+    pq.write_table(pa.table({"file_path": [data], "pos": pa.array([0], pa.int64())}), here(home, deletes))
+    bounds = [{"key": 2147483546, "value": data.encode()}, {"key": 2147483545, "value": bytes(8)}]
+    file = {"content": 1, "file_path": deletes, "file_size_in_bytes": here(home, deletes).stat().st_size}
+    file |= {"referenced_data_file": data, "lower_bounds": bounds, "upper_bounds": bounds}
+    manifest.records[:] = [entry | {"data_file": entry["data_file"] | file}]
+    here(home, path).write_bytes(avro_files.format_avro(manifest))
+    length = here(home, path).stat().st_size
+    listed.records.append(listed.records[0] | {"manifest_path": path, "manifest_length": length, "content": 1})
+    here(home, newest).write_bytes(avro_files.format_avro(listed))
+    return str(data)
+
+
+def test_files_of_deleted_positions_name_the_data_files_of_the_new_place(home: Home) -> None:
+    data = str(here(home, _add_position_deletes(home, "degrees")))
+    relocate_home(home)
+    metadata = json.loads(Path(locations(home)["degrees"]).read_text())
+    newest = max(metadata["snapshots"], key=lambda snapshot: snapshot["sequence-number"])["manifest-list"]
+    listed = avro_files.parse_avro(Path(newest).read_bytes()).records
+    (path,) = (Path(each["manifest_path"]) for each in listed if each["content"] == 1)
+    (entry,) = avro_files.parse_avro(path.read_bytes()).records
+    file = entry["data_file"]
+    assert file["referenced_data_file"] == data and Path(data).exists()
+    assert Path(file["file_path"]).stat().st_size == file["file_size_in_bytes"]
+    assert pq.read_table(file["file_path"]).to_pylist() == [{"file_path": data, "pos": 0}]
+    for bounds in (file["lower_bounds"], file["upper_bounds"]):
+        assert [each["value"] for each in bounds] == [data.encode(), bytes(8)]
 
 
 class Stopped(Exception):
