@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipeline.state.lease
-from pipeline.checking import audit
+import pipeline.state.process_identity
+from pipeline.checking import audit, audited_rows
 from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.run.compact import compact
@@ -75,7 +75,7 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    rows = audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+    rows = audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 
@@ -179,7 +179,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     }
     assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
     assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
+    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)
     home_helpers.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audit, audited_rows
 from pipeline.reading import views
 from pipeline.run.stages import edges
 from pipeline.state import schema as books
@@ -141,7 +141,7 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
-        for r in audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+        for r in audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
         if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audited_rows
 from pipeline.home.home import Home
 from pipeline.reading import epoch_changes, views
 from pipeline.reading.graph import Graph
@@ -101,7 +101,7 @@ class World:
             landed, live_for = self.expected[revision]
             assert row.frontier is not None
             shown = list(range(row.since or 0, row.frontier + 1))
-            kept = audit.select_maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
+            kept = audited_rows.select_maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
             found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
             wanted: Counter[Any] = Counter()
             for epoch in shown:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audited_rows
 from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
@@ -95,7 +95,7 @@ class Truth:
         return {v: (len(near[v]), corners[v], tails.get(v, 0)) for v in near}
 
     def results(self, epochs: range) -> dict[tuple[int, str, int | None, int | None], int]:
-        """What `audit.select_maintained` should say of some epochs, edge by edge and vertex by vertex."""
+        """What `audited_rows.select_maintained` should say of some epochs, edge by edge and vertex by vertex."""
         wanted: Counter[Any] = Counter()
         for epoch in epochs:
             graph = self.edges(epoch)
@@ -270,7 +270,7 @@ class World:
     def _tables(self, row: Revision) -> None:
         """Every edge and vertex at every epoch that the revision answers for, out of the tables."""
         warehouse, epochs = Warehouse(self.spark, self.home), self._epochs(row)
-        found = audit.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
+        found = audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
         numbers = self._numbers(warehouse, row)
         named = {}
         for r in found:
