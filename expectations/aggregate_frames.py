@@ -1,7 +1,6 @@
 """The frames of few rows, which are always in pandas: sums of the tables, by k and in total, and the volumes by epoch.
 
-A function here makes a frame from those of a `frame_builder.FrameBuilder`; it returns None if a frame that it needs is
-not given.
+A function here makes a frame from those of a `FrameSource`; it returns None if a frame that it needs is not given.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .gx_runner import plain_row
 from .volumes import WINDOW, bad_share_bound, usual_growth, usual_rows
@@ -18,10 +17,19 @@ from .volumes import WINDOW, bad_share_bound, usual_growth, usual_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .frame_builder import FrameBuilder
+
+class FrameSource(Protocol):
+    """The frames of one call by name, as `frame_builder.FrameBuilder` builds them."""
+
+    context: Mapping[str, Any]
+    given: dict[str, Any]
+
+    def get_frame(self, name: str) -> Any: ...
+
+    def run_epochs(self) -> list[int] | None: ...
 
 
-def truss_frame(shop: FrameBuilder) -> pd.DataFrame | None:
+def truss_frame(shop: FrameSource) -> pd.DataFrame | None:
     """Return, for each k that occurs, the number of edges with that trussness or a greater one."""
     import pandas as pd
     from pyspark.sql import functions as F
@@ -48,7 +56,7 @@ def truss_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     return pd.DataFrame(out, columns=columns).astype("Int64")
 
 
-def totals_frame(shop: FrameBuilder) -> pd.DataFrame | None:
+def totals_frame(shop: FrameSource) -> pd.DataFrame | None:
     """Return one row: the totals, the numbers counted from the tables, and which totals are impossible."""
     import pandas as pd
 
@@ -97,7 +105,7 @@ def _impossible_totals(totals: dict[str, int]) -> dict[str, str | None]:
     }
 
 
-def _growth_surprises(shop: FrameBuilder, totals: dict[str, int]) -> dict[str, Any]:
+def _growth_surprises(shop: FrameSource, totals: dict[str, int]) -> dict[str, Any]:
     """Return how surprising the steps of the totals from the epoch before are; None if that is not known.
 
     For people there are also the totals before, and those that are usual after them.
@@ -117,16 +125,16 @@ def _growth_surprises(shop: FrameBuilder, totals: dict[str, int]) -> dict[str, A
     return out
 
 
-def _learned_bounds(shop: FrameBuilder) -> dict[str, Any]:
+def _learned_bounds(shop: FrameSource) -> dict[str, Any]:
     """Return how the bounds are learned: seasons and width (`volumes.usual_band`)."""
     return {name: shop.context[name] for name in ("seasons", "width") if name in shop.context}
 
 
-def _totals_history(shop: FrameBuilder) -> list[dict[str, Any]]:
+def _totals_history(shop: FrameSource) -> list[dict[str, Any]]:
     return sorted(shop.context.get("history", []), key=lambda entry: entry["epoch"])
 
 
-def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
+def volumes_frame(shop: FrameSource) -> pd.DataFrame | None:
     """Return, for each epoch of the run, the landed and the stored rows, and how many are usual."""
     import pandas as pd
     from pyspark.sql import functions as F
@@ -161,7 +169,7 @@ def volumes_frame(shop: FrameBuilder) -> pd.DataFrame | None:
     return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
 
 
-def motifs_frame(shop: FrameBuilder) -> pd.DataFrame | None:
+def motifs_frame(shop: FrameSource) -> pd.DataFrame | None:
     """Return, for each motif, its total and the sum of the vertices' counts."""
     import pandas as pd
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from expectations.model import Check
 from expectations.suite import check_differences
-from pipeline.checking import audit, epoch_recount
+from pipeline.checking import audit, audited_rows, epoch_recount
 from pipeline.storage.warehouse import Warehouse
 
 RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
@@ -31,7 +31,7 @@ def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> Da
             epoch_recount.result_table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
         )
 
-    return audit.select_stored_rows(read, epochs).groupBy("epoch").applyInArrow(read_maintained, RESULTS)
+    return audited_rows.select_stored_rows(read, epochs).groupBy("epoch").applyInArrow(read_maintained, RESULTS)
 
 
 def check_against_recomputation(

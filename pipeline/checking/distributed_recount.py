@@ -38,8 +38,8 @@ def compare_distributed(
     """Hold the differences between the stored and the recomputed results at some epochs, to be read in the block.
 
     Args:
-        stored: The maintained rows: epoch, what, a, b, k, n (`audit.select_stored_rows`).
-        graph: The recomputed edges: epoch, a, b, relation (`audit.recompute_edges`).
+        stored: The maintained rows: epoch, what, a, b, k, n (`audited_rows.select_stored_rows`).
+        graph: The recomputed edges: epoch, a, b, relation (`audited_rows.recompute_edges`).
         epochs: The epochs to compare.
         size: The number of edges for which a task has memory.
         say: A function that takes lines about the progress.

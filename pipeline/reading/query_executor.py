@@ -302,7 +302,7 @@ def _filter_frame(frame: DataFrame, question: Question, columns: tuple[str, ...]
 
 def _filter_in_duckdb(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
     """Filter, sort and limit rows in DuckDB, with nulls first as in Spark. It may raise `UncertainCondition`."""
-    from ..storage.duckdb_tables import Refused
+    from ..storage.condition_errors import Refused
 
     where = ""
     if question.where is not None:
@@ -345,7 +345,8 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
     table = answer.to_arrow().append_column(_NUMBER, pa.array(range(len(rows)), pa.int64()))
 
     def by_duckdb(tables: DuckTables) -> list[int]:
-        from ..storage.duckdb_tables import Query, Refused
+        from ..storage.condition_errors import Refused
+        from ..storage.duckdb_tables import Query
 
         try:
             holds = tables.translate_condition(where, answer.sql_types())

@@ -27,7 +27,7 @@ from ..home.home import Home
 from ..optional_dependencies import require_extras
 from ..report import incident_document
 from ..secret import read_secret
-from ..state import alert_log, lease
+from ..state import alert_log, clock
 from ..state.alert_log import AlertKey, AlertKind
 from ..state.incidents import STAGES, Incident, list_incidents
 from ..state.ledger import Ledger
@@ -216,16 +216,16 @@ def _compose_message(home: Home, news: list[Problem]) -> Message:
 
 def _is_due(home: Home, incident: Incident, patience: float) -> bool:
     """Tell whether an incident is to be sent."""
-    if not incident.is_open or incident.acknowledgement or incident.mute_at(lease.timestamp()):
+    if not incident.is_open or incident.acknowledgement or incident.mute_at(clock.timestamp()):
         return False
     if home.config.alerts.severity == "critical" and incident.severity is not Severity.CRITICAL:
         return False
-    since = (lease.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
+    since = (clock.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
     return not (patience and incident.first.suite == STAGES and incident.first.at > since)
 
 
 def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
-    document = incident_document(home, incident, lease.timestamp())
+    document = incident_document(home, incident, clock.timestamp())
     page = document["page"] or document["report"]
     report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
     since = format_moment(incident.first.at)

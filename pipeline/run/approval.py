@@ -17,7 +17,7 @@ from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.home import Home
 from ..landing.epoch_states import compare_with_ledger
 from ..landing.local_landing import EMPTY_DIGEST
-from ..state import lease
+from ..state import clock, lease
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
 from ..state.stage_results import AuditFacts
@@ -138,7 +138,7 @@ def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, b
 def expire_held_runs(home: Home, ledger: Ledger) -> None:
     """Reject the runs that were held for longer than `[runs] hold_days`, except those that a process works on."""
     for run in ledger.list_held():
-        if lease.read_clock() >= hold_deadline(home, run):
+        if clock.read_clock() >= hold_deadline(home, run):
             days = f"{home.config.runs.hold_days:g} day(s)"
             with contextlib.suppress(LeaseLost):
                 reject_run(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")

@@ -30,7 +30,7 @@ from ..home.home import Home
 from ..interrupt import interruption_of
 from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
-from ..state import lease
+from ..state import clock, lease
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_run_id
 from ..state.stage_results import CompactFacts, Size
@@ -244,7 +244,7 @@ def replace_and_drop(
             ledger.repin_revisions(run_id, pins, line, since, dropped)
             after = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in pins.items()}
             warehouse.update_refs(ledger, run_id)
-            at = lease.read_clock().timestamp()
+            at = clock.read_clock().timestamp()
             before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
             expired, orphans = 0, 0
             for table in row.snapshots:

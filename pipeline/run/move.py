@@ -29,7 +29,7 @@ from ..errors import AltneuError, CheckFailed, Unavailable, UsageError
 from ..home.home import Home
 from ..home.settings_file import NAME, write_text
 from ..landing import copy_landing as batches
-from ..state import copy_database, database, file_transfer, filesystem, home_identity, lease, versions
+from ..state import clock, copy_database, database, file_transfer, filesystem, home_identity, versions
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, RunKind, RunState
 from ..state.schema import homes
@@ -183,7 +183,7 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
             )
         if not journal:  # the file is new, or a process was killed while it wrote it
             catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
-            journal = {**expected, "catalog": catalog, "begun": lease.timestamp()}
+            journal = {**expected, "catalog": catalog, "begun": clock.timestamp()}
             stream.seek(0)
             stream.truncate()
             stream.write(json.dumps(journal))

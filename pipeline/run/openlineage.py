@@ -32,7 +32,7 @@ from expectations.model import Check
 from ..events import log
 from ..home.home import Home
 from ..optional_dependencies import require_extras
-from ..state import home_identity, lease
+from ..state import clock, home_identity
 from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Severity
 from ..state.stage_results import AuditFacts
@@ -100,7 +100,7 @@ def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
-        row, at = ledger.get_revision(), lease.timestamp()
+        row, at = ledger.get_revision(), clock.timestamp()
         _send_events([_audit_event(home, f"audit {at}", at, results, row.snapshots, None)])
     except Exception as error:
         log.warning("the lineage of an audit could not be sent: %s", error)

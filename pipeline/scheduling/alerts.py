@@ -94,7 +94,7 @@ def send_alerts(
         return
     try:
         from ..run import alerts
-        from .dag_builder import report_address
+        from .task_support import report_address
 
         def channels() -> list[Channel]:
             return [*alerts.alert_channels(), *configured_notifiers(context)]
@@ -132,7 +132,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
     if not is_configured():
         return
     from ..run import alerts
-    from .dag_builder import report_address
+    from .task_support import report_address
 
     lines = [line for line in question["body"].splitlines() if line][:LINES]
     lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
@@ -224,7 +224,7 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
     """Describe why an epoch is late and what to type; return None if it is published."""
     from ..landing import list_batches
     from ..run import alerts
-    from .dag_builder import report_address
+    from .task_support import report_address
 
     if epoch in ledger.published_batches():
         return None

@@ -20,56 +20,30 @@ Settings come from the environment of the scheduler and the workers (those of an
 
 from __future__ import annotations
 
-import functools
-import importlib
 import logging
-import os
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk import BaseOperator, BaseOperatorLink, Param, chain, task
-from airflow.sdk.configuration import conf
+from airflow.sdk import BaseOperatorLink, Param, chain, task
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException
 
-from ..errors import AltneuError, is_transient
-from ..run.openlineage import send_by_tasks
+from ..errors import is_transient
 from ..run.stages import STAGES, Stage
 from ..tasks import base, run_tasks
 from ..tasks.base import PlannedRun, PublishedRun
 from . import alerts, lineage
+from .approval import Approval
+from .epoch_events import epochs
 from .sites import current_site
+from .task_callbacks import on_failure, on_success
+from .task_support import log_progress, page_address, pages_address, skip_if_overtaken, translate_errors
 
 log = logging.getLogger("altneu.tasks")
 START = datetime(1970, 1, 1, tzinfo=UTC)  # the start of every DAG: Airflow would make no task in a run before it
-
-
-def on_failure(context: dict[str, Any]) -> None:
-    """Send the alert of a task that has failed for good, and call the hook `ALTNEU_ON_FAILURE` with plain values.
-
-    A broken hook is logged, never raised.
-    """
-    alerts.alert_task_failed(current_site().home, context, current_site().schedule_bounds[1])
-    hook = os.environ.get("ALTNEU_ON_FAILURE")
-    if not hook:
-        return
-    ti = context["ti"]
-    alert = {
-        "dag": ti.dag_id,
-        "run": ti.run_id,
-        "task": ti.task_id,
-        "error": str(context.get("exception")),
-        "log": getattr(ti, "log_url", None),
-    }
-    try:
-        module, _, function = hook.partition(":")
-        getattr(importlib.import_module(module), function)(alert)
-    except Exception:
-        log.exception("ALTNEU_ON_FAILURE = %r could not be called with %s", hook, alert)
 
 
 class Transient(RetryPolicy):
@@ -85,11 +59,6 @@ class Transient(RetryPolicy):
         if not isinstance(exception, Exception) or of_airflow or is_transient(exception):
             return RetryDecision.default()
         return RetryDecision.fail(f"{type(exception).__name__} would happen again")
-
-
-def on_success(context: dict[str, Any]) -> None:
-    """Send what a task that has ended well has found, or what is over because of it."""
-    alerts.send_alerts(current_site().home, context)
 
 
 def deadline_alert(seconds: int | None) -> DeadlineAlert | None:
@@ -115,54 +84,6 @@ DEFAULTS = {
 }
 
 
-def log_progress(text: str) -> None:
-    """Write a line to the task's log."""
-    log.info(text)
-
-
-def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn an `AltneuError` of the function into a task failure that says what to type next and where the report is.
-
-    There are no retries where they cannot help.
-    """
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with send_by_tasks(lineage.is_sending()):
-                return function(*args, **kwargs)
-        except AltneuError as error:
-            label = base.last_label(args[0]) if args and isinstance(args[0], dict) else None
-            lines = [base.format_error(error), *([f"report: {page_address(label)}"] if label else [])]
-            raise task_failure("\n".join(lines), retry=error.transient) from error
-        finally:
-            base.release_session()
-
-    return wrapper
-
-
-def task_failure(says: str, *, retry: bool) -> Exception:
-    """Return the failure of a task as Airflow's exception."""
-    return (AirflowException if retry else AirflowFailException)(says)
-
-
-def page_address(label: str) -> str:
-    """Return the address of an epoch's report inside Airflow."""
-    return report_address(f"epoch={label}.html")
-
-
-def report_address(name: str) -> str:
-    """Return the address of a page of the reports inside Airflow."""
-    prefix = current_site().prefix
-    where = "" if prefix == base.PREFIX else f"homes/{prefix}/"
-    return f"{pages_address()}/{where}reports/{name}"
-
-
-def pages_address() -> str:
-    """Return the address of altneu's pages inside Airflow."""
-    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu"
-
-
 class ReportLink(BaseOperatorLink):
     """The link **Report** of a task, which leads to the page of the run's epoch."""
 
@@ -170,21 +91,6 @@ class ReportLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         return f"{pages_address()}/runs/{ti_key.dag_id}/{quote(ti_key.run_id)}"
-
-
-def skip_if_overtaken(done: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a stage; skip the task if another run has overtaken its run."""
-    if "superseded" in done:
-        raise AirflowSkipException(done["superseded"])
-    return done
-
-
-def skip_the_rest(operator: BaseOperator) -> NoReturn:
-    """End a task as a success and skip all tasks that follow at once.
-
-    Airflow would otherwise skip them one after the other, one turn of the scheduler each.
-    """
-    raise DownstreamTasksSkipped(tasks=[task.task_id for task in operator.get_flat_relatives(upstream=False)])
 
 
 # a stage that is skipped because its run was overtaken lets the others go on to publish, which runs the epochs again
@@ -257,9 +163,6 @@ def stages(planned: Any) -> Any:
     plan travels by XCom. The state of a run is that of its last tasks: `assets` fails it when a stage has failed,
     although `report` still runs; `warnings` is not among the last ones.
     """
-    from .approval import Approval
-    from .epoch_events import epochs
-
     site = current_site()
     pooled: dict[str, Any] = {"pool": site.pool}
 
@@ -298,7 +201,7 @@ def stages(planned: Any) -> Any:
 
 def submitted_stage(each: Any, source: Any) -> Any:
     """Return a stage as a `spark-submit`, with the settings that its task has here."""
-    from .spark_submit_operator import SubmittedStage
+    from .spark_submit_operator import SubmittedStage  # imported here, because Airflow's provider may be absent
 
     name = each.kwargs["task_id"]
     return SubmittedStage(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from . import lease
+from . import clock
 from .ledger import Ledger
 from .schema import alerts
 
@@ -75,7 +75,7 @@ def is_claimable(row: SentAlert | None) -> bool:
 
 def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
     """Claim a message. Return False where another process has claimed it, or it was sent."""
-    now = lease.timestamp()
+    now = clock.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
         with ledger.engine.begin() as connection:
@@ -96,7 +96,7 @@ def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[Aler
     with ledger.engine.begin() as connection:
         for key, said in messages:
             connection.execute(
-                alerts.update().where(_match_message(channel, key, said)).values(sent_at=lease.timestamp())
+                alerts.update().where(_match_message(channel, key, said)).values(sent_at=clock.timestamp())
             )
 
 
@@ -113,4 +113,4 @@ def _match_message(channel: str, key: AlertKey, said: AlertKind) -> sa.ColumnEle
 
 
 def _seconds_ago(seconds: float) -> str:
-    return (lease.read_clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+    return (clock.read_clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

@@ -25,7 +25,7 @@ from typing import Self
 import sqlalchemy as sa
 
 from ..errors import UsageError
-from . import lease
+from . import clock
 from .epoch_status import FULL, OF_BATCH, PROOF
 from .failed_runs import describe_attempt
 from .ledger import Ledger
@@ -163,7 +163,7 @@ def record_note(ledger: Ledger, one: Incident, by: str | None, because: str | No
     """Store the note of a person about an incident. `until` None: an acknowledgement; otherwise a mute."""
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
     with ledger.engine.begin() as connection:
-        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.timestamp()))
+        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=clock.timestamp()))
 
 
 def acknowledge_incident(ledger: Ledger, ident: str, by: str, because: str) -> Incident:
@@ -181,7 +181,7 @@ def mute_incident(ledger: Ledger, ident: str, until: str, by: str | None, becaus
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
     except ValueError:
         raise UsageError(f"until {until}: expected a day, such as 2026-06-01.") from None
-    if day <= lease.timestamp():
+    if day <= clock.timestamp():
         raise UsageError(f"until {until}: this day is not in the future.", "name a later day")
     one = find_incident(ledger, ident)
     record_note(ledger, one, by and _require_person(by), because, day)

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from expectations.model import Check
 
 from ..home.setting_types import PlainTable
-from . import lease
+from . import clock
+from .process_identity import counts_as_dead
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
@@ -142,9 +143,14 @@ class RunRecord:
         return self.finished_at or self.beat_at or self.started_at
 
     @property
+    def has_heartbeat(self) -> bool:
+        """Tell whether the process that works on the run does not count as dead."""
+        return not counts_as_dead(self.owner, self.beat_at or self.started_at)
+
+    @property
     def is_alive(self) -> bool:
         """Tell whether a process works on the run, or did so less than a minute ago."""
-        return self.state is RunState.RUNNING and lease.has_heartbeat(self)
+        return self.state is RunState.RUNNING and self.has_heartbeat
 
 
 @dataclass(frozen=True)
@@ -337,7 +343,7 @@ class CheckRecord:
 
 def new_run_id() -> str:
     """Make a new run id. Run ids sort by the second in which they were made."""
-    return f"{lease.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    return f"{clock.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
 
 
 def encode_snapshots(snapshots: dict[str, int]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ..errors import ForeignWrite, Unavailable
-from ..state import lease
+from ..state import clock
 from ..state.records import EMPTY, Revision
 from ..state.revisions import exact_revisions
 from ..state.stage_results import Size
@@ -225,7 +225,7 @@ class Branches:
             The number of dropped snapshots.
         """
         gone: set[int] = set()
-        now = int(lease.read_clock().timestamp() * 1000)
+        now = int(clock.read_clock().timestamp() * 1000)
 
         def tag_and_choose(metadata: iceberg.IcebergTable) -> None:
             refs = metadata.ref_snapshots()

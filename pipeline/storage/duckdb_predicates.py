@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from algorithms.sql_predicates import read_condition
 
-from .duckdb_tables import Refused, UncertainCondition
+from .condition_errors import Refused, UncertainCondition
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"
@@ -31,7 +31,7 @@ def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
     '"src" = 7 OR "dst" % 2 = 0'
     >>> translate_to_duckdb("src / 2 > 3", {"src": "bigint"})
     Traceback (most recent call last):
-    pipeline.storage.duckdb_tables.UncertainCondition: 'src / 2'
+    pipeline.storage.condition_errors.UncertainCondition: 'src / 2'
     """
     try:
         tree: exp.Expr = read_condition(text)

@@ -44,14 +44,6 @@ _KINDS = {"int64": "bigint", "double": "double", "string": "string", "bool": "bo
 _SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
 
-class UncertainCondition(ValueError):
-    """The meaning of a condition is certain only for Spark."""
-
-
-class Refused(ValueError):
-    """No engine accepts a condition: it cannot be parsed, or names a column that does not exist."""
-
-
 @dataclass(frozen=True)
 class Query:
     """A query in DuckDB's SQL, and the Arrow tables that it names."""

@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from ..home.memory_budget import PYTHON_MEMORY, driver_memory_mb
 from ..home.setting_types import MASTERS, is_master
 from . import code_shipping
 from .iceberg import has_jvm
+from .network import is_listening
 from .py4j_class_cache import cache_java_classes
 
 if TYPE_CHECKING:
@@ -262,13 +262,6 @@ def release_session() -> None:
         with contextlib.suppress(Exception):  # the server may have ended, and the session with it
             spark.client.set_retry_policies([])  # so that the request is not repeated
             spark.stop()
-
-
-def is_listening(host: str, port: int) -> bool:
-    """Tell whether a process listens at a port."""
-    with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
-        return True
-    return False
 
 
 def _apply_settings(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:

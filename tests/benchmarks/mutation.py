@@ -45,6 +45,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/runs.py": LEASE,
     "pipeline/state/database_session.py": LEASE,
     "pipeline/state/lease.py": LEASE,
+    "pipeline/state/process_identity.py": LEASE,
     **{f"pipeline/state/{name}.py": ROWS for name in ("revisions", "attempts", "progress", "totals")},
     "pipeline/state/run_outputs.py": [*ROWS, f"{UNIT}prints.py"],
     "pipeline/state/digests.py": [*ROWS, f"{UNIT}landing.py"],

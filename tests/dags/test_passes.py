@@ -19,7 +19,7 @@ from pipeline.home.home import Home
 from pipeline.run import approval, planning, runner
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import lease
+from pipeline.state import clock, process_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.tasks import base, run_batching, run_tasks
@@ -233,8 +233,8 @@ def test_when_the_leader_is_gone_another_does_the_work(
     run_tasks.execute_stage(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
-        later = lease.read_clock() + timedelta(seconds=lease.SILENCE + 1)
-        monkeypatch.setattr(lease, "read_clock", lambda: later)
+        later = clock.read_clock() + timedelta(seconds=process_identity.SILENCE + 1)
+        monkeypatch.setattr(clock, "read_clock", lambda: later)
     else:
         ledger.finish_run(leader["run_id"], RunState(end[0]), end[1])
     assert run_batching.poll_run(str(home.path), leader["run_id"], 60)[0] == "over"

@@ -22,7 +22,7 @@ from pipeline.reading import views
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import lease
+from pipeline.state import process_identity
 from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
@@ -174,7 +174,7 @@ def test_the_next_try_finds_the_driver(
     until(lambda: (tmp_path / "driver0").exists())
     if meanwhile == "it was killed":
         os.killpg(pid, signal.SIGKILL)
-        until(lambda: lease.has_ended(first["process"]))
+        until(lambda: process_identity.has_ended(first["process"]))
         go.touch()
     elif "another machine" in meanwhile:
         first["process"] = "another/1/1.00"

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipeline.state.lease
+import pipeline.state.process_identity
 from pipeline.checking import audit
 from pipeline.home.home import Home
 from pipeline.reading import views
@@ -179,7 +179,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     }
     assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
     assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
+    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)
     home_helpers.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {

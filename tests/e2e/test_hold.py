@@ -21,7 +21,7 @@ from pipeline.report import epoch_document
 from pipeline.run import approval, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state import lease
+from pipeline.state import clock
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunRecord, RunState
 from pipeline.storage.branches import Branches, branch_of
@@ -172,11 +172,11 @@ def test_rollback_expiry_and_settings(
     with pytest.raises(UsageError, match="differ from those that held run"):
         approval.approve_run(Home.open(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
-    now = lease.read_clock()
-    monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))
+    now = clock.read_clock()
+    monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=6.9))
     compact(home, ledger, None)
     assert [each.run_id for each in ledger.list_held()] == [run.run_id, again.run_id]
-    monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=7.1))
+    monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=7.1))
     compact(home, ledger, None)
     assert (ledger.list_held(), branches(tables)) == ([], set())
     shown = json.loads(typed("status", "--format", "json").out)

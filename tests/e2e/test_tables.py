@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-import pipeline.state.lease
+import pipeline.state.process_identity
 from pipeline.errors import AltneuError
 from pipeline.home.home import Home
 from pipeline.local.doctor import list_checks
@@ -173,7 +173,7 @@ def test_main_and_tags_are_what_is_published_over_compactions(
     assert "are up to date" in {each.name: each.found for each in list_checks(home.path)}["Tags"]
     assert ledger.get_revision().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.get_revision().run_id}"}
-    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still
+    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)  # until now it may have been at it still
     home_helpers.run(home, ledger, [1])  # on from there, and the branches of the one that died go
     check(home, ledger, 5, 6, 7)
     # a moved home

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from algorithms import edge_derivation
 from algorithms.spark_conf import configured
 from algorithms.sql_predicates import can_fail, fails_on, only_where
-from pipeline.checking import audit, edge_rederivation
+from pipeline.checking import audit, audited_rows, edge_rederivation
 from pipeline.errors import BatchRejected, RunFailed, UsageError
 from pipeline.landing import predicate_validation
 from pipeline.landing.predicate_validation import RowCondition
@@ -206,7 +206,7 @@ def test_the_other_rows_make_the_edges(spark: SparkSession, text: str) -> None:
         config=SimpleNamespace(edge_condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
     )
     values = list(TYPES)
-    surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
+    surviving = audited_rows.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
     ways = {
         "stage": contents(
             edge_derivation.interval_steps(

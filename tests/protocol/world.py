@@ -29,7 +29,7 @@ from pipeline.home.home import Home
 from pipeline.run import approval, compact, rollback, runner, stages, telemetry
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state import lease
+from pipeline.state import clock, lease, process_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -52,7 +52,7 @@ class Protocol:
         self.world: World | None = None
         self.stages: dict[str, Callable[[RunContext], Facts]] = {"audit": see, "publish": publish_stage.publish}
         self.grace = GRACE
-        patch.setattr(lease, "read_clock", lambda: self.now)
+        patch.setattr(clock, "read_clock", lambda: self.now)
         patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
@@ -211,7 +211,7 @@ class World:
 
     def take_over(self, name: str, run_id: str) -> str:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
-        self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
+        self.protocol.now += timedelta(seconds=process_identity.SILENCE + 1)
         book = self.ledger(name)
         if not any(row.run_id == run_id for row in book.list_runs()):
             return "nothing to take over"
@@ -341,7 +341,9 @@ class World:
             dropped = name == "rollback" and "a compaction kept only" in outcome
             assert faulty or fine or dropped, f"{name}, undisturbed: {outcome}"
         self.check()
-        self.protocol.now += timedelta(days=self.protocol.home.config.runs.hold_days, seconds=lease.SILENCE + 1)
+        self.protocol.now += timedelta(
+            days=self.protocol.home.config.runs.hold_days, seconds=process_identity.SILENCE + 1
+        )
         assert self.write("the next") == "published"
         self.check()
         books = self.known()

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import report
 from pipeline.home.home import Home
 from pipeline.run import rollback
-from pipeline.state import lease
+from pipeline.state import clock, lease
 from pipeline.state import schema as db
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch, StageState
@@ -151,7 +151,7 @@ def long_history(path: Path, days: int) -> Seed:
         name: [] for name in ("runs", "ledger", "batches", "totals", "stages", "checks")
     }
     for number in range(1, days + 1):
-        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", lease.timestamp()
+        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", clock.timestamp()
         run = {
             "run_id": run_id,
             "parent": number - 1,

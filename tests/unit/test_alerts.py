@@ -23,7 +23,7 @@ from pipeline import cli
 from pipeline.errors import UsageError
 from pipeline.run import alerts
 from pipeline.state import alert_log as rows
-from pipeline.state import incidents, lease
+from pipeline.state import clock, incidents
 from pipeline.state.alert_log import AlertKey, AlertKind
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Severity
@@ -38,7 +38,7 @@ Step = Callable[[Seed], object]
 
 
 @pytest.fixture(autouse=True)
-def clock() -> Iterator[None]:
+def ticking_clock() -> Iterator[None]:
     with ticking():
         yield
 
@@ -254,7 +254,7 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
     assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is False
     alerts.send_alerts(seed.home, seed.ledger)
     assert receiver.got == []
-    old = (lease.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
+    old = (clock.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
     with seed.ledger.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
     alerts.send_alerts(seed.home, seed.ledger)

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from pipeline import cli, report
 from pipeline.errors import UsageError
+from pipeline.state import clock
 from pipeline.state import incidents as by
-from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.schema import notes
 from tests.report.conftest import ticking
@@ -24,7 +24,7 @@ from tests.report.seed import DAILY, DAY, Seed, audit, check
 
 
 @pytest.fixture(autouse=True)
-def clock() -> Iterator[None]:
+def ticking_clock() -> Iterator[None]:
     with ticking():
         yield
 
@@ -182,11 +182,11 @@ def test_a_mute_ends(tmp_path: Path) -> None:
     lands(0, rows(0, False))(seed)
     by.record_note(seed.ledger, by.list_incidents(seed.ledger)[0], None, None, "2100-01-01T00:00:00.000+00:00")
     (one,) = by.list_incidents(seed.ledger)
-    assert one.mute_at(lease.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
-    assert report.incident_document(seed.home, one, lease.timestamp())["state"] == "muted"
+    assert one.mute_at(clock.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
+    assert report.incident_document(seed.home, one, clock.timestamp())["state"] == "muted"
     assert report.incident_document(seed.home, one, "2101")["state"] == "open"
     by.record_note(seed.ledger, one, None, None, "2000-01-01T00:00:00.000+00:00")  # the newest word counts
-    assert by.list_incidents(seed.ledger)[0].mute_at(lease.timestamp()) is None
+    assert by.list_incidents(seed.ledger)[0].mute_at(clock.timestamp()) is None
 
 
 def test_a_database_of_before_has_its_incidents(tmp_path: Path) -> None:

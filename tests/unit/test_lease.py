@@ -18,7 +18,7 @@ from pipeline.home.home import Home
 from pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
 from pipeline.report import epoch_document
 from pipeline.run import runner
-from pipeline.state import lease
+from pipeline.state import clock, lease, process_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 from pipeline.state.stage_results import EdgesFacts
@@ -30,7 +30,7 @@ Clock = Callable[[float], None]
 def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Let seconds pass on the clock that heartbeats are stamped with."""
     time = [datetime(2026, 1, 1, tzinfo=UTC)]
-    monkeypatch.setattr(lease, "read_clock", lambda: time[0])
+    monkeypatch.setattr(clock, "read_clock", lambda: time[0])
 
     def passed(seconds: float) -> None:
         time[0] += timedelta(seconds=seconds)
@@ -69,7 +69,7 @@ WRITES: dict[str, Callable[[Ledger], object]] = {
 def test_a_process_that_lost_its_lease_changes_nothing(ledger: Ledger, wait: Clock, write: str, then: str) -> None:
     ledger.acquire_lease("run")
     WRITES["stage"](ledger)
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     successor = other(ledger)
     if then == "given up":
         successor.create_run("winner", 0, epochs=[2], config={})
@@ -97,7 +97,7 @@ def test_a_lease_is_taken_over_when_it_is_free(ledger: Ledger, wait: Clock) -> N
     successor = other(ledger)
     with pytest.raises(LeaseLost, match=rf"process {os.getpid()} on .* works on run run \(last heartbeat 2026"):
         successor.acquire_lease("run")
-    wait(lease.SILENCE - 1)
+    wait(process_identity.SILENCE - 1)
     ledger.renew_lease("run")
     wait(2)
     with pytest.raises(LeaseLost):
@@ -106,15 +106,15 @@ def test_a_lease_is_taken_over_when_it_is_free(ledger: Ledger, wait: Clock) -> N
     successor.acquire_lease("run")  # the next stage, in another process
     with pytest.raises(LeaseLost, match="process 7 on elsewhere"):
         ledger.acquire_lease("run")
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     ledger.acquire_lease("run")
 
 
 def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
-    machine, pid, began = lease.process_token().rsplit("/", 2)
+    machine, pid, began = process_identity.process_token().rsplit("/", 2)
     child = subprocess.Popen(["sleep", "600"])
     try:
-        holder = other(ledger, lease.process_token(child.pid))
+        holder = other(ledger, process_identity.process_token(child.pid))
         holder.acquire_lease("run")
         assert ledger.get_run("run").is_alive
         with pytest.raises(LeaseLost):
@@ -124,25 +124,25 @@ def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
     child.wait()
     assert not ledger.get_run("run").is_alive
     ledger.acquire_lease("run")
-    assert lease.has_ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
-    assert not lease.has_ended(f"{machine}/{pid}/{began}")
-    assert not lease.has_ended(f"another machine/{child.pid}/1.00")
+    assert process_identity.has_ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
+    assert not process_identity.has_ended(f"{machine}/{pid}/{began}")
+    assert not process_identity.has_ended(f"another machine/{child.pid}/1.00")
 
 
 def test_a_clock_that_is_set_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    token = lease.process_token()
+    token = process_identity.process_token()
     boot = psutil.boot_time()
     for change in (-3600, -1, 1, 3600):
         monkeypatch.setattr("psutil._psplatform.boot_time", lambda change=change: boot + change)
-        assert lease.process_token() == token
-        assert not lease.has_ended(token)
+        assert process_identity.process_token() == token
+        assert not process_identity.has_ended(token)
 
 
 def test_a_process_number_that_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number, of two processes after one another: each has its own token."""
     began = iter(("1", "2"))
-    monkeypatch.setattr(lease, "_process_start", lambda there: next(began))
-    assert lease.process_token() != lease.process_token()
+    monkeypatch.setattr(process_identity, "_process_start", lambda there: next(began))
+    assert process_identity.process_token() != process_identity.process_token()
 
 
 def test_two_take_it_at_once(ledger: Ledger) -> None:
@@ -173,7 +173,7 @@ def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monk
     monkeypatch.setattr(ledger, "renew_lease", lambda run_id: (beat(run_id), beaten.set()))
     with lease.hold_lease(ledger, "run"):
         for _ in range(3):
-            wait(lease.SILENCE + 1)
+            wait(process_identity.SILENCE + 1)
             for _ in range(2):  # the first one may have looked at the clock before
                 beaten.clear()
                 assert beaten.wait(60)
@@ -244,7 +244,7 @@ def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clo
         ledger.finish_run("b", end, "its cause")
     wait(1)
     publish(home, ledger, "a")
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     assert told(home, ledger) == ("published", None, "unaudited")
     ledger.expire_dead_runs()
     assert told(home, ledger) == ("published", None, "unaudited")
@@ -262,7 +262,7 @@ def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
     home, ledger = home_of(tmp_path)
     ledger.create_run("a", 0, epochs=[1], config={})
     assert told(home, ledger)[0] == "running"
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     state, error, _ = told(home, ledger)
     assert state == "failed" and error and "run a stopped without an error message (last heartbeat 2026-01-01" in error
 

@@ -15,7 +15,7 @@ import pytest
 
 from algorithms.proof_records import GraphCounts, Proof, ProofScope
 from pipeline.errors import AltneuError, RevisionConflict
-from pipeline.state import lease, totals
+from pipeline.state import clock, process_identity, totals
 from pipeline.state.failed_runs import Attempt, describe_attempt, list_unpublished, newest_unresolved
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, RunState, StagedBatch, StageState
@@ -42,11 +42,11 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
     def passed(seconds: float) -> None:
         time[0] += timedelta(seconds=seconds)
 
-    def clock() -> datetime:
+    def read_next_second() -> datetime:
         passed(0.001)
         return time[0]
 
-    monkeypatch.setattr(lease, "read_clock", clock)
+    monkeypatch.setattr(clock, "read_clock", read_next_second)
     return passed
 
 
@@ -232,7 +232,7 @@ def test_whose_branches_may_go(ledger: Ledger, wait: Clock) -> None:
     ledger.finish_run("refused", RunState.SUPERSEDED)
     assert ledger.runs_with_branches() == {"silent", "failed", "r1", "on the newest", "compaction", "done", "refused"}
     assert {*ledger.list_dead_runs()} == {"failed"}  # the others may be at work
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     assert {*ledger.list_dead_runs()} == {"silent", "failed", "r1", "compaction"}
     ledger.renew_lease("silent")
     assert {*ledger.list_dead_runs()} == {"silent", "failed", "r1", "compaction"}  # a heartbeat without a lease is none
@@ -248,7 +248,7 @@ def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait:
     ledger.finish_run("failed", RunState.FAILED, "its cause")
     publish(ledger, "r1", 1)
     ended = ledger.get_run("failed").finished_at
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     assert ledger.expire_dead_runs() == ["silent", "failed", "r1"]
     silent, failed, published = (ledger.get_run(run_id) for run_id in ("silent", "failed", "r1"))
     assert (silent.state, silent.finished_at, silent.owner) == ("failed", beat, None)
@@ -264,7 +264,7 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     """Between the look and the end of the lease: another process takes it, or writes how it ended."""
     ledger.create_run("a", 0, epochs=[1], config={})
     publish(ledger, "r1", 1)
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     rows = ledger._dead_run_records()
     assert [row.run_id for row in rows] == ["a", "r1"]
     monkeypatch.setattr(ledger, "_dead_run_records", lambda: rows[:1])
@@ -414,7 +414,7 @@ def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None
     assert (early.state, early.error, early.epochs, late.epochs) == ("failed", "its cause", 1, 2)
     assert early.last == early.finished_at and late.seconds is not None and 10 < late.seconds < 11
     assert describe_attempt(ledger.get_run("compaction")).seconds is None
-    wait(lease.SILENCE + 1)
+    wait(process_identity.SILENCE + 1)
     silent = describe_attempt(ledger.get_run("compaction"))
     assert (silent.state, silent.error) == (
         "failed",
