@@ -48,10 +48,10 @@ class EpochState:
 
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
     """Return the newest revision, and the state of every landed or published epoch."""
-    parent = ledger.get_revision()
+    parent = ledger.revisions.get()
     landed = local_landing.list_batches(home)
     digests = local_landing.digest_batches(ledger, [files for files in landed.values() if files.incomplete is None])
-    published = ledger.published_batches(parent.revision)
+    published = ledger.outputs.published_batches(parent.revision)
     states = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, files = published.get(epoch), landed.get(epoch)
@@ -122,7 +122,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
 
     Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
     """
-    if ledger.get_revision().since is None:
+    if ledger.revisions.get().since is None:
         return []
     parent, states = compare_with_ledger(home, ledger)
     folded = {entry.epoch: entry for entry in states.values() if entry.state == "folded"}
@@ -135,7 +135,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
     new = [_build_check(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]
     over = [_build_check(epoch, "it is as it was published", passed=True) for epoch in sorted(failing - set(folded))]
     if new or over:
-        ledger.put_checks(None, parent.revision, [*new, *over])
+        ledger.checks.put(None, parent.revision, [*new, *over])
     return list(folded.values())
 
 

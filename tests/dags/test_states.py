@@ -79,7 +79,7 @@ def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
     weights = {ti.task_id: ti.priority_weight for ti in run.get_task_instances()}
     ordered = [weights[task] for task in STAGES]
     assert ordered == sorted(set(ordered))  # for the pool, who has come further goes first
-    assert sorted(ledger.published_batches()) == [first]
+    assert sorted(ledger.outputs.published_batches()) == [first]
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_run_by_hand_for_a_date_before_the_history_has_tasks(
     dag = load(home.path, **HISTORY)["altneu_epoch"]
     run = dag.test(logical_date=DAY - timedelta(days=400, hours=3), run_conf={"epoch": "2004-04-16"})
     assert run.state == "success" and skipped(run) == set()
-    assert sorted(ledger.published_batches()) == [first + 1]
+    assert sorted(ledger.outputs.published_batches()) == [first + 1]
 
 
 def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
@@ -148,7 +148,7 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
         common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
         names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
         rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
-        run.ledger.put_checks(run.run_id, run.revision, rows)
+        run.ledger.checks.put(run.run_id, run.revision, rows)
         return AuditFacts(checks=3, failed=1, critical=0)
 
     monkeypatch.setattr(audit_stage, "audit_run", audit)
@@ -232,8 +232,8 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     monkeypatch.setattr(edges_stage, "derive_edges", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
-    run = ledger.list_runs()[0]
-    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.get_revision().revision == 0
+    run = ledger.runs.list_all()[0]
+    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.revisions.get().revision == 0
 
 
 def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny) -> None:

@@ -11,11 +11,11 @@ from tests.canonical import History
 
 def test_what_changed_most(tmp_path: Path, held_correction: History) -> None:
     _, ledger = held_correction.copy(tmp_path / "home")
-    (held,) = ledger.list_held()
+    (held,) = ledger.runs.list_held()
     found = []
-    for run_id in (ledger.get_revision().run_id, held.run_id):
-        edges = ledger.get_facts(run_id, TrussFacts).top_edges["0"]
-        vertices = ledger.get_facts(run_id, TrianglesFacts).top_vertices["0"]
+    for run_id in (ledger.revisions.get().run_id, held.run_id):
+        edges = ledger.stages.get_facts(run_id, TrussFacts).top_edges["0"]
+        vertices = ledger.stages.get_facts(run_id, TrianglesFacts).top_vertices["0"]
         found.append(
             (
                 [(each["a"], each["b"], each["trussness"]) for each in edges],

@@ -44,10 +44,10 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for epoch in range(LAST):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     home_helpers.run(home, ledger, range(LAST))
-    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
     assert {
-        list_epoch_statuses(ledger, ledger.get_revision()).status_of(epoch).audit.verdict for epoch in range(LAST)
+        list_epoch_statuses(ledger, ledger.revisions.get()).status_of(epoch).audit.verdict for epoch in range(LAST)
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:20] + make_clique(*range(100, 104)))
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
@@ -61,7 +61,7 @@ def judged(scene: Scene) -> set[str]:
     """The checks of the proof that fail when the run is audited."""
     with pytest.raises(CheckFailed, match="Nothing was published"):
         runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
-    found = scene.ledger.list_checks(run_id=scene.run_id)
+    found = scene.ledger.checks.select(run_id=scene.run_id)
     assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
     return {row.name for row in found if row.suite == "proof" and not row.passed}
 
@@ -103,24 +103,24 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
 @pytest.mark.parametrize("measure", ["triangles", "edges", "truss"])
 def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
     mine = (books.totals.c.run_id == scene.run_id) & (books.totals.c.measure == measure)
-    with scene.ledger.engine.begin() as connection:
+    with scene.ledger.database.engine.begin() as connection:
         connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff + 1))
     try:
         assert judged(scene) == {"totals are those that are proved"}
     finally:
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff - 1))
 
 
 def judge_with_proof(scene: Scene, change: Callable[[Proof], Proof]) -> set[str]:
     """The checks of the proof that fail when the run has recorded another proof."""
-    proof = scene.ledger.get_proof(scene.run_id)
+    proof = scene.ledger.outputs.get_proof(scene.run_id)
     assert proof is not None and proof.steps and not proof.wrong
-    scene.ledger.put_proof(scene.run_id, change(proof).to_json())
+    scene.ledger.outputs.put_proof(scene.run_id, change(proof).to_json())
     try:
         return judged(scene)
     finally:
-        scene.ledger.put_proof(scene.run_id, proof.to_json())
+        scene.ledger.outputs.put_proof(scene.run_id, proof.to_json())
 
 
 def test_a_proof_that_fails_blocks(scene: Scene) -> None:
@@ -156,7 +156,7 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     scene = Scene(home, ledger, Warehouse(spark, home), run_id)
     before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
     assert judged(scene) == {ROWS}
-    wrong = [row for row in ledger.list_checks(run_id=run_id) if row.suite == "proof" and not row.passed]
+    wrong = [row for row in ledger.checks.select(run_id=run_id) if row.suite == "proof" and not row.passed]
     assert {row.epoch for row in wrong} == {3}
     scene.restore("trussness", before)
     runner.execute_stage(home, ledger, run_id, "audit")
@@ -170,12 +170,14 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     for epoch in range(4):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     home_helpers.run(home, ledger, range(3))
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     home_helpers.run(home, ledger, [3])
-    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
-    assert set(ledger.fingerprints_of(ledger.get_revision().revision)) >= set(COLLECTIONS), "known from here on"
+    assert set(ledger.outputs.fingerprints_of(ledger.revisions.get().revision)) >= set(COLLECTIONS), (
+        "known from here on"
+    )
 
 
 @pytest.mark.slow
@@ -184,11 +186,11 @@ def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: S
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
         home_helpers.put(home, epoch, rows_of)
     home_helpers.run(home, ledger, [0])
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     for epoch, mode in ((1, "full"), (2, "local")):
         home_helpers.run(home, ledger, [epoch])
-        assert ledger.get_facts(ledger.get_revision().run_id, AuditFacts).mode == mode
+        assert ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts).mode == mode
 
 
 @pytest.mark.slow
@@ -200,12 +202,12 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
     home_helpers.put(home, 0, old)
     home_helpers.run(home, ledger, [0])
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     spoilt = warehouse.read_snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
     spoilt.writeTo(warehouse.table_name("triangle_counts")).overwrite(F.lit(True))
     pins = {**row.snapshots, "triangle_counts": warehouse.load_metadata("triangle_counts").main_snapshot()}
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
         connection.execute(sa.update(books.ledger).values(**values))
     for epoch in range(1, 4):
@@ -214,7 +216,9 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
             home_helpers.run(home, ledger, [epoch])
         except CheckFailed:
             names = {
-                check.name for check in ledger.list_checks(run_id=ledger.list_runs()[-1].run_id) if not check.passed
+                check.name
+                for check in ledger.checks.select(run_id=ledger.runs.list_all()[-1].run_id)
+                if not check.passed
             }
             assert "a part of the vertices is as recounted" in names
             assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"

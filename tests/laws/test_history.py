@@ -44,7 +44,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     world.publish_epochs(1, 2, 3)  # late, corrected and new
     right = copy.deepcopy(world.landed)
     world.roll_back(1)
-    assert world.ledger.get_revision().frontier == 2
+    assert world.ledger.revisions.get().frontier == 2
     assert {e["epoch"]: e["state"] for e in list_epoch_rows(world.home, world.ledger)[1]} == {
         0: "published", 1: "missing", 2: "changed", 3: "missing",
     }  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     assert_cannot_be_read_any_more(world, 1)
 
     run_stages(world, run_id, "triangles", "truss")
-    run = world.ledger.get_run(run_id)
+    run = world.ledger.runs.get(run_id)
     sides = side_of_base(world, run), side_of_run(world, run)
     assert_difference(world, *sides, (world.expected[2][0], world.landed))  # its base was written again meanwhile
     run_stages(world, run_id, "audit", "publish", "report")
@@ -121,14 +121,14 @@ def run_stages(world: World, run_id: str, *stages: str) -> None:
 
 def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
-        Warehouse(world.spark, world.home).read_table("edges", world.ledger.get_revision(revision))
+        Warehouse(world.spark, world.home).read_table("edges", world.ledger.revisions.get(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.roll_back(world.home, world.ledger, revision)
 
 
 def assert_consolidated(world: World) -> None:
     """No two rows of a table say the same thing at the same time, and none says nothing."""
-    warehouse, row = Warehouse(world.spark, world.home), world.ledger.get_revision()
+    warehouse, row = Warehouse(world.spark, world.home), world.ledger.revisions.get()
     for table in TABLES:
         frame = warehouse.read_table(table, row)
         data = [column for column in frame.columns if column != "diff"]
@@ -141,11 +141,11 @@ def test_a_filter_and_another_type_of_a_column_need_a_rebuild_from_the_landing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     home, ledger = publish_values(tmp_path / "home")
-    pins = ledger.get_revision().snapshots
+    pins = ledger.revisions.get().snapshots
     for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
         with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
             compact(reopen(home, values), ledger, spark)
-        assert ledger.get_revision().snapshots == pins
+        assert ledger.revisions.get().snapshots == pins
     home = reopen(home, '[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     home_helpers.put(home, 2, [])
     with pytest.raises(UsageError, match="w: long → double"):
@@ -154,12 +154,12 @@ def test_a_filter_and_another_type_of_a_column_need_a_rebuild_from_the_landing(
         home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
     home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
-    assert ledger.get_revision().frontier == 2  # the landed epoch is taken along
+    assert ledger.revisions.get().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
-    assert dict(warehouse.read_table("upserts", ledger.get_revision()).dtypes)["w"] == "double"
+    assert dict(warehouse.read_table("upserts", ledger.revisions.get()).dtypes)["w"] == "double"
     assert views.select_totals(home, ledger)[0]["edges"] == 4
     # as published before the column had that type
-    assert views.select_as_of(warehouse, ledger.get_revision(1), "edges", 1).count() == 5
+    assert views.select_as_of(warehouse, ledger.revisions.get(1), "edges", 1).count() == 5
 
 
 @pytest.mark.law(2, 3)
@@ -213,7 +213,7 @@ def test_a_landing_that_changes_while_it_is_read(
     monkeypatch.setattr(ingest, "count_rows", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
         home_helpers.run(world.home, world.ledger, [1])
-    assert world.ledger.get_revision().revision == 0
+    assert world.ledger.revisions.get().revision == 0
     monkeypatch.setattr(ingest, "count_rows", judge)
     world.publish_epochs(1)
     world.assert_same_as_reference(1)
@@ -230,7 +230,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
     world.rebuild(from_landing=False)
-    assert world.ledger.get_revision().revision == 2
+    assert world.ledger.revisions.get().revision == 2
     world.publish_epochs(2)
     world.assert_same_as_reference(1, 2, 3)  # the old ones keep the old meaning
 
@@ -303,7 +303,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         file.unlink()
     shutil.rmtree(tmp_path / "home" / "warm")  # else a stage may do without the old rows, and the audit reads them
     with pytest.raises(Exception, match=r"\.parquet") as read:
-        Warehouse(spark, world.home).read_table("trussness", world.ledger.get_revision()).collect()
+        Warehouse(spark, world.home).read_table("trussness", world.ledger.revisions.get()).collect()
     what, then = describe_error(read.value)
     assert "trussness" in what and ".parquet" in what and "altneu rebuild" in (then or "")
     world.land_batches(2)
@@ -312,7 +312,9 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     assert "altneu rebuild" in (broken.value.next or "")
     landed = world.landed.pop(2)
     world.rebuild(from_landing=False)
-    assert world.ledger.fingerprints_of(2) == world.ledger.fingerprints_of(1), "law 11: of the same contents"
+    assert world.ledger.outputs.fingerprints_of(2) == world.ledger.outputs.fingerprints_of(1), (
+        "law 11: of the same contents"
+    )
     world.landed[2] = landed
     home_helpers.run(world.home, world.ledger, [2])
     world.record_revision()
@@ -351,7 +353,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     assert all(size.files <= 1 for size in facts.tables.values())
     world.assert_same_as_reference(2, 3, 4)
     with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
-        Warehouse(spark, world.home).read_table("edges", world.ledger.get_revision(1))
+        Warehouse(spark, world.home).read_table("edges", world.ledger.revisions.get(1))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.roll_back(world.home, world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
@@ -467,8 +469,8 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
             held[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
         for row in graph.changes_since(at, all_epochs=True).collect():
             triples[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
-        at = ledger.get_revision().revision
-        now = {} if ledger.get_revision().frontier is None else graph.edges().collect()
+        at = ledger.revisions.get().revision
+        now = {} if ledger.revisions.get().frontier is None else graph.edges().collect()
         wanted = {(frozenset((row.src, row.dst)), row.trussness): 1 for row in now}
         assert {key: n for key, n in held.items() if n} == wanted, at
         assert {key: n for key, n in triples.items() if n} == wanted, at

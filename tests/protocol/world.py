@@ -167,7 +167,7 @@ class World:
     def write(self, name: str, run_id: str | None = None) -> str:
         """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
         book, run_id = self.ledger(name), run_id or f"run of {name}"
-        book.create_run(run_id, book.get_revision().revision, epochs=[1], config={})
+        book.runs.create(run_id, book.revisions.get().revision, epochs=[1], config={})
         return self.stages(book, run_id)
 
     def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
@@ -186,9 +186,9 @@ class World:
     def hold(self, name: str) -> str:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
-        book.create_run(
+        book.runs.create(
             run_id,
-            book.get_revision().revision,
+            book.revisions.get().revision,
             epochs=[1],
             config=self.protocol.home.config.semantic_settings(),
             hold=True,
@@ -200,7 +200,7 @@ class World:
     def decide(self, name: str, how: str) -> str:
         """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
         book, home = self.ledger(name), self.protocol.home
-        for run in book.list_held()[:1]:
+        for run in book.runs.list_held()[:1]:
             if how == "discard":
                 approval.reject_run(home, book, run, name, None)
                 return "rejected"
@@ -213,13 +213,13 @@ class World:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
         self.protocol.now += timedelta(seconds=process_identity.SILENCE + 1)
         book = self.ledger(name)
-        if not any(row.run_id == run_id for row in book.list_runs()):
+        if not any(row.run_id == run_id for row in book.runs.list_all()):
             return "nothing to take over"
         return self.stages(book, run_id)
 
     def compact(self, name: str) -> str:
         book = self.ledger(name)
-        row, process = book.get_revision(), self._process(name)
+        row, process = book.revisions.get(), self._process(name)
         branches = process.branches()
 
         def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -257,7 +257,7 @@ class World:
     def look(self, name: str) -> str:
         """A reader of the newest revision, table by table."""
         book = self.ledger(name)
-        row, process = book.get_revision(), self._process(name)
+        row, process = book.revisions.get(), self._process(name)
         for table, snapshot in row.snapshots.items():
             try:
                 rows = process.read(table, snapshot)
@@ -276,7 +276,7 @@ class World:
         truth = Ledger.__new__(Ledger)
         truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
         truth.engine = self.protocol.engine
-        revisions, runs = truth.list_revisions(), {row.run_id: row for row in truth.list_runs()}
+        revisions, runs = truth.revisions.list_all(), {row.run_id: row for row in truth.runs.list_all()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:
             back = runs[row.run_id].kind == "rollback"
