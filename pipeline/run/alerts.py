@@ -250,14 +250,14 @@ def _closed_problems(
 ) -> list[Problem]:
     """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
     known = {alert_key(incident): incident for incident in incidents}
-    batches = ledger.published_batches()
+    batches = ledger.outputs.published_batches()
     news = []
     for (key, kind), row in sent.items():
         if kind is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
         if key.suite == EPOCH and row.epoch in batches:
-            at = ledger.get_revision(batches[row.epoch].revision)
+            at = ledger.revisions.get(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
@@ -296,7 +296,7 @@ def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Ite
         if not failure.published
     ):
         return None
-    before = ledger.published_batches().get(epoch)
+    before = ledger.outputs.published_batches().get(epoch)
     since = f"after revision {before.revision if before else 0}"
     return Problem(AlertKey(EPOCH, str(epoch), since), AlertKind.OPENED, title, tuple(lines), epoch=epoch)
 

@@ -117,15 +117,15 @@ def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int |
         new tables, and the revisions that expire.
     """
     newest = row.revision
-    kinds = {run.run_id: run.kind for run in ledger.list_runs()}
-    rows = [r for r in ledger.list_revisions() if r.revision <= newest]
+    kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
+    rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
     oldest = newest - home.config.retention.revisions + 1
     line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
     if home.config.retention.epochs is not None and row.frontier is not None:
-        first = min(ledger.published_batches(newest), default=row.frontier)
+        first = min(ledger.outputs.published_batches(newest), default=row.frontier)
         wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
     return since, line, dropped
@@ -154,7 +154,7 @@ def compact(
         UsageError: The settings do not have the value columns that are stored; a compaction would lose them.
         CheckFailed: The new tables do not have the fingerprints of the old ones.
     """
-    row = ledger.require_published()
+    row = ledger.revisions.require_published()
     if words := changed_values(home, ledger):
         raise UsageError(
             f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
@@ -163,7 +163,9 @@ def compact(
         )
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
-    live_for = ledger.get_run(row.run_id).config.get("live_for")  # as it was published, even if altneu.toml has changed
+    live_for = ledger.runs.get(row.run_id).config.get(
+        "live_for"
+    )  # as it was published, even if altneu.toml has changed
     sizes = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
     def rewrite_table(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -193,7 +195,7 @@ def compact(
             say=say,
         )
     graph_cache.drop_other_graphs(
-        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.get_revision())
+        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.revisions.get())
     )  # removes what killed runs have left behind
     bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
@@ -234,14 +236,14 @@ def replace_and_drop(
     warehouse.discard_leftovers(ledger)
     since, line, dropped = compaction_horizon(home, ledger, row)
     run_id = new_run_id()
-    ledger.create_run(run_id, row.revision, epochs=[], config={}, kind=RunKind.COMPACT)
+    ledger.runs.create(run_id, row.revision, epochs=[], config={}, kind=RunKind.COMPACT)
     with lease.hold_lease(ledger, run_id):
         started = time.time()
-        ledger.record_stage(run_id, "compact", StageState.RUNNING, started)
+        ledger.stages.record(run_id, "compact", StageState.RUNNING, started)
         try:
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             verified = verify(pins, since, line)
-            ledger.repin_revisions(run_id, pins, line, since, dropped)
+            ledger.revisions.repin(run_id, pins, line, since, dropped)
             after = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in pins.items()}
             warehouse.update_refs(ledger, run_id)
             at = clock.read_clock().timestamp()
@@ -258,7 +260,7 @@ def replace_and_drop(
                 else (RunState.FAILED, describe_error(error)[0])
             )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish_run(run_id, state, why)
+                ledger.runs.finish(run_id, state, why)
             raise
         facts = CompactFacts(
             since=since,
@@ -269,9 +271,9 @@ def replace_and_drop(
             tables=after,
             verified=verified,
         )
-        ledger.record_stage(run_id, "compact", StageState.DONE, started, facts)
-        ledger.finish_run(run_id, RunState.DONE)
-        ledger.forget_branches([run_id])
+        ledger.stages.record(run_id, "compact", StageState.DONE, started, facts)
+        ledger.runs.finish(run_id, RunState.DONE)
+        ledger.runs.forget_branches([run_id])
     return facts
 
 

@@ -80,7 +80,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.create_run(
+    ledger.runs.create(
         run_id,
         plan.parent.revision,
         epochs=list(plan.run),
@@ -89,7 +89,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
         hold=hold,
         alone=alone,
     )
-    events.log_event("run started", **telemetry.run_fields(home, ledger.get_run(run_id)))
+    events.log_event("run started", **telemetry.run_fields(home, ledger.runs.get(run_id)))
     openlineage.emit_run(home, ledger, run_id)
     return run_id
 
@@ -127,10 +127,10 @@ def execute_stage(
     from ..storage.session import session_for, size_plans
     from .run_context import RunContext
 
-    this, row = get_stage(name), ledger.get_run(run_id)
+    this, row = get_stage(name), ledger.runs.get(run_id)
     if row.state is RunState.PUBLISHED and this.before_publish:
-        return ledger.get_facts(run_id, KINDS[name])
-    conflict = ledger.supersede_if_behind(run_id)
+        return ledger.stages.get_facts(run_id, KINDS[name])
+    conflict = ledger.runs.supersede_if_behind(run_id)
     if conflict is not None:
         raise conflict
     if row.state is RunState.REJECTED:
@@ -141,7 +141,7 @@ def execute_stage(
         rows_page.import_in_background()
     with lease.hold_lease(ledger, run_id, again=this.before_publish):
         watch = telemetry.StageTelemetry(home, ledger, row, name)
-        ledger.record_stage(run_id, name, StageState.RUNNING, watch.started)
+        ledger.stages.record(run_id, name, StageState.RUNNING, watch.started)
         try:
             landed = functools.cache(lambda: _estimate_landed_rows(home, row.epochs))
             spark = session_for(home, ledger, landed)
@@ -150,7 +150,7 @@ def execute_stage(
                 ledger,
                 spark,
                 run_id,
-                ledger.get_parent(row),
+                ledger.runs.get_parent(row),
                 list(row.epochs),
                 lambda text: say(name, text),
                 row.kind,
@@ -164,7 +164,7 @@ def execute_stage(
                 facts = watch.measure(this.run_stage, run)
             if run.new_snapshots:
                 facts = replace(facts, snapshots=run.new_snapshots)
-            ledger.record_stage(run_id, name, StageState.DONE, watch.started, facts)
+            ledger.stages.record(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
             raised = _record_stage_failure(home, ledger, row, name, watch, error)
             if raised is error:
@@ -196,9 +196,9 @@ def _record_stage_failure(
     elif isinstance(error, RevisionConflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
-        ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
+        ledger.stages.record(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
         if get_stage(name).is_critical:
-            ledger.finish_run(run.run_id, RunState(state), message)
+            ledger.runs.finish(run.run_id, RunState(state), message)
     if stop is None and get_stage(name).is_critical:
         from ..report import refresh_pages
 
@@ -258,14 +258,14 @@ def execute_run(
             say(NAMES[-2], f"not published: {why}")
             return approval.hold_run(home, ledger, run_id)
         _execute_stages(home, ledger, run_id, LAST, say)
-    return ledger.get_revision()
+    return ledger.revisions.get()
 
 
 def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
     """Publish a held run that was approved, by executing the stages that it was held before."""
     with _record_interruption(ledger, run_id):
         _execute_stages(home, ledger, run_id, LAST, say)
-    return ledger.get_revision(ledger.get_run(run_id).parent + 1)
+    return ledger.revisions.get(ledger.runs.get(run_id).parent + 1)
 
 
 def _execute_stages(
@@ -292,11 +292,11 @@ def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # the signal came between two stages
-                done = {row.stage for row in ledger.list_stages(run_id) if row.state is StageState.DONE}
+                done = {row.stage for row in ledger.stages.select(run_id) if row.state is StageState.DONE}
                 stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
             # This is repeated here because the stage's own write may have been interrupted.
-            ledger.finish_run(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
-            ledger.release_lease(run_id)
+            ledger.runs.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
+            ledger.runs.release_lease(run_id)
         raise
 
 

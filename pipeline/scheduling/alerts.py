@@ -225,10 +225,10 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
     from ..run import alerts
     from .task_support import report_address
 
-    if epoch in ledger.published_batches():
+    if epoch in ledger.outputs.published_batches():
         return None
     label, batch = home.schedule.format_label(epoch), list_batches(home).get(epoch)
-    held = [run for run in ledger.list_held() if epoch in run.epochs]
+    held = [run for run in ledger.runs.list_held() if epoch in run.epochs]
     if held:
         why, remedy = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
     elif batch is None:

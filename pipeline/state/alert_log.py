@@ -53,7 +53,7 @@ class SentAlert:
 
 def list_sent(ledger: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
     """List the messages that were sent or claimed for a channel."""
-    rows = ledger.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+    rows = ledger.database.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
     listed = (
         SentAlert(
             AlertKey(row.suite, row.name, row.opened),
@@ -78,7 +78,7 @@ def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, 
     now = clock.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
-        with ledger.engine.begin() as connection:
+        with ledger.database.engine.begin() as connection:
             connection.execute(alerts.insert().values(**row))
         return True
     except sa.exc.IntegrityError:
@@ -87,13 +87,13 @@ def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, 
             & alerts.c.sent_at.is_(None)
             & (alerts.c.claimed_at < _seconds_ago(STALE))
         )
-        with ledger.engine.begin() as connection:
+        with ledger.database.engine.begin() as connection:
             return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
 
 
 def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Record that claimed messages were received."""
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         for key, said in messages:
             connection.execute(
                 alerts.update().where(_match_message(channel, key, said)).values(sent_at=clock.timestamp())
@@ -102,7 +102,7 @@ def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[Aler
 
 def release_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Give up claimed messages that were not received, so that the next process sends them."""
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         for key, said in messages:
             connection.execute(alerts.delete().where(_match_message(channel, key, said), alerts.c.sent_at.is_(None)))
 

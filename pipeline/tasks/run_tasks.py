@@ -137,7 +137,7 @@ def describe_nothing_to_do(ledger: Ledger, plan: Plan) -> str:
     by = ""
     if len(revisions) == 1:
         (revision,) = revisions
-        by = f", by run {ledger.get_revision(revision).run_id} as revision {revision}"
+        by = f", by run {ledger.revisions.get(revision).run_id} as revision {revision}"
     return f"nothing to do: {whole} published as landed{by} (the newest revision is {plan.parent.revision})"
 
 
@@ -152,7 +152,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     """
     from .. import landing
 
-    landed, published, kept = landing.list_batches(home), ledger.published_batches(), []
+    landed, published, kept = landing.list_batches(home), ledger.outputs.published_batches(), []
     for epoch in epochs:
         if epoch not in landed and epoch in published:
             label = home.schedule.format_label(epoch)
@@ -180,7 +180,7 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
         failed = _failed_checks(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{format_failures(home, failed)}", error.next) from None
     except RevisionConflict:
-        newest = ledger.get_revision().revision
+        newest = ledger.revisions.get().revision
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         return {"superseded": text}
@@ -209,13 +209,15 @@ def request_approval(
 
     home, ledger = open_home(path)
     for _ in range(ATTEMPTS):
-        run = ledger.get_run(planned["run_id"])
-        if run.state is RunState.PUBLISHED or ledger.supersede_if_behind(run.run_id) is not None:
+        run = ledger.runs.get(planned["run_id"])
+        if run.state is RunState.PUBLISHED or ledger.runs.supersede_if_behind(run.run_id) is not None:
             if run.state is RunState.PUBLISHED or home.config.publish.approve == "never":
                 return planned, None
-            newest = ledger.get_revision().revision
+            newest = ledger.revisions.get().revision
             same = [
-                held for held in ledger.list_held() if held.parent == newest and set(held.epochs) == set(run.epochs)
+                held
+                for held in ledger.runs.list_held()
+                if held.parent == newest and set(held.epochs) == set(run.epochs)
             ]
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
@@ -238,7 +240,7 @@ def request_approval(
             run = approval.hold_run(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
         return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
-    what = abbreviate_labels(_format_labels(home, ledger.get_run(planned["run_id"]).epochs))
+    what = abbreviate_labels(_format_labels(home, ledger.runs.get(planned["run_id"]).epochs))
     raise RevisionConflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
 
@@ -301,7 +303,7 @@ def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: s
     from ..run import approval
 
     home, ledger = open_home(path)
-    run = ledger.get_run(planned["run_id"])
+    run = ledger.runs.get(planned["run_id"])
     if run.state is RunState.PUBLISHED and approved:  # a command has published it meanwhile
         return
     run = approval.require_held_run(ledger, run.run_id)
@@ -319,15 +321,15 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
 
     home, ledger = open_home(path)
     run_id = planned["run_id"]
-    epochs = ledger.get_run(run_id).epochs  # without those that it has left out
+    epochs = ledger.runs.get(run_id).epochs  # without those that it has left out
 
     def published_run(revision: int | None, reruns: int) -> PublishedRun:
-        mine = [] if revision is None else list(ledger.get_run(run_id).epochs)
+        mine = [] if revision is None else list(ledger.runs.get(run_id).epochs)
         labels = _format_labels(home, mine)
         return {"run_id": run_id, "revision": revision, "epochs": mine, "labels": labels, "reruns": reruns}
 
     for reruns in range(ATTEMPTS):
-        row = ledger.published_by(run_id)
+        row = ledger.revisions.published_by(run_id)
         published = None if row is None else row.revision
         try:
             if reruns:
@@ -342,7 +344,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
                     )
             if published is None:
                 runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
-                published = ledger.get_facts(run_id, PublishFacts).revision
+                published = ledger.stages.get_facts(run_id, PublishFacts).revision
                 result = published_run(published, reruns)
                 say(f"published revision {published}: {abbreviate_labels(result['labels'])}")
                 return result
@@ -391,16 +393,16 @@ def write_report(
 
     home, ledger = open_home(path)
     started = time.time()
-    pages, why = write_run_pages(home, ledger, list(ledger.get_run(planned["run_id"]).epochs))
+    pages, why = write_run_pages(home, ledger, list(ledger.runs.get(planned["run_id"]).epochs))
     facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
-    ledger.record_stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
+    ledger.stages.record((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")
     return pages
 
 
 def _failed_checks(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
     """Return the failed checks of a run that have this severity."""
-    checks = ledger.list_checks(run_id=run_id)
+    checks = ledger.checks.select(run_id=run_id)
     return [check.to_check() for check in checks if not check.passed and check.severity is severity]
 
 

@@ -30,6 +30,8 @@ from pipeline.run import approval, compact, rollback, runner, stages, telemetry
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import clock, lease, process_identity
+from pipeline.state import ledger as ledger_module
+from pipeline.state.database_session import DatabaseSession
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -125,6 +127,15 @@ class Books:
         return tuple(row for row in rows if sees(row))
 
 
+def ledger_of(engine: Any, owner: str) -> Ledger:
+    """The ledger over an engine that has its tables, as the process `owner` has it."""
+    session = DatabaseSession.__new__(DatabaseSession)
+    session.uri, session.engine, session.leases, session.owner = "", engine, set(), lambda: owner
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_module, "DatabaseSession", lambda *_: session)
+        return Ledger("")
+
+
 class World:
     """One execution's home. `work` is what each process does, in its own words."""
 
@@ -157,17 +168,14 @@ class World:
         current: Any = getcurrent()
         with contextlib.suppress(AttributeError):
             current.altneu = name
-        found = Ledger.__new__(Ledger)
-        found.uri, found._leases, found.owner = "", set(), lambda: f"{name}/1/1.00"
-        found.engine = Database(self.protocol.engine, self._process(name))  # type: ignore[assignment]
-        return found
+        return ledger_of(Database(self.protocol.engine, self._process(name)), f"{name}/1/1.00")
 
     # -- what processes do ------------------------------------------------------------------------------------------
 
     def write(self, name: str, run_id: str | None = None) -> str:
         """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
         book, run_id = self.ledger(name), run_id or f"run of {name}"
-        book.create_run(run_id, book.get_revision().revision, epochs=[1], config={})
+        book.runs.create(run_id, book.revisions.get().revision, epochs=[1], config={})
         return self.stages(book, run_id)
 
     def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
@@ -186,9 +194,9 @@ class World:
     def hold(self, name: str) -> str:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
-        book.create_run(
+        book.runs.create(
             run_id,
-            book.get_revision().revision,
+            book.revisions.get().revision,
             epochs=[1],
             config=self.protocol.home.config.semantic_settings(),
             hold=True,
@@ -200,7 +208,7 @@ class World:
     def decide(self, name: str, how: str) -> str:
         """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
         book, home = self.ledger(name), self.protocol.home
-        for run in book.list_held()[:1]:
+        for run in book.runs.list_held()[:1]:
             if how == "discard":
                 approval.reject_run(home, book, run, name, None)
                 return "rejected"
@@ -213,13 +221,13 @@ class World:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
         self.protocol.now += timedelta(seconds=process_identity.SILENCE + 1)
         book = self.ledger(name)
-        if not any(row.run_id == run_id for row in book.list_runs()):
+        if not any(row.run_id == run_id for row in book.runs.list_all()):
             return "nothing to take over"
         return self.stages(book, run_id)
 
     def compact(self, name: str) -> str:
         book = self.ledger(name)
-        row, process = book.get_revision(), self._process(name)
+        row, process = book.revisions.get(), self._process(name)
         branches = process.branches()
 
         def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -257,7 +265,7 @@ class World:
     def look(self, name: str) -> str:
         """A reader of the newest revision, table by table."""
         book = self.ledger(name)
-        row, process = book.get_revision(), self._process(name)
+        row, process = book.revisions.get(), self._process(name)
         for table, snapshot in row.snapshots.items():
             try:
                 rows = process.read(table, snapshot)
@@ -273,10 +281,8 @@ class World:
 
     def known(self) -> Books:
         """The database as it is, read once; with what every table holds at a revision: the runs that it builds on."""
-        truth = Ledger.__new__(Ledger)
-        truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
-        truth.engine = self.protocol.engine
-        revisions, runs = truth.list_revisions(), {row.run_id: row for row in truth.list_runs()}
+        truth = ledger_of(self.protocol.engine, "nobody/1/1.00")
+        revisions, runs = truth.revisions.list_all(), {row.run_id: row for row in truth.runs.list_all()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:
             back = runs[row.run_id].kind == "rollback"

@@ -354,7 +354,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
-    stand = list_epoch_statuses(ledger, ledger.get_revision())
+    stand = list_epoch_statuses(ledger, ledger.revisions.get())
     there = files.ReportIndex(home, stand, files.PageStore(home))
     every = list_incidents(ledger)
     found = files.index_document(home, ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
@@ -394,7 +394,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
         for r, e in sorted(back.items(), reverse=True)
     ]
     everything = {one.run_id: one for one in (*world.revisions, *world.tried)}
-    runs = sorted((ledger.get_run(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
+    runs = sorted((ledger.runs.get(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
     match(
         {
             "epochs": epochs,

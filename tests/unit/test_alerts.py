@@ -79,7 +79,7 @@ def nothing(seed: Seed) -> None:
 
 def overcome(seed: Seed) -> None:
     """The failed run is tried again, and is at work now."""
-    seed.ledger.acquire_lease(seed.ledger.list_runs()[-1].run_id)
+    seed.ledger.runs.acquire_lease(seed.ledger.runs.list_all()[-1].run_id)
 
 
 LATER, PAST = "2999-01-01T00:00:00.000+00:00", "2000-01-01T00:00:00.000+00:00"
@@ -255,7 +255,7 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
     alerts.send_alerts(seed.home, seed.ledger)
     assert receiver.got == []
     old = (clock.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
-    with seed.ledger.engine.begin() as connection:
+    with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
     alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == [f"! {WARNS}"]

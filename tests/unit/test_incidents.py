@@ -165,7 +165,7 @@ def test_what_people_say_stays_with_the_incident(tmp_path: Path) -> None:
     stopped(0, broken(0))(seed)
     (one,) = by.list_incidents(seed.ledger)
     by.record_note(seed.ledger, one, "Ada", "the source sends it again")
-    seed.ledger.put_checks("run0001", 1, [broken(0)])  # the stage is tried again, and replaces its results
+    seed.ledger.checks.put("run0001", 1, [broken(0)])  # the stage is tried again, and replaces its results
     (again,) = by.list_incidents(seed.ledger)
     assert again.acknowledgement and again.acknowledgement.by == "Ada"
     lands(0, broken(0, True))(seed)
@@ -192,12 +192,12 @@ def test_a_mute_ends(tmp_path: Path) -> None:
 def test_a_database_of_before_has_its_incidents(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, rows(0, False))(seed)
-    with seed.ledger.engine.begin() as connection:
+    with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE notes"))
         connection.execute(sa.text("UPDATE altneu_version SET version_num = 'v0006'"))
     reader = Ledger(seed.home.database)
     assert shown(reader) == [("as many rows as usual", True, [0])]
-    assert not sa.inspect(reader.engine).has_table(notes.name)
+    assert not sa.inspect(reader.database.engine).has_table(notes.name)
 
 
 # -- the command --------------------------------------------------------------------------------------------------
