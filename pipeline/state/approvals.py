@@ -7,55 +7,52 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sqlalchemy as sa
 
 from . import clock
-from .database_session import Store
-from .records import Approval, RunRecord, RunState, Verdict
+from .database_session import DatabaseSession
+from .records import Approval, RunState, Verdict
 from .schema import approvals, runs
 from .versions import DatabaseOutdated
 
 
-class Approvals(Store):
+@dataclass(eq=False)
+class ApprovalStore:
     """The rows of the table `approvals`, and the run states `held` and `rejected`."""
 
-    def get_approval(self, run_id: str) -> Approval | None:
-        """Return the approval of a run; None: it needs none, or the database is from before there were approvals."""
-        return self.list_approvals(approvals.c.run_id == run_id).get(run_id)
+    database: DatabaseSession
 
-    def list_approvals(self, where: sa.ColumnElement[bool] | None = None) -> dict[str, Approval]:
+    def get(self, run_id: str) -> Approval | None:
+        """Return the approval of a run; None: it needs none, or the database is from before there were approvals."""
+        return self.select(approvals.c.run_id == run_id).get(run_id)
+
+    def select(self, where: sa.ColumnElement[bool] | None = None) -> dict[str, Approval]:
         """List approvals: run → approval. `where` is a condition on the table `approvals`."""
         every = sa.select(approvals)
         try:
             return {
                 row.run_id: Approval.from_row(row)
-                for row in self.read_rows(every if where is None else every.where(where))
+                for row in self.database.read_rows(every if where is None else every.where(where))
             }
         except DatabaseOutdated:
             return {}
 
-    def list_held(self) -> list[RunRecord]:
-        """List the runs that wait for a decision, oldest first.
-
-        A held run whose parent is not the newest revision any more is among them; it can only be rejected.
-        """
-        statement = sa.select(runs).where(runs.c.state == RunState.HELD).order_by(runs.c.started_at, runs.c.run_id)
-        return [RunRecord.from_row(row) for row in self.read_rows(statement)]
-
-    def hold_run(self, run_id: str) -> None:
+    def request(self, run_id: str) -> None:
         """Record that a run waits for a decision. The calling process holds its lease."""
-        with self._write_transaction(run_id) as connection:
+        with self.database.write_transaction(run_id) as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.state == RunState.RUNNING)
             connection.execute(runs.update().where(mine).values(state=RunState.HELD, finished_at=clock.timestamp()))
 
-    def approve_run(self, run_id: str, person: str | None, because: str | None) -> None:
+    def approve(self, run_id: str, person: str | None, because: str | None) -> None:
         """Record that a run may be published. The calling process holds its lease."""
-        with self._write_transaction(run_id) as connection:
+        with self.database.write_transaction(run_id) as connection:
             record_verdict(connection, run_id, Verdict.APPROVED, person, because)
 
-    def reject_run(self, run_id: str, person: str | None, because: str | None) -> None:
+    def reject(self, run_id: str, person: str | None, because: str | None) -> None:
         """Record that a held run will not be published. The calling process holds its lease."""
-        with self._write_transaction(run_id) as connection:
+        with self.database.write_transaction(run_id) as connection:
             decision = record_verdict(connection, run_id, Verdict.REJECTED, person, because)
             mine = (runs.c.run_id == run_id) & (runs.c.state == RunState.HELD)
             connection.execute(

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from expectations.model import Check
 
 from . import clock
-from .database_session import Store
+from .database_session import DatabaseSession
 from .records import CheckRecord
 from .schema import checks
 
 
-class Checks(Store):
+@dataclass(eq=False)
+class CheckStore:
     """The rows of the table `checks`."""
 
-    def list_checks(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
+    database: DatabaseSession
+
+    def select(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
         """List check results, oldest first: all, or those of a run, or those at an epoch."""
         statement = sa.select(checks).order_by(checks.c.id)
         if run_id is not None:
             statement = statement.where(checks.c.run_id == run_id)
         if epoch is not None:
             statement = statement.where(checks.c.epoch == epoch)
-        return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
+        return [CheckRecord.from_row(row) for row in self.database.read_rows(statement)]
 
-    def put_checks(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
+    def put(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
         """Add check results. A stage that is tried again replaces those of its run."""
         at = clock.timestamp()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
         listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]
-        self._replace_rows(run_id, checks, where, listed)
+        self.database.replace_rows(run_id, checks, where, listed)

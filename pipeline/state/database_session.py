@@ -1,4 +1,4 @@
-"""The base class of all parts of the ledger: the engine of a home's database, reading, and writing for a run.
+"""What the stores of the ledger share: the engine of a home's database, reading, and writing for a run.
 
 Where another process has taken the lease of a run, a write for this run is refused, and changes nothing.
 """
@@ -17,7 +17,7 @@ from .records import Json, Row, RunRecord, RunState
 from .schema import runs
 
 
-class Store:
+class DatabaseSession:
     """The database of a home, by its SQLAlchemy URI. A new database gets its tables.
 
     With `writes`, a database of an earlier version is brought up to date; without it, newer columns may be missing.
@@ -26,7 +26,7 @@ class Store:
     def __init__(self, uri: str, writes: bool = False) -> None:
         self.uri = uri
         self.owner = process_identity.process_token
-        self._leases: set[str] = set()  # the runs that this process works on
+        self.leases: set[str] = set()  # the runs that this process works on
         self.engine = database.acquire_engine(uri, self)
         with database.translate_errors(uri):
             versions.prepare_database(self.engine, writes=writes)
@@ -41,24 +41,26 @@ class Store:
             raise
 
     @contextlib.contextmanager
-    def _write_transaction(self, run_id: str | None) -> Iterator[sa.Connection]:
+    def write_transaction(self, run_id: str | None) -> Iterator[sa.Connection]:
         """Hold a transaction that writes for a run whose lease this process holds. Raises `LeaseLost`."""
         with self.engine.begin() as connection:
-            if run_id in self._leases:
+            if run_id in self.leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
                 if not connection.execute(runs.update().where(mine).values(beat_at=clock.timestamp())).rowcount:
-                    raise self._lease_lost_error(connection, str(run_id))
+                    raise self.lease_lost_error(connection, str(run_id))
             yield connection
 
-    def _replace_rows(
+    def replace_rows(
         self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[Json]
     ) -> None:
-        with self._write_transaction(run_id) as connection:
+        """Replace the rows of a table that fulfil `where`, for a run as `write_transaction` does."""
+        with self.write_transaction(run_id) as connection:
             connection.execute(table.delete().where(where))
             if rows:
                 connection.execute(table.insert(), rows)
 
-    def _lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+    def lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+        """Return the error to raise where this process does not hold the lease of a run."""
         row = RunRecord.from_row(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"

@@ -27,20 +27,20 @@ BEAT = 5.0  # seconds between two heartbeats
 def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with heartbeats, until the block has ended.
 
-    `again`: the run will compute again, see `Runs.acquire_lease`. Raises `LeaseLost` where another process has it.
+    `again`: the run will compute again, see `RunStore.acquire_lease`. Raises `LeaseLost` where another process has it.
     """
 
     def send_heartbeat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will report it
-            ledger.renew_lease(run_id)
+            ledger.runs.renew_lease(run_id)
 
-    ledger.acquire_lease(run_id, again=again)
+    ledger.runs.acquire_lease(run_id, again=again)
     try:
         with run_periodically(BEAT, send_heartbeat):
             yield
     finally:
         with contextlib.suppress(sa.exc.SQLAlchemyError):  # then it expires
-            ledger.release_lease(run_id)
+            ledger.runs.release_lease(run_id)
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ A run writes its rows under its `run_id`. The ledger row `(revision, parent, run
 in one transaction, and makes all these rows visible at once. `revision` is the primary key and always parent + 1, so
 the insert is a compare-and-swap: of two writers on one parent, one gets `RevisionConflict` and has changed nothing.
 
-`Ledger` is the one class for callers. Each concept has a base class in a module of its own: `revisions`, `runs`,
-`stage_log`, `run_outputs` (batches, totals, fingerprints), `checks`, `digests`, `approvals`. `schema` declares the
-tables, `records` the types of their rows. SQLAlchemy reaches SQLite by default, and PostgreSQL by a URI.
+`Ledger` is the one object for callers. It holds a store for each concept, and these share the session of the database.
+`schema` declares the tables, `records` the types of their rows. SQLAlchemy reaches SQLite by default, and PostgreSQL by
+a URI.
 """
 
 from __future__ import annotations
@@ -15,18 +15,33 @@ import sqlalchemy as sa
 
 from ..errors import RevisionConflict
 from . import clock
-from .approvals import Approvals
-from .checks import Checks
-from .digests import Digests
+from .approvals import ApprovalStore
+from .checks import CheckStore
+from .database_session import DatabaseSession
+from .digests import DigestStore
 from .records import Revision, RunState, Severity, decode_snapshots, encode_snapshots
-from .run_outputs import Contents
-from .runs import Runs
+from .revisions import RevisionStore
+from .run_outputs import OutputStore
+from .runs import RunStore
 from .schema import NOTHING, ledger, runs
-from .stage_log import Progress
+from .stage_log import StageLog
 
 
-class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
-    """The small state of a home: all of its database but Iceberg's tables."""
+class Ledger:
+    """The small state of a home, by the SQLAlchemy URI of its database: all of it but Iceberg's tables.
+
+    With `writes`, a database of an earlier version is brought up to date; without it, newer columns may be missing.
+    """
+
+    def __init__(self, uri: str, writes: bool = False) -> None:
+        self.database = DatabaseSession(uri, writes)
+        self.revisions = RevisionStore(self.database)
+        self.runs = RunStore(self.database, self.revisions)
+        self.stages = StageLog(self.database)
+        self.approvals = ApprovalStore(self.database)
+        self.outputs = OutputStore(self.database)
+        self.checks = CheckStore(self.database)
+        self.digests = DigestStore(self.database)
 
     def publish_revision(
         self,
@@ -56,7 +71,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
             RevisionConflict: Another run has published on this parent, or a compaction has changed the pins of `again`.
             LeaseLost: Another process holds the lease of the run.
         """
-        on = self.get_revision(parent) if again is None else again
+        on = self.revisions.get(parent) if again is None else again
         row = {
             "revision": parent + 1,
             "parent": parent,
@@ -71,7 +86,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
             "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
         }
         try:
-            with self._write_transaction(run_id) as connection:
+            with self.database.write_transaction(run_id) as connection:
                 connection.execute(ledger.insert().values(**row))
                 if again is not None and again.revision:
                     pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
@@ -86,30 +101,10 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
                     .values(state=RunState.PUBLISHED, error=None, finished_at=clock.timestamp())
                 )
         except sa.exc.IntegrityError:
-            won = self.get_revision(parent + 1)
+            won = self.revisions.get(parent + 1)
             if won.run_id == run_id:  # our own insert succeeded, but its answer was lost
                 return won
-            conflict = self.supersede_if_behind(run_id)
+            conflict = self.runs.supersede_if_behind(run_id)
             assert conflict is not None
             raise conflict from None
-        return self.get_revision(parent + 1)
-
-    def repin_revisions(
-        self, run_id: str, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]
-    ) -> None:
-        """Let revisions pin new snapshots after a compaction.
-
-        Args:
-            run_id: The compaction.
-            snapshots: The new snapshot of each table.
-            revisions: The revisions that are read from these snapshots from now on.
-            since: The first epoch for which the tables answer; None: all.
-            dropped: The revisions that cannot be read any more.
-
-        Raises:
-            LeaseLost: Another process holds the lease of the compaction.
-        """
-        with self._write_transaction(run_id) as connection:
-            mine = ledger.c.revision.in_(revisions)
-            connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
-            connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
+        return self.revisions.get(parent + 1)

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from ..errors import AltneuError
-from .database_session import Store
-from .records import EMPTY, Revision
+from .database_session import DatabaseSession
+from .records import EMPTY, Revision, encode_snapshots
 from .schema import ledger
 
 
-class Revisions(Store):
+@dataclass(eq=False)
+class RevisionStore:
     """The rows of the table `ledger`."""
 
-    def list_revisions(self) -> list[Revision]:
+    database: DatabaseSession
+
+    def list_all(self) -> list[Revision]:
         """List all published revisions, oldest first."""
-        return [Revision.from_row(row) for row in self.read_rows(sa.select(ledger).order_by(ledger.c.revision))]
+        return [
+            Revision.from_row(row) for row in self.database.read_rows(sa.select(ledger).order_by(ledger.c.revision))
+        ]
 
     def published_by(self, run_id: str) -> Revision | None:
         """Return the revision that a run has published, or None."""
-        rows = self.read_rows(sa.select(ledger).where(ledger.c.run_id == run_id))
+        rows = self.database.read_rows(sa.select(ledger).where(ledger.c.run_id == run_id))
         return Revision.from_row(rows[0]) if rows else None
 
-    def get_revision(self, revision: int | None = None) -> Revision:
+    def get(self, revision: int | None = None) -> Revision:
         """Return the ledger row of a revision (default: the newest), or `EMPTY` where nothing was published.
 
         Raises `AltneuError` where the revision was not published.
@@ -34,18 +40,18 @@ class Revisions(Store):
         statement = sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)
         if revision is not None:
             statement = statement.where(ledger.c.revision == revision)
-        rows = self.read_rows(statement)
+        rows = self.database.read_rows(statement)
         if rows:
             return Revision.from_row(rows[0])
         if revision:
-            newest = self.get_revision().revision
+            newest = self.get().revision
             raise AltneuError(f"revision {revision} was not published; the newest is {newest}.", "altneu status")
         return EMPTY
 
     def require_published(self, revision: int | None = None) -> Revision:
         """Return a published revision. Raises `AltneuError` where nothing is published: at first, and after a rollback
         to 0."""
-        row = self.get_revision(revision)
+        row = self.get(revision)
         if row.frontier is None:
             what = "nothing is published yet."
             if row.revision:
@@ -54,6 +60,26 @@ class Revisions(Store):
                 )
             raise AltneuError(what, "altneu backfill --all")
         return row
+
+    def repin(
+        self, run_id: str, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]
+    ) -> None:
+        """Let revisions pin new snapshots after a compaction.
+
+        Args:
+            run_id: The compaction.
+            snapshots: The new snapshot of each table.
+            revisions: The revisions that are read from these snapshots from now on.
+            since: The first epoch for which the tables answer; None: all.
+            dropped: The revisions that cannot be read any more.
+
+        Raises:
+            LeaseLost: Another process holds the lease of the compaction.
+        """
+        with self.database.write_transaction(run_id) as connection:
+            mine = ledger.c.revision.in_(revisions)
+            connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
+            connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
 
 
 def exact_revisions(rows: Sequence[Revision]) -> set[int]:

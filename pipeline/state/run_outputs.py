@@ -4,14 +4,14 @@ change."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.proof_records import Proof
 
-from .database_session import Store
+from .database_session import DatabaseSession
 from .fingerprint_sums import UNKNOWN, Prints, sum_by_revision
 from .records import Batch, StagedBatch
 from .schema import batches, fingerprints, ledger, proofs, totals
@@ -19,8 +19,11 @@ from .totals import TotalDiff
 from .versions import DatabaseOutdated
 
 
-class Contents(Store):
+@dataclass(eq=False)
+class OutputStore:
     """The rows of the tables `batches`, `totals`, `fingerprints` and `proofs`."""
+
+    database: DatabaseSession
 
     def published_batches(self, revision: int | None = None) -> dict[int, Batch]:
         """Return the published batches as of a revision (default: the newest): epoch → batch."""
@@ -31,18 +34,18 @@ class Contents(Store):
         )
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        newest = {row.epoch: Batch.from_row(row) for row in self.read_rows(statement)}
+        newest = {row.epoch: Batch.from_row(row) for row in self.database.read_rows(statement)}
         return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
 
     def staged_batches(self, run_id: str) -> list[StagedBatch]:
         """List the batches of a run, whether it is published or not."""
         mine = sa.select(batches).where(batches.c.run_id == run_id).order_by(batches.c.epoch)
-        return [StagedBatch.from_row(row) for row in self.read_rows(mine)]
+        return [StagedBatch.from_row(row) for row in self.database.read_rows(mine)]
 
     def put_batches(self, run_id: str, found: Iterable[StagedBatch]) -> None:
         """Replace the batches of a run."""
         rows = [{"run_id": run_id, **asdict(batch)} for batch in found]
-        self._replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
+        self.database.replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
 
     def total_diffs(self, revision: int | None = None) -> list[TotalDiff]:
         """List the totals as diff triples `(measure, k, epoch, revision, diff)`, up to a revision (default: the
@@ -50,7 +53,7 @@ class Contents(Store):
         statement = sa.select(totals, ledger.c.revision).join(ledger, ledger.c.run_id == totals.c.run_id)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.read_rows(statement)]
+        return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.database.read_rows(statement)]
 
     def estimate_edges_since(self, revision: int, first: int, most: int) -> int:
         """Estimate how many of the `most` edge intervals of a revision reach epoch `first`.
@@ -70,7 +73,7 @@ class Contents(Store):
 
     def staged_totals(self, run_id: str, revision: int) -> list[TotalDiff]:
         """List the total diffs of a run that is not published yet, as if it were published as `revision`."""
-        rows = self.read_rows(sa.select(totals).where(totals.c.run_id == run_id))
+        rows = self.database.read_rows(sa.select(totals).where(totals.c.run_id == run_id))
         return [(row.measure, row.k, row.epoch, revision, row.diff) for row in rows]
 
     def put_totals(self, run_id: str, measures: Iterable[str], rows: Iterable[tuple[str, int, int, int]]) -> None:
@@ -81,7 +84,7 @@ class Contents(Store):
             for measure, k, epoch, diff in rows
             if diff
         ]
-        self._replace_rows(run_id, totals, where, listed)
+        self.database.replace_rows(run_id, totals, where, listed)
 
     def fingerprints_of(self, revision: int) -> Prints:
         """Return the fingerprints of the tables at a revision.
@@ -97,16 +100,18 @@ class Contents(Store):
         statement = sa.select(fingerprints, ledger.c.revision).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
         newest = statement.where(ledger.c.revision <= max(wanted, default=0)).order_by(ledger.c.revision)
         try:
-            rows = self.read_rows(newest)
+            rows = self.database.read_rows(newest)
         except DatabaseOutdated:
             rows = []
-        published = [row.revision for row in self.read_rows(sa.select(ledger.c.revision).order_by(ledger.c.revision))]
+        published = [
+            row.revision for row in self.database.read_rows(sa.select(ledger.c.revision).order_by(ledger.c.revision))
+        ]
         diffs = [(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows]
         return sum_by_revision(diffs, wanted, published)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """Return the fingerprints of what a run changes, whether it is published or not."""
-        rows = self.read_rows(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
+        rows = self.database.read_rows(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
         return sum_by_revision([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
 
     def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
@@ -121,16 +126,16 @@ class Contents(Store):
             for table, by_epoch in found.items()
             for epoch, text in _encode_fingerprints(by_epoch).items()
         ]
-        self._replace_rows(run_id, fingerprints, where, rows)
+        self.database.replace_rows(run_id, fingerprints, where, rows)
 
     def put_proof(self, run_id: str, proof: str | None) -> None:
         """Replace the proof of a run, as JSON; None: it has none."""
         rows = [] if proof is None else [{"run_id": run_id, "proof": proof}]
-        self._replace_rows(run_id, proofs, proofs.c.run_id == run_id, rows)
+        self.database.replace_rows(run_id, proofs, proofs.c.run_id == run_id, rows)
 
     def get_proof(self, run_id: str) -> Proof | None:
         """Return the proof of a run; None: its graph was too large for one task, or nothing was replayed."""
-        rows = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
+        rows = self.database.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
         return Proof.from_json(rows[0].proof) if rows else None
 
 

@@ -6,39 +6,44 @@ A process that works on a run holds its lease (`lease`). Every write for the run
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
 from ..errors import AltneuError, RevisionConflict, RunInProgress
 from . import clock
 from .approvals import record_verdict
+from .database_session import DatabaseSession
 from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
-from .revisions import Revisions
+from .revisions import RevisionStore
 from .schema import homes, ledger, runs
 
 
-class Runs(Revisions):
+@dataclass(eq=False)
+class RunStore:
     """The rows of the table `runs`."""
 
-    def get_run(self, run_id: str) -> RunRecord:
+    database: DatabaseSession
+    revisions: RevisionStore
+
+    def get(self, run_id: str) -> RunRecord:
         """Return a run. Raises `AltneuError` where there is none with this id."""
-        rows = self.read_rows(sa.select(runs).where(runs.c.run_id == run_id))
+        rows = self.database.read_rows(sa.select(runs).where(runs.c.run_id == run_id))
         if not rows:
             raise AltneuError(f"there is no run {run_id!r}.", "altneu status")
         return RunRecord.from_row(rows[0])
 
-    def list_runs(self) -> list[RunRecord]:
+    def list_all(self) -> list[RunRecord]:
         """List all runs, oldest first."""
-        return [RunRecord.from_row(row) for row in self.read_rows(sa.select(runs).order_by(runs.c.started_at))]
+        return [RunRecord.from_row(row) for row in self.database.read_rows(sa.select(runs).order_by(runs.c.started_at))]
 
     def list_motifs(self, revision: Revision) -> list[str]:
         """Return the names of the motifs that a revision was published with, in their order."""
-        return list(self.get_run(revision.run_id).config.get("motifs", {})) if revision.revision else []
+        return list(self.get(revision.run_id).config.get("motifs", {})) if revision.revision else []
 
     def get_parent(self, run: RunRecord) -> Revision:
         """Return the revision that a run builds on, as it was when the run began."""
-        row = self.get_revision(run.parent)
+        row = self.revisions.get(run.parent)
         if run.base is None:
             return row
         return replace(row, since=run.base.since, snapshots=run.base.snapshots)
@@ -49,44 +54,56 @@ class Runs(Revisions):
         Readers of a published revision need them, or runs that may be continued or are held, except the run `without`.
         """
         pins: dict[str, set[int]] = {}
-        newest = self.get_revision().revision
+        newest = self.revisions.get().revision
         open_ = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
         going = sa.select(runs).where(open_ | (runs.c.state == RunState.HELD))
-        bases = [run.base.snapshots for run in map(RunRecord.from_row, self.read_rows(going)) if run.base]
-        for snapshots in (*(row.snapshots for row in self.list_revisions()), *bases):
+        bases = [run.base.snapshots for run in map(RunRecord.from_row, self.database.read_rows(going)) if run.base]
+        for snapshots in (*(row.snapshots for row in self.revisions.list_all()), *bases):
             for table, snapshot in snapshots.items():
                 pins.setdefault(table, set()).add(snapshot)
         return pins
 
-    def list_dead_runs(self) -> list[str]:
+    def list_held(self) -> list[RunRecord]:
+        """List the runs that wait for a decision, oldest first.
+
+        A held run whose parent is not the newest revision any more is among them; it can only be rejected.
+        """
+        statement = sa.select(runs).where(runs.c.state == RunState.HELD).order_by(runs.c.started_at, runs.c.run_id)
+        return [RunRecord.from_row(row) for row in self.database.read_rows(statement)]
+
+    def list_dead(self) -> list[str]:
         """List the runs that no process works on any more, and whose branches may be removed.
 
         These are runs that can never be published, because their parent is not the newest revision or because they were
         rejected, and published runs that were killed before they had removed their branches. A held run is not among
         them, because it waits for an approval.
         """
-        return [row.run_id for row in self._dead_run_records()]
+        return [row.run_id for row in self._dead_records()]
 
-    def _dead_run_records(self) -> list[RunRecord]:
-        newest = self.get_revision().revision
+    def _dead_records(self) -> list[RunRecord]:
+        newest = self.revisions.get().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == RunKind.COMPACT)
         done = runs.c.state.in_([RunState.PUBLISHED, RunState.REJECTED])
         over = done | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
-        rows = self.read_rows(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
+        rows = self.database.read_rows(
+            sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false())))
+        )
         held = (RunState.RUNNING, RunState.PUBLISHED)
         return [run for run in map(RunRecord.from_row, rows) if run.state not in held or not run.has_heartbeat]
 
-    def runs_with_branches(self) -> set[str]:
+    def list_with_branches(self) -> set[str]:
         """Return the runs that may have branches. Branches of other runs are garbage of processes that counted as
         dead."""
-        return {row.run_id for row in self.read_rows(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
+        return {
+            row.run_id for row in self.database.read_rows(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))
+        }
 
-    def list_active_runs(self) -> set[str]:
+    def list_active(self) -> set[str]:
         """Return the runs that a living process works on."""
-        rows = self.read_rows(sa.select(runs).where(runs.c.state == RunState.RUNNING))
+        rows = self.database.read_rows(sa.select(runs).where(runs.c.state == RunState.RUNNING))
         return {run.run_id for run in map(RunRecord.from_row, rows) if run.is_alive}
 
-    def create_run(
+    def create(
         self,
         run_id: str,
         parent: int,
@@ -112,7 +129,7 @@ class Runs(Revisions):
             RunInProgress: With `alone`, another run is in progress or has published.
         """
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
-        with self.engine.begin() as connection:
+        with self.database.engine.begin() as connection:
             connection.execute(
                 runs.insert().values(
                     **row, state=RunState.RUNNING, started_at=clock.timestamp(), beat_at=clock.timestamp()
@@ -136,27 +153,20 @@ class Runs(Revisions):
                 if newest is not None and newest.revision != parent:
                     raise RunInProgress(f"revision {newest.revision} was published meanwhile.", run_id=newest.run_id)
                 going = sa.select(runs).where((runs.c.state == RunState.RUNNING) & (runs.c.run_id != run_id))
-                self._refuse_second_run(map(RunRecord.from_row, connection.execute(going)))
+                _refuse_second_run(map(RunRecord.from_row, connection.execute(going)))
 
-    def refuse_concurrent_run(self) -> None:
+    def refuse_concurrent(self) -> None:
         """Raise `RunInProgress` where a run is in progress that would publish."""
         going = sa.select(runs).where(runs.c.state == RunState.RUNNING)
-        self._refuse_second_run(map(RunRecord.from_row, self.read_rows(going)))
-
-    def _refuse_second_run(self, running: Iterable[RunRecord]) -> None:
-        other = next((run for run in running if run.kind is not RunKind.COMPACT and run.is_alive), None)
-        if other is not None:
-            raise RunInProgress(
-                f"run {other.run_id} of {len(other.epochs)} epoch(s) is in progress.", run_id=other.run_id
-            )
+        _refuse_second_run(map(RunRecord.from_row, self.database.read_rows(going)))
 
     def restrict_to_epochs(self, run_id: str, epochs: Sequence[int], failed: Mapping[int, str] | None = None) -> None:
         """Continue a run with some of its epochs, as if the others had not landed.
 
         Each epoch of `failed` (epoch → error) gets a failed run of its own on record.
         """
-        run = self.get_run(run_id)
-        with self._write_transaction(run_id) as connection:
+        run = self.get(run_id)
+        with self.database.write_transaction(run_id) as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(epochs=list(epochs)))
             for epoch, error in (failed or {}).items():
                 ended = {"state": RunState.FAILED, "error": error, "finished_at": clock.timestamp(), "discarded": True}
@@ -169,39 +179,39 @@ class Runs(Revisions):
 
         `again`: the run will compute again. A held run is reopened for that, and its approval holds no more.
         """
-        row = self.get_run(run_id)
+        row = self.get(run_id)
         over = row.state is RunState.REJECTED or (row.discarded and row.state is not RunState.PUBLISHED)
-        free = (row.owner is None or row.owner == self.owner() or not row.has_heartbeat) and not over
+        free = (row.owner is None or row.owner == self.database.owner() or not row.has_heartbeat) and not over
         reopened = again and row.state is RunState.HELD
         seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
-        taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": clock.timestamp()}
+        taken: dict[str, str | None] = {"owner": self.database.owner(), "beat_at": clock.timestamp()}
         if row.state in OPEN or reopened:
             taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
-        with self.engine.begin() as connection:
+        with self.database.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
             if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
-                raise self._lease_lost_error(connection, run_id)
+                raise self.database.lease_lost_error(connection, run_id)
             if reopened:
                 record_verdict(connection, run_id, Verdict.WANTED)
-        self._leases.add(run_id)
+        self.database.leases.add(run_id)
 
     def release_lease(self, run_id: str) -> None:
         """Give up the lease, so that another process may take it."""
-        self._leases.discard(run_id)
-        with self.engine.begin() as connection:
-            mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+        self.database.leases.discard(run_id)
+        with self.database.engine.begin() as connection:
+            mine = (runs.c.run_id == run_id) & (runs.c.owner == self.database.owner())
             connection.execute(runs.update().where(mine).values(owner=None, beat_at=clock.timestamp()))
 
     def renew_lease(self, run_id: str) -> None:
         """Send a heartbeat of the process that holds the lease. Raises `LeaseLost` where it has lost the lease."""
-        with self._write_transaction(run_id):
+        with self.database.write_transaction(run_id):
             pass
 
-    def finish_run(self, run_id: str, state: RunState, error: str | None = None) -> None:
+    def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
         """Record the end of a run. A run that is published, superseded, held or rejected keeps its state."""
         stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
-        with self._write_transaction(run_id) as connection:
+        with self.database.write_transaction(run_id) as connection:
             connection.execute(
                 runs.update().where(where).values(state=state, error=error, finished_at=clock.timestamp())
             )
@@ -211,15 +221,15 @@ class Runs(Revisions):
 
         Return None where none has. A held run stays held, so that its pages can be read.
         """
-        run = self.get_run(run_id)
-        newest = self.get_revision().revision
+        run = self.get(run_id)
+        newest = self.revisions.get().revision
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
             return None
-        won = self.get_revision(run.parent + 1)
+        won = self.revisions.get(run.parent + 1)
         if run.state in OPEN:
             what = f"superseded by revision {won.revision}"
             mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
-            with self._write_transaction(run_id) as connection:
+            with self.database.write_transaction(run_id) as connection:
                 connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp()))
         return RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
@@ -227,8 +237,8 @@ class Runs(Revisions):
             "run the same command again" + (" (with --hold)" if run.state is RunState.HELD else ""),
         )
 
-    def expire_dead_runs(self) -> list[str]:
-        """End the leases of dead runs (`list_dead_runs`), so that their branches can be removed. Return their ids.
+    def expire_dead(self) -> list[str]:
+        """End the leases of dead runs (`list_dead`), so that their branches can be removed. Return their ids.
 
         A run that was killed is recorded as failed.
         """
@@ -237,8 +247,8 @@ class Runs(Revisions):
             "state": RunState.FAILED,
             "error": "it stopped without an error message (killed, or the machine went down)",
         }
-        for row in self._dead_run_records():
-            with self.engine.begin() as connection:
+        for row in self._dead_records():
+            with self.database.engine.begin() as connection:
                 same = (runs.c.run_id == row.run_id) & (runs.c.state == row.state) & (runs.c.beat_at == row.beat_at)
                 end = {"finished_at": row.last_signal, **killed} if row.state is RunState.RUNNING else {}
                 if connection.execute(runs.update().where(same).values(owner=None, **end)).rowcount:
@@ -247,5 +257,11 @@ class Runs(Revisions):
 
     def forget_branches(self, run_ids: list[str]) -> None:
         """Record that these runs have no branches any more."""
-        with self.engine.begin() as connection:
+        with self.database.engine.begin() as connection:
             connection.execute(runs.update().where(runs.c.run_id.in_(run_ids)).values(discarded=True))
+
+
+def _refuse_second_run(running: Iterable[RunRecord]) -> None:
+    other = next((run for run in running if run.kind is not RunKind.COMPACT and run.is_alive), None)
+    if other is not None:
+        raise RunInProgress(f"run {other.run_id} of {len(other.epochs)} epoch(s) is in progress.", run_id=other.run_id)

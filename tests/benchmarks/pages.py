@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.report import epoch_document
-from pipeline.state.ledger import Ledger
+from pipeline.state.database_session import DatabaseSession
 from tests.report.seed import DAY, Seed, audit, long_history, write
 
 SIZES = (100, 3_000)
@@ -20,20 +20,20 @@ SIZES = (100, 3_000)
 
 def measured(work: Any) -> tuple[int, int, float]:
     """Statements, rows, seconds."""
-    counted, original = [0, 0], Ledger.read_rows
+    counted, original = [0, 0], DatabaseSession.read_rows
 
-    def count(ledger: Ledger, statement: Any) -> Any:
-        found = original(ledger, statement)
+    def count(database: DatabaseSession, statement: Any) -> Any:
+        found = original(database, statement)
         counted[0] += 1
         counted[1] += len(found)
         return found
 
-    Ledger.read_rows = count  # type: ignore[method-assign]
+    DatabaseSession.read_rows = count  # type: ignore[method-assign]
     began = time.perf_counter()
     try:
         work()
     finally:
-        Ledger.read_rows = original  # type: ignore[method-assign]
+        DatabaseSession.read_rows = original  # type: ignore[method-assign]
     return counted[0], counted[1], time.perf_counter() - began
 
 

@@ -26,6 +26,7 @@ from pipeline.run.stages import audit as audit_stage
 from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
+from pipeline.state.runs import RunStore
 from pipeline.tasks import base, dag_epochs, maintenance, run_batching, run_tasks
 from pipeline.tasks.base import PlannedRun
 from tests import home_helpers
@@ -384,9 +385,9 @@ def test_a_conflict_at_the_last_moment(
     for name in BEFORE_PUBLISH:
         run_tasks.execute_stage(path, ours, name)
     home_helpers.run(home, ledger, [first + 1])
-    look = Ledger.supersede_if_behind
+    look = RunStore.supersede_if_behind
     blind = [None]
-    monkeypatch.setattr(Ledger, "supersede_if_behind", lambda ledger, run: blind.pop() if blind else look(ledger, run))
+    monkeypatch.setattr(RunStore, "supersede_if_behind", lambda runs, run: blind.pop() if blind else look(runs, run))
     done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.outputs.published_batches()) == [first, first + 1]

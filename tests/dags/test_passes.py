@@ -19,7 +19,7 @@ from pipeline.home.home import Home
 from pipeline.run import approval, planning, runner
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import clock, process_identity
+from pipeline.state import clock, process_identity, runs
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.tasks import base, run_batching, run_tasks
@@ -166,15 +166,15 @@ def test_of_many_that_plan_at_once_one_begins(
     ledger_only: LedgerOnly, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None has seen another at its first look, and each takes its time between the second look and the end."""
-    look = Ledger._refuse_second_run
+    look = runs._refuse_second_run
 
-    def slowly(self: Ledger, running: Iterable[Any]) -> None:
+    def slowly(running: Iterable[Any]) -> None:
         seen = list(running)
         time.sleep(0.2)
-        look(self, seen)
+        look(seen)
 
-    monkeypatch.setattr(Ledger, "refuse_concurrent_run", lambda ledger: None)
-    monkeypatch.setattr(Ledger, "_refuse_second_run", slowly)
+    monkeypatch.setattr(runs.RunStore, "refuse_concurrent", lambda store: None)
+    monkeypatch.setattr(runs, "_refuse_second_run", slowly)
     toml = '[epochs]\nevery = "1d"\n'
     if kind == "postgresql":
         toml += f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
@@ -204,14 +204,14 @@ def test_who_plans_while_another_publishes_plans_again(
 ) -> None:
     """The other has published between the look at the ledger and the begin: nothing is begun on the old revision."""
     home, ledger, first = week
-    look = Ledger.refuse_concurrent_run
+    look = runs.RunStore.refuse_concurrent
 
-    def and_then(self: Ledger) -> None:
+    def and_then(self: runs.RunStore) -> None:
         look(self)
-        monkeypatch.setattr(Ledger, "refuse_concurrent_run", look)
+        monkeypatch.setattr(runs.RunStore, "refuse_concurrent", look)
         home_helpers.run(home, ledger, [first, first + 1])
 
-    monkeypatch.setattr(Ledger, "refuse_concurrent_run", and_then)
+    monkeypatch.setattr(runs.RunStore, "refuse_concurrent", and_then)
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
     assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"

@@ -16,6 +16,7 @@ import pipeline.storage.branches
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state.ledger import Ledger
+from pipeline.state.runs import RunStore
 from pipeline.state.stage_results import AuditFacts, PublishFacts
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
@@ -84,7 +85,7 @@ def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: s
 def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """Who publishes second takes the next number, whatever was published since its run began."""
     publish = Ledger.publish_revision
-    patch.setattr(Ledger, "supersede_if_behind", lambda book, run_id: None)
+    patch.setattr(RunStore, "supersede_if_behind", lambda store, run_id: None)
     patch.setattr(
         Ledger,
         "publish_revision",
@@ -122,8 +123,8 @@ def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """A held run counts as one that nobody works on any more."""
-    leftovers = Ledger._dead_run_records
-    patch.setattr(Ledger, "_dead_run_records", lambda book: [*leftovers(book), *book.runs.list_held()])
+    leftovers = RunStore._dead_records
+    patch.setattr(RunStore, "_dead_records", lambda store: [*leftovers(store), *store.list_held()])
 
 
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]

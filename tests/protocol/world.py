@@ -30,6 +30,8 @@ from pipeline.run import approval, compact, rollback, runner, stages, telemetry
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import clock, lease, process_identity
+from pipeline.state import ledger as ledger_module
+from pipeline.state.database_session import DatabaseSession
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -125,6 +127,15 @@ class Books:
         return tuple(row for row in rows if sees(row))
 
 
+def ledger_of(engine: Any, owner: str) -> Ledger:
+    """The ledger over an engine that has its tables, as the process `owner` has it."""
+    session = DatabaseSession.__new__(DatabaseSession)
+    session.uri, session.engine, session.leases, session.owner = "", engine, set(), lambda: owner
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_module, "DatabaseSession", lambda *_: session)
+        return Ledger("")
+
+
 class World:
     """One execution's home. `work` is what each process does, in its own words."""
 
@@ -157,10 +168,7 @@ class World:
         current: Any = getcurrent()
         with contextlib.suppress(AttributeError):
             current.altneu = name
-        found = Ledger.__new__(Ledger)
-        found.uri, found._leases, found.owner = "", set(), lambda: f"{name}/1/1.00"
-        found.engine = Database(self.protocol.engine, self._process(name))  # type: ignore[assignment]
-        return found
+        return ledger_of(Database(self.protocol.engine, self._process(name)), f"{name}/1/1.00")
 
     # -- what processes do ------------------------------------------------------------------------------------------
 
@@ -273,9 +281,7 @@ class World:
 
     def known(self) -> Books:
         """The database as it is, read once; with what every table holds at a revision: the runs that it builds on."""
-        truth = Ledger.__new__(Ledger)
-        truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
-        truth.engine = self.protocol.engine
+        truth = ledger_of(self.protocol.engine, "nobody/1/1.00")
         revisions, runs = truth.revisions.list_all(), {row.run_id: row for row in truth.runs.list_all()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.report import epoch_document
 from pipeline.report import index_page as whole
-from pipeline.state.ledger import Ledger
+from pipeline.state.database_session import DatabaseSession
 from tests.report.seed import DAY, audit, long_history, write
 
 SHORT, LONG = 200, 700
@@ -20,15 +20,15 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements = self.rows = 0
-        original = Ledger.read_rows
+        original = DatabaseSession.read_rows
 
-        def counted(ledger: Ledger, statement: Any) -> Any:
-            found = original(ledger, statement)
+        def counted(database: DatabaseSession, statement: Any) -> Any:
+            found = original(database, statement)
             self.statements += 1
             self.rows += len(found)
             return found
 
-        monkeypatch.setattr(Ledger, "read_rows", counted)
+        monkeypatch.setattr(DatabaseSession, "read_rows", counted)
 
     def taken(self) -> tuple[int, int]:
         """Since the last time."""

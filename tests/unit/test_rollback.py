@@ -11,8 +11,8 @@ from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.report import epoch_document
 from pipeline.run import rollback, semantic_settings
-from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
+from pipeline.state.run_outputs import OutputStore
 from pipeline.tasks.airflow_page import epoch_grid as page_in_airflow
 from tests.report.seed import DAY, Seed, write
 
@@ -74,13 +74,13 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
     ledger.runs.create("compaction", 2, epochs=[], config={}, kind="compact")
     ledger.revisions.repin("compaction", {"edges": 5}, [1], None, [])
     ledger.revisions.repin("compaction", {"edges": 7}, [2], None, [])
-    put = Ledger.put_totals
+    put = OutputStore.put_totals
 
     def meanwhile(*arguments: object) -> None:
         put(*arguments)  # type: ignore[arg-type]
         ledger.revisions.repin("compaction", {"edges": 6}, [2], None, [1])
 
-    monkeypatch.setattr(Ledger, "put_totals", meanwhile)
+    monkeypatch.setattr(OutputStore, "put_totals", meanwhile)
     with pytest.raises(RevisionConflict, match="a compaction has changed revision 1 meanwhile"):
         rollback.roll_back(seed.home, ledger, 1)
     assert ledger.revisions.get().revision == 2
