@@ -241,7 +241,7 @@ class ActualCounts:
 
     def edges_since(self) -> int:
         run, most = self.run, self.stored_rows("edges")
-        return most and run.ledger.estimate_edges_since(run.parent.revision, run.scope.first, most)
+        return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first, most)
 
     def changed_rows(self, table: str) -> Number:
         facts = self.run.ledger.stages.get_facts(self.run.run_id, EdgesFacts)

@@ -68,7 +68,7 @@ class OutputStore:
             batches.c.run_id.in_(at), batches.c.epoch >= first
         )
         both = sa.select(alive.scalar_subquery().label("alive"), landed.scalar_subquery().label("landed"))
-        (row,) = self.read_rows(both)
+        (row,) = self.database.read_rows(both)
         return min(most, int(row.alive) + int(row.landed))
 
     def staged_totals(self, run_id: str, revision: int) -> list[TotalDiff]:
