@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
@@ -47,7 +47,7 @@ class Store:
             if run_id in self._leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
                 if not connection.execute(runs.update().where(mine).values(beat_at=lease.timestamp())).rowcount:
-                    raise self._lease_lost_error(connection, str(run_id))
+                    self._raise_lease_lost(connection, str(run_id))
             yield connection
 
     def _replace_rows(
@@ -58,7 +58,7 @@ class Store:
             if rows:
                 connection.execute(table.insert(), rows)
 
-    def _lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+    def _raise_lease_lost(self, connection: sa.Connection, run_id: str) -> NoReturn:
         row = RunRecord.from_row(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"
@@ -70,4 +70,4 @@ class Store:
             host = row.owner.split("/")[0].rpartition(".")[0] or row.owner.split("/")[0]
             pid = row.owner.rsplit("/", 2)[1]
             what = f"process {pid} on {host} works on run {run_id} (last heartbeat {row.beat_at})"
-        return LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")
+        raise LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")

@@ -88,17 +88,17 @@ def has_heartbeat(run: RunRecord) -> bool:
 
 
 @contextlib.contextmanager
-def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[None]:
+def hold_lease(ledger: Ledger, run_id: str, *, reset_approval: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with heartbeats, until the block has ended.
 
-    `again`: the run will compute again, see `Runs.acquire_lease`. Raises `LeaseLost` where another process has it.
+    `reset_approval`: see `Runs.acquire_lease`. Raises `LeaseLost` where another process has it.
     """
 
     def send_heartbeat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will report it
             ledger.renew_lease(run_id)
 
-    ledger.acquire_lease(run_id, again=again)
+    ledger.acquire_lease(run_id, reset_approval=reset_approval)
     try:
         with run_periodically(BEAT, send_heartbeat):
             yield

@@ -384,9 +384,10 @@ def test_a_conflict_at_the_last_moment(
     for name in BEFORE_PUBLISH:
         run_tasks.execute_stage(path, ours, name)
     home_helpers.run(home, ledger, [first + 1])
-    look = Ledger.supersede_if_behind
+    require = Ledger.require_newest_parent
     blind = [None]
-    monkeypatch.setattr(Ledger, "supersede_if_behind", lambda ledger, run: blind.pop() if blind else look(ledger, run))
+    patched = lambda ledger, run_id: blind.pop() if blind else require(ledger, run_id)  # noqa: E731
+    monkeypatch.setattr(Ledger, "require_newest_parent", patched)
     done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.published_batches()) == [first, first + 1]

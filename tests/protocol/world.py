@@ -194,7 +194,7 @@ class World:
             hold=True,
         )
         runner.execute_stage(self.protocol.home, book, run_id, "audit")
-        approval.hold_run(self.protocol.home, book, run_id)
+        approval.hold_unapproved_run(self.protocol.home, book, run_id)
         return "held"
 
     def decide(self, name: str, how: str) -> str:

@@ -280,19 +280,22 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
 def test_what_overtakes_a_run(ledger: Ledger) -> None:
     ledger.create_run("late", 0, epochs=[1], config={})
     ledger.create_run("compaction", 0, epochs=[], config={}, kind=RunKind.COMPACT)
-    assert ledger.supersede_if_behind("late") is None
+    ledger.require_newest_parent("late")
     publish(ledger, "r1", 1)
     publish(ledger, "r2", 2)
-    assert ledger.supersede_if_behind("compaction") is None and ledger.supersede_if_behind("r1") is None
-    conflict = ledger.supersede_if_behind("late")
-    assert isinstance(conflict, RevisionConflict)
-    assert conflict.what.startswith("run late builds on revision 0, but run r1 has published revision 1 meanwhile")
+    ledger.require_newest_parent("compaction")
+    ledger.require_newest_parent("r1")
+    overtaken = "run late builds on revision 0, but run r1 has published revision 1 meanwhile"
+    with pytest.raises(RevisionConflict, match=overtaken):
+        ledger.require_newest_parent("late")
     run = ledger.get_run("late")
     assert (run.state, run.error) == ("superseded", "superseded by revision 1") and run.finished_at
     ended = run.finished_at
-    assert ledger.supersede_if_behind("late") is not None and ledger.get_run("late").finished_at == ended
+    with pytest.raises(RevisionConflict, match=overtaken):
+        ledger.require_newest_parent("late")
+    assert ledger.get_run("late").finished_at == ended
     ledger.finish_run("compaction", RunState.DONE)
-    assert ledger.supersede_if_behind("compaction") is None
+    ledger.require_newest_parent("compaction")
     assert {run.run_id: str(run.state) for run in ledger.list_runs()} == {
         "late": "superseded",
         "compaction": "done",
