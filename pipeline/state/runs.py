@@ -200,8 +200,8 @@ class Runs(Revisions):
             pass
 
     def finish_run(self, run_id: str, state: RunState, error: str | None = None) -> None:
-        """Record the end of a run. A run that is published, superseded, held or rejected keeps its state."""
-        stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
+        """Record the end of a run. A run that is published, done, superseded, held or rejected keeps its state."""
+        stays = [RunState.PUBLISHED, RunState.DONE, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
         with self._write_transaction(run_id) as connection:
             connection.execute(

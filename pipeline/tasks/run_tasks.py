@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,6 @@ def plan_range(
         UsageError: No epoch of the range has landed.
         BatchRejected: A compaction has folded all epochs that are left to do.
     """
-    from dataclasses import replace
-
     from ..landing.folded_epochs import REMEDY, describe_folded, record_folded
     from ..run import planning
 
@@ -183,8 +182,8 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
     return without_version(to_json(facts))
 
 
-def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say, **policy: Any) -> RunDriver:
-    """Return the driver of a planned run, which logs the results of the stages; `policy` is its `replace_run`."""
+def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> RunDriver:
+    """Return the driver of a planned run, which logs what the stages report and their results."""
     from ..run.runner import RunDriver
 
     def log_stage(stage: str, text: str) -> None:
@@ -193,7 +192,7 @@ def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say, **po
             say(text if facts == text else f"{stage}: {facts}")
 
     spare, accept = skippable_epochs(ledger, planned), planned.get("accept", False)
-    return RunDriver(home, ledger, log_stage, spare=spare, accept=accept, **policy)
+    return RunDriver(home, ledger, log_stage, spare=spare, accept=accept)
 
 
 class Replanning:
@@ -218,8 +217,6 @@ class Replanning:
 
     def begin_run(self) -> str | None:
         """Begin a run of what is left to do, as `replace_run` does."""
-        from dataclasses import replace
-
         from ..run import planning, runner
 
         wanted = exclude_gone(self.home, self.ledger, self.epochs, self.say)
@@ -267,7 +264,7 @@ def request_approval(
         same = [held.run_id for held in ledger.list_held() if held.parent == newest and set(held.epochs) == epochs]
         return same[-1] if same else replanning.replace_run(run_id, conflict)
 
-    driver = _make_driver(home, ledger, planned, say, replace_run=replace_run)
+    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replace_run)
     run_id, why = driver.drive(planned["run_id"], Step.APPROVE, Step.APPROVE)
     run = ledger.get_run(run_id)
     planned = {**planned, "run_id": run_id, "parent": run.parent}
@@ -329,7 +326,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
 
     home, ledger = open_home(path)
     replanning = Replanning(home, ledger, planned, say)
-    driver = _make_driver(home, ledger, planned, say, replace_run=replanning.replace_run)
+    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replanning.replace_run)
     run_id, why = planned["run_id"], None
     before = ledger.published_by(run_id)
     if before is None:
