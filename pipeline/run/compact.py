@@ -176,16 +176,7 @@ def compact(
 
 
 class Compaction:
-    """One compaction of a revision. `execute` carries out its steps; what a table is, only the other methods know.
-
-    Args:
-        home: The home.
-        ledger: Its ledger.
-        warehouse: Its tables.
-        row: The revision that is compacted.
-        grace: For how many seconds something must have been out of use before it is removed.
-        say: A function that takes lines about the progress.
-    """
+    """A compaction of revision `row`. `execute` carries out its steps; what a table is, only the other methods know."""
 
     def __init__(self, home: Home, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
         self.home, self.ledger, self.warehouse, self.row = home, ledger, warehouse, row

@@ -146,19 +146,10 @@ def execute_stage(
         watch = telemetry.StageTelemetry(home, ledger, row, name)
         session.start_stage()
         try:
-            landed = functools.cache(lambda: _estimate_landed_rows(home, row.epochs))
-            run = RunContext(
-                home,
-                ledger,
-                session_for(home, ledger, landed),
-                run_id,
-                ledger.get_parent(row),
-                list(row.epochs),
-                lambda text: say(name, text),
-                row.kind,
-                spare,
-                accept,
-            )
+            landed = functools.cache(functools.partial(_estimate_landed_rows, home, row.epochs))
+            spark, parent = session_for(home, ledger, landed), ledger.get_parent(row)
+            report = functools.partial(say, name)
+            run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
             facts = _run_stage(stage, run, watch, landed)
             session.finish_stage(facts)
         except BaseException as error:
@@ -168,9 +159,9 @@ def execute_stage(
             watch.report_failed(outcome.what)
             if isinstance(outcome.interruption, Interrupted):
                 outcome.interruption.during = name
-            if outcome.interruption not in (None, error):
+            if outcome.interruption is not None:
                 raise outcome.interruption from None
-            if outcome.interruption is not None or isinstance(error, AltneuError):
+            if isinstance(error, AltneuError):
                 raise
             kind = Unavailable if is_transient(error) else RunFailed
             what = f"stage {name} of run {run_id} failed: {outcome.what}. What was published is unchanged."
@@ -250,20 +241,18 @@ class RunDriver:
             run_id, first = successor, Step.COMPUTE
 
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
-        if first is Step.COMPUTE and self.ledger.get_run(run_id).state is not RunState.HELD:
-            from expectations.gx_runner import import_in_background
+        from expectations.gx_runner import import_in_background
 
+        if first is Step.COMPUTE and self.ledger.get_run(run_id).state is not RunState.HELD:
             import_in_background()
-            for stage in STAGES:
-                if stage.before_publish:
-                    self.execute_stage(run_id, stage.name)
+            for name in NAMES[: -len(LAST)]:
+                self.execute_stage(run_id, name)
         if first <= Step.APPROVE:
             why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
             if why is not None:
                 return why
-        for step, name in zip((Step.PUBLISH, Step.REPORT), LAST, strict=True):
-            if step <= last:
-                self.execute_stage(run_id, name)
+        for name in LAST[: last - Step.APPROVE]:
+            self.execute_stage(run_id, name)
         return None
 
     def execute_stage(self, run_id: str, name: str) -> Facts:

@@ -179,9 +179,9 @@ class Runs(Revisions):
         unchanged = (runs.c.run_id == run_id) & (runs.c.state == run.state) & (runs.c.owner == run.owner)
         if run.owner:
             unchanged &= runs.c.beat_at == run.beat_at
+        take = runs.update().where(unchanged).values(**values)
         with self.engine.begin() as connection:
-            may_take = is_free and not is_over
-            if not may_take or not connection.execute(runs.update().where(unchanged).values(**values)).rowcount:
+            if is_over or not is_free or not connection.execute(take).rowcount:
                 self._raise_lease_lost(connection, run_id)
             if reopened:
                 record_verdict(connection, run_id, Verdict.WANTED)
