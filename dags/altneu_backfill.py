@@ -15,7 +15,7 @@ from typing import Any, cast
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
 
-from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling import dag_builder, sites, task_support
 from pipeline.tasks import run_tasks
 from pipeline.tasks.base import PlannedRun, RemainingRange
 
@@ -27,10 +27,10 @@ SITE = sites.current_site()
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; without any, it skips the rest.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def plan(params: Any = None) -> PlannedRun | None:
     first, last, again, accept = (params[name] for name in ("first", "last", "again", "accept"))
-    return run_tasks.plan_range(SITE.home, first, last, again, accept, dag_builder.log_progress)
+    return run_tasks.plan_range(SITE.home, first, last, again, accept, task_support.log_progress)
 
 
 @task.short_circuit(

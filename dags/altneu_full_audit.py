@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling import dag_builder, sites, task_support
 from pipeline.tasks import maintenance
 
 SITE = sites.current_site()
@@ -25,9 +25,9 @@ SITE = sites.current_site()
     doc_md="Recomputes the epochs from scratch and compares every total, count and trussness; then compares every "
     "table with the fingerprints of what was published. A difference is not retried.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
-    return maintenance.full_audit(SITE.home, params["sample"], str(run_id), dag_builder.log_progress, params["epochs"])
+    return maintenance.full_audit(SITE.home, params["sample"], str(run_id), task_support.log_progress, params["epochs"])
 
 
 with DAG(

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling import dag_builder, sites, task_support
 from pipeline.scheduling.epoch_events import epochs
 from pipeline.tasks import maintenance
 
@@ -24,9 +24,9 @@ SITE = sites.current_site()
     execution_timeout=timedelta(hours=1),
     doc_md="Compares the landing with the ledger. It fails until the epochs in its message are published.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def relanded() -> dict[str, Any]:
-    return maintenance.check_relanded(SITE.home, dag_builder.log_progress, SITE.prefix)
+    return maintenance.check_relanded(SITE.home, task_support.log_progress, SITE.prefix)
 
 
 with DAG(

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling import dag_builder, sites, task_support
 from pipeline.tasks import maintenance
 
 SITE = sites.current_site()
@@ -24,9 +24,9 @@ SITE = sites.current_site()
     execution_timeout=timedelta(hours=6),
     doc_md="Runs `altneu compact`: the same answers from fewer rows and files. It may be repeated, even after a kill.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:
-    return maintenance.compact_home(SITE.home, params["grace"], dag_builder.log_progress)
+    return maintenance.compact_home(SITE.home, params["grace"], task_support.log_progress)
 
 
 with DAG(

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from pipeline.scheduling import dag_builder, sites
+from pipeline.scheduling import dag_builder, sites, task_support
 from pipeline.scheduling.relanded_trigger import RelandedTrigger
 from pipeline.tasks import run_tasks
 from pipeline.tasks.base import PlannedRun
@@ -26,9 +26,9 @@ WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins a run over the published epochs that have landed again; if there are none, it skips the rest.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def plan() -> PlannedRun | None:
-    return run_tasks.plan_corrected(SITE.home, dag_builder.log_progress)
+    return run_tasks.plan_corrected(SITE.home, task_support.log_progress)
 
 
 with DAG(

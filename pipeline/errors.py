@@ -9,7 +9,7 @@ import errno
 import re
 from enum import IntEnum
 
-from .secret import mask_secrets
+from .secret_masking import mask_secrets
 
 
 class Exit(IntEnum):

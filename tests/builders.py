@@ -76,7 +76,7 @@ def assert_same_state(home: Home, ledger: Ledger, expected: History) -> None:
     the trussness of every edge."""
     live_for = home.config.edges.live_for
     named = home.config.vertices.ids == "string"
-    graph, row = Graph(home.path).arrow, ledger.get_revision()
+    graph, row = Graph(home.path).arrow, ledger.revisions.get()
     if row.frontier is None:
         assert not any(expected.values())
         return

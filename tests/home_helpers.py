@@ -53,7 +53,7 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
     revision = runner.execute_run(home, ledger, plan)
     assert not isinstance(revision, RunRecord)
     for decision in shown if revision else []:
-        facts = ledger.get_facts(revision.run_id, decision.FACTS)
+        facts = ledger.stages.get_facts(revision.run_id, decision.FACTS)
         if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
             assert decision.strategy_of(facts) in decision.possible_strategies, (decision, facts)
         if isinstance(decision, TrussChoice) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
@@ -81,7 +81,7 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
     for name in stages.NAMES:
         begin = time.time()
         if name in skip:
-            ledger.record_stage(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
+            ledger.stages.record(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
         else:
             runner.execute_stage(home, ledger, run_id, name)
             seconds[name] = time.time() - begin

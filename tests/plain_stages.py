@@ -82,7 +82,7 @@ def put_totals(run: RunContext, sums: Mapping[tuple[str, int], Mapping[int, int]
     """Put the totals whose diffs are, by measure and k, those of `sums` by epoch."""
     found = Counter({(name, k, epoch): n for (name, k), diffs in sums.items() for epoch, n in diffs.items()})
     if run.appends_to("edges"):
-        for name, k, epoch, _, diff in run.ledger.total_diffs(run.parent.revision):
+        for name, k, epoch, _, diff in run.ledger.outputs.total_diffs(run.parent.revision):
             if name in measures:
                 found[name, k, epoch] -= diff
     run.put_totals(measures, [(*key, diff) for key, diff in found.items() if diff])
@@ -204,7 +204,7 @@ def ingest(run: RunContext) -> IngestFacts:
     if run.kind is RunKind.REBUILD and not run.epochs:
         for table in LANDED:
             run.put_rows(table, None)
-        run.ledger.put_batches(run.run_id, [])
+        run.ledger.outputs.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
     source: Any = (None, run.home, accepted.batches)
@@ -222,7 +222,7 @@ def ingest(run: RunContext) -> IngestFacts:
         StagedBatch(b.epoch, accepted.digests[b.epoch], len(b.files), *accepted.counts.get(b.epoch, (0, 0)))
         for b in accepted.batches
     ]
-    run.ledger.put_batches(run.run_id, staged)
+    run.ledger.outputs.put_batches(run.run_id, staged)
     sample = sorted(bad, key=lambda row: (row["epoch"], row["file"], row["line"]))[:SAMPLE]
     return IngestFacts(
         rows=len(good),
@@ -296,7 +296,7 @@ def truss(run: RunContext) -> TrussFacts:
     for (k, epoch), number in sizes.items():
         sums.setdefault(("truss", k), {})[epoch] = number
     put_totals(run, sums, ["truss"])
-    run.ledger.put_proof(run.run_id, None)
+    run.ledger.outputs.put_proof(run.run_id, None)
     if decision.first is None:
         return TrussFacts(rows=written, epochs=0)
     moved: Net = Counter()
@@ -312,12 +312,12 @@ def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFa
     decision = run.choose(AuditChoice)
     epochs = list(decision.epochs) if decision.mode == FULL else []
     put_fingerprints(run)
-    replayed = run.ledger.get_facts(run.run_id, TrussFacts).first_epoch
+    replayed = run.ledger.stages.get_facts(run.run_id, TrussFacts).first_epoch
     first = min([*run.epochs, *([] if replayed is None else [replayed])], default=run.frontier)
     proofs = [seed.proof(epoch) for epoch in run.landed_epochs() if first <= epoch <= run.frontier]
     results = [check for each in (*map(seed.audit, epochs), *proofs) for check in each] + more(run)
     run.new_snapshots.update(run.unpublished_revision().snapshots)
-    run.ledger.put_checks(run.run_id, run.revision, results)
+    run.ledger.checks.put(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
     if critical:
@@ -329,13 +329,13 @@ def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFa
 
 def put_fingerprints(run: RunContext) -> None:
     """Record by how much the fingerprints of all tables change."""
-    before = run.ledger.fingerprints_of(run.parent.revision) if run.parent.revision else {}
+    before = run.ledger.outputs.fingerprints_of(run.parent.revision) if run.parent.revision else {}
     after = {}
     for table in TABLES:
         columns = [*table_columns(run.home, table)]
         columns = [*columns[:-2], "diff"]
         after[table] = recompute_fingerprints(table, columns, [(*key, n) for key, n in read_after(run, table).items()])
-    run.ledger.put_fingerprints(run.run_id, fingerprint_sums.staged_difference(before, after))
+    run.ledger.outputs.put_fingerprints(run.run_id, fingerprint_sums.staged_difference(before, after))
 
 
 WORKS = {"ingest": ingest, "edges": edges, "triangles": triangles, "truss": truss}

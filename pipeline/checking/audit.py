@@ -392,8 +392,8 @@ def _check_serving_tables(
         read,
         warehouse.home,
         [table for table in PLAIN if table in revision.snapshots],
-        sum_totals(ledger.total_diffs(revision.revision), revision.frontier),
-        set(ledger.published_batches(revision.revision)),
+        sum_totals(ledger.outputs.total_diffs(revision.revision), revision.frontier),
+        set(ledger.outputs.published_batches(revision.revision)),
         int(revision.frontier or 0),
         revision.since,
     )
@@ -412,7 +412,10 @@ def needs_landing(checks: Iterable[Check]) -> bool:
 
 def auditable_epochs(ledger: Ledger, revision: Revision) -> list[int]:
     """Return the epochs that have a batch at a revision or at which its totals change, in order."""
-    changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
+    changed = {epoch for _, _, epoch, _, _ in ledger.outputs.total_diffs(revision.revision)}
     last = revision.frontier
-    known = {*ledger.published_batches(revision.revision), *(e for e in changed if last is not None and e <= last)}
+    known = {
+        *ledger.outputs.published_batches(revision.revision),
+        *(e for e in changed if last is not None and e <= last),
+    }
     return sorted(epoch for epoch in known if revision.knows_epoch(epoch))

@@ -39,9 +39,9 @@ class ReportedTotals:
 
 
 def reported_totals(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> ReportedTotals:
-    batches = ledger.published_batches(revision.revision)
+    batches = ledger.outputs.published_batches(revision.revision)
     rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
-    return reported_totals_from(ledger.total_diffs(revision.revision), rows, epochs)
+    return reported_totals_from(ledger.outputs.total_diffs(revision.revision), rows, epochs)
 
 
 def reported_totals_from(

@@ -22,7 +22,7 @@ from ..reading.epoch_totals import total_rows
 from ..state.totals import EpochTotals, totals_at
 from ..storage import local_frame
 from ..storage.table_schemas import quote_identifier
-from .audit import select_stored_rows, select_upserts_in_force
+from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 

@@ -68,7 +68,7 @@ def compact(
         )
     print_rows(rows)
     out.print("verified: the new tables have the fingerprints of the old ones at every kept epoch and revision")
-    readable = format_ranges([row.revision for row in ledger.list_revisions() if row.snapshots])
+    readable = format_ranges([row.revision for row in ledger.revisions.list_all() if row.snapshots])
     out.print(
         f"the tables answer for {_describe_answers(home, facts.since)}, at revisions {readable}; "
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files deleted "
@@ -83,14 +83,14 @@ def _describe_answers(home: Home, since: int | None) -> str:
 def _print_compaction(home: Home, ledger: Ledger) -> None:
     from ..run.compact import compaction_horizon
 
-    row = ledger.require_published()
+    row = ledger.revisions.require_published()
     since, _, dropped = compaction_horizon(home, ledger, row)
     kept = [
         revision.revision
-        for revision in ledger.list_revisions()
+        for revision in ledger.revisions.list_all()
         if revision.snapshots and revision.revision not in dropped
     ]
-    sizes = ledger.table_sizes().values()
+    sizes = ledger.stages.table_sizes().values()
     out.print(
         f"would rewrite {len(sizes)} tables ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"

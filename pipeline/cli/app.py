@@ -220,7 +220,7 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     if writes:
         setting.wrote = home, ledger
     if setting.outcome is CallOptions.outcome:
-        before = ledger.get_revision().revision
+        before = ledger.revisions.get().revision
         setting.outcome = lambda: _published_since(ledger, before)
     return home, ledger
 
@@ -229,7 +229,7 @@ _ANEW = ("rebuild", "repair", "rollback")  # a second call of these commands pub
 
 
 def _published_since(ledger: Ledger, before: int) -> str:
-    newest = ledger.get_revision().revision
+    newest = ledger.revisions.get().revision
     if newest == before:
         return "nothing was published; the same command goes on"
     again = "see altneu status" if setting.command in _ANEW else "the same command goes on"

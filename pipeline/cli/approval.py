@@ -133,17 +133,20 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
         theirs = Home.open(other)
         ledgers = ledger, home_identity.open_ledger(theirs, writes=False)
         return RevisionDiff(
-            *(DiffSide(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
+            *(
+                DiffSide(h, each, each.revisions.require_published())
+                for h, each in zip((home, theirs), ledgers, strict=True)
+            )
         )
     if len(states) == 2:
         if not all(each.isdecimal() for each in states):
             raise UsageError(f"{' '.join(states)}: two revisions have to be two numbers.", "altneu diff 1 2")
-        return RevisionDiff(*(DiffSide(home, ledger, ledger.get_revision(int(each))) for each in states))
+        return RevisionDiff(*(DiffSide(home, ledger, ledger.revisions.get(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
         raise UsageError(f"{' '.join(states)}: name one run, or two revisions.", "altneu diff --help")
-    after = ledger.published_by(states[0]) if states else None
+    after = ledger.revisions.published_by(states[0]) if states else None
     if after is not None:
-        return RevisionDiff(DiffSide(home, ledger, ledger.get_revision(after.parent)), DiffSide(home, ledger, after))
+        return RevisionDiff(DiffSide(home, ledger, ledger.revisions.get(after.parent)), DiffSide(home, ledger, after))
     return diff_report.diff_held_run(home, ledger, approval.require_held_run(ledger, states[0] if states else None))
 
 
@@ -215,7 +218,7 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     finally:
         progress.close_display()
     mark = f", with a {revision.mark}" if revision.mark else ""
-    epochs = len(wanted.epochs) or len(ledger.published_batches())
+    epochs = len(wanted.epochs) or len(ledger.outputs.published_batches())
     out.print(f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} held them")
     if changed:
         err.print(
@@ -237,7 +240,7 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
 
     home, ledger = open_home(writes=True)
     wanted = approval.require_held_run(ledger, run)
-    warned = ledger.get_facts(wanted.run_id, AuditFacts).failed
+    warned = ledger.stages.get_facts(wanted.run_id, AuditFacts).failed
     approval.reject_run(home, ledger, wanted, by or _user_name(), because)
     mark = f" ({warned} check(s) had warned)" if warned else ""
     out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")

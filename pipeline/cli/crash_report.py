@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import AltneuError
-from ..secret import mask_secret_assignments
+from ..secret_masking import mask_secret_assignments
 
 _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
 

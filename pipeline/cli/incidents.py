@@ -35,11 +35,11 @@ def incidents(
             raise UsageError("--all and --format go only with the list.", "altneu incidents --help")
         return
     from ..report import incident_document
+    from ..state import clock
     from ..state import incidents as incident_log
-    from ..state import lease
 
     home, ledger = open_home()
-    now = lease.timestamp()
+    now = clock.timestamp()
     shown = [
         incident_document(home, incident, now)
         for incident in incident_log.list_incidents(ledger)

@@ -233,7 +233,7 @@ def rollback(
     from ..run import rollback, semantic_settings
 
     home, ledger = open_home(writes=not dry_run)
-    newest = ledger.get_revision().revision
+    newest = ledger.revisions.get().revision
     if newest and revision == newest:
         raise UsageError(
             f"revision {revision} is the newest already: there is nothing to roll back.",
@@ -258,12 +258,16 @@ def rollback(
 
 
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
-    target, now, then = ledger.get_revision(revision), ledger.published_batches(), ledger.published_batches(revision)
+    target, now, then = (
+        ledger.revisions.get(revision),
+        ledger.outputs.published_batches(),
+        ledger.outputs.published_batches(revision),
+    )
     if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
     taken = abbreviate_labels(map(home.schedule.format_label, epochs))
-    out.print(f"would publish revision {revision} again as revision {ledger.get_revision().revision + 1}")
+    out.print(f"would publish revision {revision} again as revision {ledger.revisions.get().revision + 1}")
     out.print(f"  epochs     {len(epochs):,} rolled back{': ' if epochs else ''}{taken}")
     print_totals(home, ledger, revision)
 
@@ -272,7 +276,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
     """Print which other runs are alive, on what and since when, before this one begins."""
     from ..state.records import RunKind
 
-    for other in (run for run in ledger.list_runs() if run.is_alive):
+    for other in (run for run in ledger.runs.list_all() if run.is_alive):
         kind, labels = other.kind, abbreviate_labels(map(home.schedule.format_label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         effect = (
@@ -284,8 +288,8 @@ def _print_others(home: Home, ledger: Ledger) -> None:
             f"(last heartbeat {format_moment(other.beat_at)}): {effect}",
             markup=True,
         )
-    newest = ledger.get_revision().revision
-    for other in (run for run in ledger.list_held() if run.parent == newest):
+    newest = ledger.revisions.get().revision
+    for other in (run for run in ledger.runs.list_held() if run.parent == newest):
         err.print(
             f"[yellow]a {other.kind} of {len(other.epochs):,} epoch(s) is held[/] on revision {newest} (run "
             f"{other.run_id}): a run that is published before it overtakes it",
@@ -330,7 +334,7 @@ def execute_plan(
     started, done = time.time(), 0
     left_out: list[int] = []
     for number, epochs in enumerate(parts):
-        part = replace(planned, run=epochs, parent=ledger.get_revision())
+        part = replace(planned, run=epochs, parent=ledger.revisions.get())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
         guess = forecast_run(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
@@ -349,7 +353,7 @@ def execute_plan(
         finally:
             progress.close_display()
         assert revision is not None
-        taken = ledger.get_run(revision.run_id).epochs
+        taken = ledger.runs.get(revision.run_id).epochs
         left_out += [epoch for epoch in epochs if epoch not in taken]
         if isinstance(revision, RunRecord):
             print_held(home, ledger, revision, time.time() - began)
@@ -360,7 +364,7 @@ def execute_plan(
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
-        read = ledger.get_facts(revision.run_id, IngestFacts)
+        read = ledger.stages.get_facts(revision.run_id, IngestFacts)
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
@@ -418,9 +422,12 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
     from ..run import approval
     from ..state.stage_results import AuditFacts
 
-    warned = ledger.get_facts(run.run_id, AuditFacts).failed
+    warned = ledger.stages.get_facts(run.run_id, AuditFacts).failed
     mark = f", {warned} check(s) warn" if warned else ""
-    epochs, why = len(run.epochs) or len(ledger.published_batches()), approval.approval_reason(home, ledger, run.run_id)
+    epochs, why = (
+        len(run.epochs) or len(ledger.outputs.published_batches()),
+        approval.approval_reason(home, ledger, run.run_id),
+    )
     out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
     out.print(f"  nothing is published: {why}", markup=False)
     out.print(f"  next: altneu diff {run.run_id}   (what readers would see change)")
@@ -431,7 +438,7 @@ def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     """Print which tables a rebuild has left as they were published before, by their fingerprints."""
     from ..state.fingerprint_sums import list_differences
 
-    known = ledger.fingerprints_at([revision.parent, revision.revision])
+    known = ledger.outputs.fingerprints_at([revision.parent, revision.revision])
     before, after = known[revision.parent], known[revision.revision]
     other = {each.table: each for each in list_differences(before, after)}
     same = sorted(table for table in after if table in before and table not in other)

@@ -51,9 +51,9 @@ def status(
     home, ledger = open_home()
     parent, rows = list_epoch_rows(home, ledger)
     shown = _choose_entries(home, rows, since, last, failed=failed)
-    sizes = ledger.table_sizes()
-    readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
-    waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.list_held()]
+    sizes = ledger.stages.table_sizes()
+    readable = [row.revision for row in ledger.revisions.list_all() if row.snapshots]
+    waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.runs.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:
         document = {
@@ -65,7 +65,7 @@ def status(
             "holes": holes,
             "tables": {table: asdict(size) for table, size in sizes.items()},
             "fingerprints": fingerprint_sums.cumulative_at(
-                fingerprint_sums.fold_fingerprints(ledger.fingerprints_of(parent.revision), parent.since),
+                fingerprint_sums.fold_fingerprints(ledger.outputs.fingerprints_of(parent.revision), parent.since),
                 parent.frontier,
             ),
             "epochs": shown,

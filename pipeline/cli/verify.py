@@ -65,7 +65,7 @@ def audit(
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = open_home(writes=True)
-    row = ledger.require_published()
+    row = ledger.revisions.require_published()
     assert row.frontier is not None
     if fingerprints:
         if epochs or sample or third_party or shadow:
@@ -105,7 +105,7 @@ def audit(
         results = audit.audit_published(warehouse, row, wanted, report_progress, third_party=third_party)
     finally:
         progress.close_display()
-    ledger.put_checks(None, row.revision, results)
+    ledger.checks.put(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh_pages(home, ledger, {result["epoch"] for result in failed})
@@ -140,7 +140,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    recorded = ledger.fingerprints_of(row.revision)
+    recorded = ledger.outputs.fingerprints_of(row.revision)
     if not recorded:
         raise AltneuError(
             f"revision {row.revision} has no recorded fingerprints: there is nothing to compare with.",
@@ -179,19 +179,19 @@ def repair(
     from ..run import planning
 
     home, ledger = open_home(writes=True)
-    known = {row.id for row in ledger.list_checks()}
+    known = {row.id for row in ledger.checks.select()}
     try:
         audit(epochs)
         return
     except CheckFailed as failed:
         what = failed.what
-    checks = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
+    checks = [row.to_check() for row in ledger.checks.select() if row.run_id is None and row.id not in known]
     reload = needs_landing(checks)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
-    before = ledger.get_revision().revision
+    before = ledger.revisions.get().revision
     execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold=hold)
-    if ledger.get_revision().revision != before:
+    if ledger.revisions.get().revision != before:
         audit(epochs)
 
 
@@ -228,7 +228,7 @@ def report(
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"
             raise UsageError(f"--vertex writes a page of its own: it does not go with {other}.", "altneu report --help")
-        row = ledger.require_published(revision)
+        row = ledger.revisions.require_published(revision)
         assert row.frontier is not None
         at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         with Progress() as progress:
@@ -242,14 +242,14 @@ def report(
             f"--revision is for the page of one epoch: it does not go with {other}.", "altneu report --help"
         )
     if revision is not None:
-        former = ledger.require_published(revision)
+        former = ledger.revisions.require_published(revision)
         assert former.frontier is not None
         wanted_epoch = former.frontier if epoch is None else home.schedule.parse_epoch(epoch)
-        if wanted_epoch not in ledger.published_batches(revision):
+        if wanted_epoch not in ledger.outputs.published_batches(revision):
             from ..reading.query_executor import unpublished_error
 
             raise unpublished_error(
-                home, wanted_epoch, ledger.published_batches(revision), f"published at revision {revision}"
+                home, wanted_epoch, ledger.outputs.published_batches(revision), f"published at revision {revision}"
             )
         if json_:
             print(json.dumps(epoch_document(home, ledger, wanted_epoch, revision), indent=1, default=str))
@@ -263,7 +263,7 @@ def report(
     wanted = _epochs_to_report(home, ledger, epoch, all_=all_)
     if json_:
         if not wanted:
-            ledger.require_published()
+            ledger.revisions.require_published()
         documents = [epoch_document(home, ledger, epoch_) for epoch_ in wanted]
         print(json.dumps(documents if all_ else documents[0], indent=1, default=str))
         return
@@ -283,9 +283,9 @@ def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, *, all_: bo
     from ..reading.query_executor import unpublished_error
     from ..state.records import RunKind
 
-    row = ledger.get_revision()
-    tried = [run.epochs for run in ledger.list_runs() if run.kind is not RunKind.COMPACT]
-    known = {*ledger.published_batches(), *(each for epochs in tried for each in epochs)}
+    row = ledger.revisions.get()
+    tried = [run.epochs for run in ledger.runs.list_all() if run.kind is not RunKind.COMPACT]
+    known = {*ledger.outputs.published_batches(), *(each for epochs in tried for each in epochs)}
     if all_:
         return sorted(known)
     if epoch is None:

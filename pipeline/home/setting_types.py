@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError
-from ..secret import is_secret
+from ..secret_masking import is_secret
 from .columns import reserved
 from .schedule import Schedule
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import UsageError
-from ..secret import is_secret, mask_secret_assignments, mask_secrets
+from ..secret_masking import is_secret, mask_secret_assignments, mask_secrets
 from .setting_types import EDGE_NOW, condition_fault, is_memory, suggest_name, toml_key
 from .settings import SETTINGS, Config, Section, Setting
 from .whole_files import open_whole_file

@@ -38,10 +38,10 @@ class EpochState:
 
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
     """Return the newest revision, and the state of every landed or published epoch."""
-    parent = ledger.get_revision()
+    parent = ledger.revisions.get()
     landed = local_landing.list_batches(home)
     digests = local_landing.digest_batches(ledger, [files for files in landed.values() if files.incomplete is None])
-    published = ledger.published_batches(parent.revision)
+    published = ledger.outputs.published_batches(parent.revision)
     states = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, files = published.get(epoch), landed.get(epoch)

@@ -25,7 +25,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
 
     Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
     """
-    if ledger.get_revision().since is None:
+    if ledger.revisions.get().since is None:
         return []
     parent, states = compare_with_ledger(home, ledger)
     folded = {entry.epoch: entry for entry in states.values() if entry.state == "folded"}
@@ -38,7 +38,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
     new = [_build_check(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]
     over = [_build_check(epoch, "it is as it was published", passed=True) for epoch in sorted(failing - set(folded))]
     if new or over:
-        ledger.put_checks(None, parent.revision, [*new, *over])
+        ledger.checks.put(None, parent.revision, [*new, *over])
     return list(folded.values())
 
 

@@ -159,7 +159,7 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
         Unavailable: An object store does not answer.
     """
     batches = list(batches)
-    known = ledger.known_digests()
+    known = ledger.digests.read_all()
     new: dict[str, tuple[str, str]] = {}
 
     def digest_file(file: LandedFile) -> str:
@@ -194,7 +194,7 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
             raise
         raise Unavailable(f"the landing cannot be read: {error}", "altneu doctor") from error
     if remember:
-        ledger.put_digests(new)
+        ledger.digests.put(new)
     return {
         batch.epoch: hashlib.sha256(" ".join(sorted(digests[file] for file in batch.files)).encode()).hexdigest()
         if batch.files

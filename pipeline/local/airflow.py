@@ -32,7 +32,8 @@ from ..home.home import Home
 from ..home.uris import sqlite_uri
 from ..optional_dependencies import require_extras
 from ..scheduling.dag_paths import dags_folder, plugins_folder
-from ..storage.session import PORT, REMOTE, is_listening
+from ..storage.network import is_listening
+from ..storage.session import PORT, REMOTE
 from ..tasks.base import POOL
 
 REPO = Path(__file__).resolve().parents[2]

@@ -21,7 +21,8 @@ from ..errors import RunFailed, UsageError
 from ..home.home import Home
 from ..secret import read_secret
 from ..storage import code_shipping
-from ..storage.session import PORT, REMOTE, is_listening, start_session
+from ..storage.network import is_listening
+from ..storage.session import PORT, REMOTE, start_session
 from ..storage.spark_connect_client import TOKEN, is_loopback
 
 MESSAGE_MB = 512  # the greatest size of one answer or one local table

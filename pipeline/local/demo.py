@@ -80,7 +80,7 @@ def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
     _audit_unproved(home, ledger, say, out)
     _print_summary(home, ledger, out)
-    pages = write_pages(home, ledger, list(ledger.published_batches()))
+    pages = write_pages(home, ledger, list(ledger.outputs.published_batches()))
     out.print(f"reports: {pages[0]}")
     out.print(f"next: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
@@ -90,14 +90,14 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     statuses = list_epoch_statuses(ledger, row)
     wanted = [e for e, at in statuses.rows.items() if at.batch and not (at.audit and at.audit.verdict in RIGHT)]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
         results = audit.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
-        ledger.put_checks(None, row.revision, results)
+        ledger.checks.put(None, row.revision, results)
         say("audit", f"done {len(results)} checks")
         wrong = [result for result in results if not result["passed"]]
         if wrong:
@@ -111,7 +111,7 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     )
     words = {AuditVerdict.PROVED: "proved", AuditVerdict.EQUAL: "equal to a full recomputation"}
     words_of = " and ".join(f"{verdicts[verdict]} {word}" for verdict, word in words.items() if verdicts[verdict])
-    out.print(f"all {len(ledger.published_batches(row.revision))} epochs are correct: {words_of}")
+    out.print(f"all {len(ledger.outputs.published_batches(row.revision))} epochs are correct: {words_of}")
 
 
 def _print_summary(home: Home, ledger: Ledger, out: Console) -> None:

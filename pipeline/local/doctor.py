@@ -417,7 +417,7 @@ def _check_refs(home: Home, ledger: Ledger) -> Check:
 
 def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
     """Check the cache with which the next run begins; nothing is wrong without it."""
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     if row.frontier is not None:
         none = "none: the next run begins with the tables, which takes longer"
         yield Check(

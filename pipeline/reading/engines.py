@@ -70,7 +70,7 @@ class Engines:
             return by_spark(self.spark())
         import duckdb
 
-        from ..storage.duckdb_tables import UncertainCondition
+        from ..storage.condition_errors import UncertainCondition
 
         try:
             return by_duckdb(self.duckdb)

@@ -48,9 +48,9 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
     Raises:
         AltneuError: There is no such revision.
     """
-    row, parent = ledger.get_revision(revision), ledger.get_revision(revision - 1)
-    run = ledger.get_run(row.run_id)
-    old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
+    row, parent = ledger.revisions.get(revision), ledger.revisions.get(revision - 1)
+    run = ledger.runs.get(row.run_id)
+    old, new = ledger.outputs.published_batches(parent.revision), ledger.outputs.published_batches(revision)
     both = sorted({*old, *new})
     moved = _epochs_with_changed_graph(ledger, parent, row, both, run.epochs)
     kinds = {
@@ -99,7 +99,7 @@ def _epochs_with_changed_graph(
     ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]
 ) -> set[int]:
     """Return the epochs at which the graphs of two consecutive revisions differ."""
-    known = ledger.fingerprints_at([parent.revision, row.revision])
+    known = ledger.outputs.fingerprints_at([parent.revision, row.revision])
     before, after = known[parent.revision], known[row.revision]
     tables = {table for table in row.collections if table not in LANDED}
     first = parent.frontier is None
@@ -117,5 +117,5 @@ def _epoch_totals(
     if row.frontier is None:
         return {}
     wanted = sorted(epoch for epoch in epochs if epoch in published)
-    points: Any = totals_at(sum_totals(ledger.total_diffs(row.revision), row.frontier), wanted)
+    points: Any = totals_at(sum_totals(ledger.outputs.total_diffs(row.revision), row.frontier), wanted)
     return {epoch: {name: points[epoch][name] for name in MEASURES} for epoch in wanted}

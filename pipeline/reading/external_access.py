@@ -45,10 +45,10 @@ def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> 
     Raises:
         AltneuError: Nothing is published, or the revision has expired.
     """
-    row = ledger.require_published(revision)
+    row = ledger.revisions.require_published(revision)
     assert row.frontier is not None
     identity = home_identity.require_identity(home)
-    tagged = sorted(exact_revisions(ledger.list_revisions()))
+    tagged = sorted(exact_revisions(ledger.revisions.list_all()))
     if not row.snapshots:
         raise AltneuError(
             f"revision {row.revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"

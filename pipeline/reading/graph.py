@@ -360,7 +360,7 @@ class Graph(Views["DataFrame"]):
         )
 
     def __repr__(self) -> str:
-        row = self.ledger.get_revision()
+        row = self.ledger.revisions.get()
         if row.frontier is None:
             return f"Graph({str(self.home.path)!r}): nothing is published"
         from .views import select_totals
@@ -374,7 +374,7 @@ class Graph(Views["DataFrame"]):
 
     def revision(self, revision: int | None = None) -> Revision:
         """Return a revision (default: the newest). Raise `AltneuError` where nothing is published."""
-        return self.ledger.require_published(read_argument("revision", revision))
+        return self.ledger.revisions.require_published(read_argument("revision", revision))
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
         """Return a table of diff triples as it is stored, at all epochs, including those after the frontier.

@@ -98,9 +98,9 @@ def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) 
         AltneuError: Nothing is published.
     """
     form = question.view_form
-    row = ledger.get_revision(question.revision)
+    row = ledger.revisions.get(question.revision)
     if not (row.revision and question.since_revision is not None):  # changes to an empty revision are an answer
-        ledger.require_published(question.revision)
+        ledger.revisions.require_published(question.revision)
     runner = _QueryRunner(home, ledger, question, row)
     columns = runner.list_columns()
     question.sort_column(columns)
@@ -119,7 +119,7 @@ class _QueryRunner:
         question = self.question
         columns = question.view_form.columns
         if question.view in ("totals", "vertices"):
-            columns += tuple(self.ledger.list_motifs(self.row))
+            columns += tuple(self.ledger.runs.list_motifs(self.row))
         if question.view == "changes" and question.k is not None:
             return tuple(name for name in columns if name != "trussness")
         return (*columns[:-1], "epoch", "diff") if question.view == "changes" and question.all_epochs else columns
@@ -143,7 +143,7 @@ class _QueryRunner:
             if len(self.epoch_span) == 2 and self.epoch_span[0] > self.epoch_span[1]:
                 first, last = self.question.span
                 raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
-            known = self.ledger.published_batches(self.row.revision)
+            known = self.ledger.outputs.published_batches(self.row.revision)
             if len(self.epoch_span) == 1 and self.epoch_span[0] not in known and view != "results":
                 raise unpublished_error(self.home, self.epoch_span[0], known)
         elif self.epoch_span:
@@ -202,7 +202,7 @@ class _QueryRunner:
         if question.view == "communities" and question.k is None:
             notes = (f"the communities of the {self.greatest_k}-truss, the densest; others with --k",)
         if question.since_revision is not None:
-            read.append(self.ledger.get_revision(question.since_revision))
+            read.append(self.ledger.revisions.get(question.since_revision))
             notes = (f"from revision {question.since_revision} to revision {self.row.revision}",)
         if question.top is not None and question.sort is None:
             order = question.sort_column(columns)
@@ -243,7 +243,7 @@ class _QueryRunner:
             case "quarantine":
                 return views.select_quarantine(house, row, span[0] if span else None, span[-1] if span else None)
             case "changes" if question.since_revision is not None:
-                old = self.ledger.get_revision(question.since_revision)
+                old = self.ledger.revisions.get(question.since_revision)
                 return views.select_changes_since(house, old, row, all_epochs=question.all_epochs, only=only)
             case "changes" if question.k is not None:
                 return views.select_truss_changes(house, row, span[0], span[1], question.k, only)
@@ -258,7 +258,7 @@ class _QueryRunner:
             case "support":
                 return triangle_views.count_support(house, row, self.epoch, only)
             case view:
-                return views.select_as_of(house, row, view, self.epoch, self.ledger.list_motifs(row), only)
+                return views.select_as_of(house, row, view, self.epoch, self.ledger.runs.list_motifs(row), only)
 
     def _row_filter(self) -> RowFilter | None:
         from .vertex_names import RowFilter
@@ -298,7 +298,7 @@ def _filter_frame(frame: DataFrame, question: Question, columns: tuple[str, ...]
 
 def _filter_in_duckdb(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
     """Filter, sort and limit rows in DuckDB, with nulls first as in Spark. It may raise `UncertainCondition`."""
-    from ..storage.duckdb_tables import Refused
+    from ..storage.condition_errors import Refused
 
     where = ""
     if question.where is not None:
@@ -341,7 +341,8 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
     table = answer.to_arrow().append_column(_NUMBER, pa.array(range(len(rows)), pa.int64()))
 
     def by_duckdb(tables: DuckTables) -> list[int]:
-        from ..storage.duckdb_tables import Query, Refused
+        from ..storage.condition_errors import Refused
+        from ..storage.duckdb_tables import Query
 
         try:
             holds = tables.translate_condition(where, answer.sql_types())
@@ -389,7 +390,7 @@ def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[
             "run": row.run_id or "an audit",
             "published": row.run_id is None or row.made is not None,
         }
-        for row in ledger.read_rows(statement.where(*within).order_by(checks.c.id.desc()))
+        for row in ledger.database.read_rows(statement.where(*within).order_by(checks.c.id.desc()))
     ]
 
 
@@ -399,10 +400,12 @@ def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[s
     from ..state.records import CheckRecord, Severity
     from ..state.schema import checks
 
-    stand = list_epoch_statuses(ledger, ledger.get_revision())
+    stand = list_epoch_statuses(ledger, ledger.revisions.get())
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     rows = []
-    for check in map(CheckRecord.from_row, ledger.read_rows(select_newest_checks(stand.newest.revision, *within))):
+    for check in map(
+        CheckRecord.from_row, ledger.database.read_rows(select_newest_checks(stand.newest.revision, *within))
+    ):
         subject = check, stand.status_of(check.epoch).batch, stand.marks
         if not is_fresh(*subject) and (check.passed or not is_relevant(*subject)):
             continue

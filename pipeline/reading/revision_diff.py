@@ -55,9 +55,9 @@ class DiffSide:
 
     def total_diffs(self) -> list[TotalDiff]:
         if self.run is None:
-            return self.ledger.total_diffs(self.row.revision)
-        staged = self.ledger.staged_totals(self.run.run_id, self.row.revision)
-        return self.ledger.total_diffs(self.run.parent) + staged
+            return self.ledger.outputs.total_diffs(self.row.revision)
+        staged = self.ledger.outputs.staged_totals(self.run.run_id, self.row.revision)
+        return self.ledger.outputs.total_diffs(self.run.parent) + staged
 
     @cached_property
     def epoch_totals(self) -> dict[int, EpochTotals]:
@@ -65,14 +65,14 @@ class DiffSide:
         return {} if self.row.frontier is None else sum_totals(self.total_diffs(), self.row.frontier)
 
     def list_motifs(self) -> list[str]:
-        run = self.run or (self.ledger.get_run(self.row.run_id) if self.row.revision else None)
+        run = self.run or (self.ledger.runs.get(self.row.run_id) if self.row.revision else None)
         return list(run.config.get("motifs") or {}) if run else []
 
     def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
         """Return the newest result for each epoch, suite and name."""
         known = self.row.revision if self.run is None else self.run.parent
-        records = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
-        records += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
+        records = [CheckRecord.from_row(row) for row in self.ledger.database.read_rows(select_newest_checks(known))]
+        records += self.ledger.checks.select(run_id=self.run.run_id) if self.run else []
         return {(each.epoch, each.suite, each.name): each for each in records}
 
 
@@ -288,8 +288,10 @@ class RevisionDiff:
         ends = old.row.frontier, new.row.frontier
         if old.row.revision > last or (ends[0] is not None and (ends[1] is None or ends[0] > ends[1])):
             return False
-        kinds = {run.run_id: run.kind for run in new.ledger.list_runs()}
-        between = [kinds[row.run_id] for row in new.ledger.list_revisions() if old.row.revision < row.revision <= last]
+        kinds = {run.run_id: run.kind for run in new.ledger.runs.list_all()}
+        between = [
+            kinds[row.run_id] for row in new.ledger.revisions.list_all() if old.row.revision < row.revision <= last
+        ]
         between += [new.run.kind] if new.run else []
         return set(between) <= {RunKind.RUN}
 

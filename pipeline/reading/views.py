@@ -43,17 +43,17 @@ def select_totals(
         Rows of epoch, label, the totals of `sum_totals`, the motifs by name, and revision: the newest published
         revision that contributes to the row.
     """
-    row = ledger.get_revision(revision)
+    row = ledger.revisions.get(revision)
     if row.frontier is None:
         return []
-    points = sum_totals(ledger.total_diffs(row.revision), row.frontier)
-    batches = ledger.published_batches(row.revision)
+    points = sum_totals(ledger.outputs.total_diffs(row.revision), row.frontier)
+    batches = ledger.outputs.published_batches(row.revision)
     first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
     epochs: Iterable[int] = range(first, until + 1) if all_epochs else [until]
     if all_epochs and until - first > MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)
-    names = ledger.list_motifs(row)
+    names = ledger.runs.list_motifs(row)
     rows, newest = [], 0
     for epoch, point in totals_at(points, epochs).items():
         if epoch in batches:

@@ -43,7 +43,9 @@ def page_name(key: Key) -> str:
 
 def known_checks(found: Ledger) -> dict[Key, str]:
     """Return every check that has a result, with the name of its page, in order."""
-    rows = found.read_rows(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
+    rows = found.database.read_rows(
+        sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name)
+    )
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
@@ -54,7 +56,7 @@ def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
     check says that it has never failed, as of the revision that the page names.
     """
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
-    once = {(suite, name) for suite, name in map(tuple, found.read_rows(failed))}
+    once = {(suite, name) for suite, name in map(tuple, found.database.read_rows(failed))}
     return {key for key in keys if key in once or _measure_of(key) != "wrong"}
 
 
@@ -140,20 +142,20 @@ def incident_origin(home: Home, found: Ledger, one: Incident, results: Sequence[
     """Return when the check of an incident began to fail, and what that run had changed: kind, settings, batches."""
     first, label = one.first, home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
-    run_id = first.run_id or found.get_revision(first.revision).run_id
-    run = found.get_run(run_id)
-    parent = found.get_revision(run.parent)
-    old = found.get_run(parent.run_id).config if parent.revision else {}
+    run_id = first.run_id or found.revisions.get(first.revision).run_id
+    run = found.runs.get(run_id)
+    parent = found.revisions.get(run.parent)
+    old = found.runs.get(parent.run_id).config if parent.revision else {}
     names = sorted({*old, *run.config}) if parent.revision else []
     settings = [
         {"setting": name, "before": _format_value(old.get(name)), "after": _format_value(run.config.get(name))}
         for name in names
         if old.get(name) != run.config.get(name)
     ]
-    staged = sorted(found.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
+    staged = sorted(found.outputs.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
     every = select_landings(parent.revision).subquery()
     wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
-    former = {row.epoch: row.rows for row in found.read_rows(sa.select(every).where(wanted))}
+    former = {row.epoch: row.rows for row in found.database.read_rows(sa.select(every).where(wanted))}
     return {
         "label": None if first.epoch is None else label(first.epoch),
         "at": first.at,
@@ -186,7 +188,7 @@ def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
     mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
     statement = sa.select(*checks.c, published).select_from(joined).where(mine)
-    rows = found.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
+    rows = found.database.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
     return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
 
 

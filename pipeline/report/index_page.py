@@ -142,7 +142,7 @@ def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Ca
     there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
     before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
     steps = sa.select(there, before.label("before")).subquery()
-    rows = found.read_rows(
+    rows = found.database.read_rows(
         sa.select(steps.c.epoch, steps.c.k, steps.c.there)
         .where(steps.c.there != steps.c.before)
         .order_by(steps.c.epoch)
@@ -164,7 +164,7 @@ def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Ca
 
 def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
-    rows = found.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
+    rows = found.database.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
     return [(describe_attempt(RunRecord.from_row(row)), row.revision) for row in rows]
 
 
@@ -172,7 +172,9 @@ def _newest_revisions(found: Ledger) -> list[Document]:
     """Return the newest revisions, with the kind of run, the number of epochs, and the time."""
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
-    rows = found.read_rows(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
+    rows = found.database.read_rows(
+        sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS)
+    )
     return [
         {"revision": row.revision, "published_at": row.published_at, "kind": row.kind, "epochs": len(row.epochs or ())}
         for row in rows
@@ -193,7 +195,7 @@ def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Doc
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
     label = home.schedule.format_label
-    rows = found.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
+    rows = found.database.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
         {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
         for revision, epochs, first, last in map(tuple, rows)
@@ -209,7 +211,7 @@ def _worst_check(failed: list[CheckRecord]) -> str | None:
 def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
     """Describe for each epoch in one line what its newest audit has found."""
     newest_audits = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
-    rows = [row for row in found.read_rows(newest_audits) if not row.passed] if epochs else []
+    rows = [row for row in found.database.read_rows(newest_audits) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 

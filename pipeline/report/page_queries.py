@@ -65,7 +65,7 @@ class ReportState:
         self.home, self.found, self.epochs = home, found, epochs
         self.low, self.high = min(epochs), max(epochs)
         self.label = home.schedule.format_label
-        self.newest = newest or found.get_revision()
+        self.newest = newest or found.revisions.get()
         self.frontier = self.newest.frontier
         self.tried = list_unpublished(found)
         if former:  # later attempts are not about that revision
@@ -82,7 +82,7 @@ class ReportState:
         self._read_checks()
 
     def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
-        return list(self.found.read_rows(statement))
+        return list(self.found.database.read_rows(statement))
 
     # -- batches and runs ---------------------------------------------------------------------------------------
 
@@ -149,12 +149,12 @@ class ReportState:
     @cached_property
     def list_motifs(self) -> list[str]:
         """Return the motifs that the newest revision was published with."""
-        return self.found.list_motifs(self.newest)
+        return self.found.runs.list_motifs(self.newest)
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
         """Return the stages of a run, except the stage `report`."""
         if run_id not in self._stages:
-            self._stages[run_id] = [row for row in self.found.list_stages(run_id) if row.stage != "report"]
+            self._stages[run_id] = [row for row in self.found.stages.select(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
     def get_facts(self, run_id: str, kind: type[F]) -> F | None:
@@ -178,13 +178,13 @@ class ReportState:
 
     def get_attempt(self, run_id: str) -> tuple[Attempt, int | None]:
         """Return a run, and the revision that it has published, or None."""
-        row = self.found.get_run(run_id)
+        row = self.found.runs.get(run_id)
         known = self.read_rows(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return describe_attempt(row), known[0].revision if known else None
 
     @cached_property
     def _approvals_by_run(self) -> dict[str, Approval]:
-        return self.found.list_approvals()
+        return self.found.approvals.select()
 
     def approval_document(self, run_id: str) -> dict[str, str | None] | None:
         """Return the decision of a person about a run (verdict, person, because, at), or None."""
@@ -356,7 +356,7 @@ def totals_by_epoch(found: Ledger, newest: Revision, low: int, high: int = FOREV
     diffs = at.where(moved.c.epoch <= high).subquery()
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
-    rows = found.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
+    rows = found.database.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
     points = sum_totals((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
     changed = sorted(points)
 

@@ -17,7 +17,7 @@ from .. import events
 from ..errors import Unavailable
 from ..home.home import Home
 from ..optional_dependencies import require_extras
-from ..state import incidents, lease
+from ..state import clock, incidents
 from ..state.epoch_status import EpochStatuses, list_epoch_statuses
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -56,12 +56,12 @@ def epoch_document(home: Home, ledger: Ledger, epoch: int, revision: int | None 
         epoch: The epoch.
         revision: The revision (default: the newest).
     """
-    newest = ledger.get_revision()
+    newest = ledger.revisions.get()
     if revision is None or revision == newest.revision:
-        return describe_epoch(ReportState(home, ledger, [epoch], newest), epoch, lease.timestamp())
-    state = ReportState(home, ledger, [epoch], ledger.get_revision(revision), former=True)
+        return describe_epoch(ReportState(home, ledger, [epoch], newest), epoch, clock.timestamp())
+    state = ReportState(home, ledger, [epoch], ledger.revisions.get(revision), former=True)
     return {
-        **describe_epoch(state, epoch, lease.timestamp()),
+        **describe_epoch(state, epoch, clock.timestamp()),
         "former": {"revision": revision, "newest": newest.revision},
     }
 
@@ -84,8 +84,8 @@ def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
     key = next((key for key, file in check_page.known_checks(ledger).items() if file == name), None)
     if key is None:
         return None
-    every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.get_revision())
-    found = check_page.check_history(home, ledger, stand, every, key, lease.timestamp())
+    every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.revisions.get())
+    found = check_page.check_history(home, ledger, stand, every, key, clock.timestamp())
     return render_check_page(found, lambda name: True, home.config.checks.sensitivity)
 
 
@@ -98,7 +98,7 @@ def render_index(home: Home, ledger: Ledger, inside: Document | None = None, bas
         inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
         base: The address of the pages.
     """
-    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     every = incidents.list_incidents(ledger)
     found = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
     found |= _written_pages(home, _readable_store(home), stand.newest)
@@ -169,7 +169,7 @@ def write_pages(
         Unavailable: The store of `[reports] uri` does not accept the pages.
     """
     folder = PageStore(home)
-    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     files = ReportIndex(home, stand, folder)
     wanted = sorted(set(epochs))[-limit if limit else 0 :]
     files.expect_pages(wanted)
@@ -219,8 +219,8 @@ def write_pages(
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
     folder = PageStore(home)
-    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
-    files, row = ReportIndex(home, stand, folder), ledger.get_revision(revision)
+    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    files, row = ReportIndex(home, stand, folder), ledger.revisions.get(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(
             home, ledger, row, epoch=epoch, axis=list_epoch_statuses(ledger, row).shown_epochs, at=at, files=files
@@ -252,7 +252,7 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
         AltneuError: The tables cannot be read by one process.
     """
     folder = PageStore(home)
-    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
@@ -438,7 +438,7 @@ class ReportIndex:
 def write_difference(home: Home, name: str, found: Document) -> str:
     """Write the page of a difference, and return its path or URI."""
     folder = PageStore(home)
-    folder.put_page(f"diff-{name}.html", render_difference_page({**found, "at": lease.timestamp()}))
+    folder.put_page(f"diff-{name}.html", render_difference_page({**found, "at": clock.timestamp()}))
     folder.flush_pages()
     return folder.page_location(f"diff-{name}.html")
 

@@ -26,7 +26,7 @@ from ..home.home import Home
 from ..optional_dependencies import require_extras
 from ..report import incident_document
 from ..secret import read_secret
-from ..state import alert_log, lease
+from ..state import alert_log, clock
 from ..state.alert_log import AlertKey, AlertKind
 from ..state.incidents import STAGES, Incident, list_incidents
 from ..state.ledger import Ledger
@@ -215,16 +215,16 @@ def _compose_message(home: Home, news: list[Problem]) -> Message:
 
 def _is_due(home: Home, incident: Incident, patience: float) -> bool:
     """Tell whether an incident is to be sent."""
-    if not incident.is_open or incident.acknowledgement or incident.mute_at(lease.timestamp()):
+    if not incident.is_open or incident.acknowledgement or incident.mute_at(clock.timestamp()):
         return False
     if home.config.alerts.severity == "critical" and incident.severity is not Severity.CRITICAL:
         return False
-    since = (lease.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
+    since = (clock.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
     return not (patience and incident.first.suite == STAGES and incident.first.at > since)
 
 
 def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
-    document = incident_document(home, incident, lease.timestamp())
+    document = incident_document(home, incident, clock.timestamp())
     page = document["page"] or document["report"]
     report = f"altneu report {document['epochs'][-1]}; " if document["epochs"] else ""
     since = format_minute(incident.first.at)
@@ -250,14 +250,14 @@ def _closed_problems(
 ) -> list[Problem]:
     """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
     known = {alert_key(incident): incident for incident in incidents}
-    batches = ledger.published_batches()
+    batches = ledger.outputs.published_batches()
     news = []
     for (key, kind), row in sent.items():
         if kind is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
         if key.suite == EPOCH and row.epoch in batches:
-            at = ledger.get_revision(batches[row.epoch].revision)
+            at = ledger.revisions.get(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
@@ -296,7 +296,7 @@ def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Ite
         if not failure.published
     ):
         return None
-    before = ledger.published_batches().get(epoch)
+    before = ledger.outputs.published_batches().get(epoch)
     since = f"after revision {before.revision if before else 0}"
     return Problem(AlertKey(EPOCH, str(epoch), since), AlertKind.OPENED, title, tuple(lines), epoch=epoch)
 

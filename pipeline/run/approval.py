@@ -17,7 +17,7 @@ from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.home import Home
 from ..landing.epoch_states import compare_with_ledger
 from ..landing.local_landing import EMPTY_DIGEST
-from ..state import lease
+from ..state import clock, lease
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
 from ..state.stage_results import AuditFacts
@@ -29,7 +29,7 @@ FEW = 8  # epochs that a command names one by one
 
 def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """Return why a run whose checks are done must not be published yet, or None when it may be published."""
-    approval, approve = ledger.get_approval(run_id), home.config.publish.approve
+    approval, approve = ledger.approvals.get(run_id), home.config.publish.approve
     if approval is not None:
         return {
             Verdict.APPROVED: None,
@@ -38,7 +38,7 @@ def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
         }[approval.verdict]
     if approve == "always":
         return '[publish] approve = "always"'
-    failed = ledger.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
+    failed = ledger.stages.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
     return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
 
 
@@ -52,12 +52,12 @@ def hold_unapproved_run(home: Home, ledger: Ledger, run_id: str) -> str | None:
         RevisionConflict: Another run has published a revision since this run began.
         LeaseLost: Another process has taken over the run.
     """
-    ledger.require_newest_parent(run_id)
-    run = ledger.get_run(run_id)
+    ledger.runs.require_newest_parent(run_id)
+    run = ledger.runs.get(run_id)
     why = None if run.state is RunState.PUBLISHED else approval_reason(home, ledger, run_id)
     if why is not None and run.state is not RunState.HELD:
         with lease.hold_lease(ledger, run_id):
-            ledger.hold_run(run_id)
+            ledger.approvals.request(run_id)
         _renew_pages(home, ledger, run)
     return why
 
@@ -68,7 +68,7 @@ def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
     Raises:
         UsageError: There is no such run, it is not held, or the id is None and not exactly one run is held.
     """
-    held = ledger.list_held()
+    held = ledger.runs.list_held()
     if run_id is None:
         if len(held) == 1:
             return held[0]
@@ -77,13 +77,13 @@ def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
             f"{len(held)} runs are held: say which one ({names})." if held else "no run is held.",
             "altneu status" if held else "altneu run EPOCH --hold, or: altneu backfill --all --hold",
         )
-    run = next((run for run in ledger.list_runs() if run.run_id == run_id), None)
+    run = next((run for run in ledger.runs.list_all() if run.run_id == run_id), None)
     if run is None:
         raise UsageError(f"there is no run {run_id!r}.", "altneu status")
     if run.state is RunState.HELD:
         return run
     what = f"it is {run.state}"
-    row = ledger.published_by(run_id)
+    row = ledger.revisions.published_by(run_id)
     if row is not None:
         what = f"it is published, as revision {row.revision}"
     elif run.state is RunState.REJECTED:
@@ -107,7 +107,7 @@ def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, 
     """
     require_publishable(home, ledger, run)
     with lease.hold_lease(ledger, run.run_id):
-        ledger.approve_run(run.run_id, person, because)
+        ledger.approvals.approve(run.run_id, person, because)
 
 
 def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
@@ -116,7 +116,7 @@ def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
     if by is not None:
         raise RevisionConflict(
             f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
-            f"{ledger.get_revision(by).run_id}): what would be published is not what was looked at. "
+            f"{ledger.revisions.get(by).run_id}): what would be published is not what was looked at. "
             f"Nothing of the held run was published.",
             f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
@@ -133,15 +133,15 @@ def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
 def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run is not to be published. The next run or compaction removes its branches."""
     with lease.hold_lease(ledger, run.run_id):
-        ledger.reject_run(run.run_id, person, because)
+        ledger.approvals.reject(run.run_id, person, because)
     openlineage.emit_run(home, ledger, run.run_id)
     _renew_pages(home, ledger, run)
 
 
 def expire_held_runs(home: Home, ledger: Ledger) -> None:
     """Reject the runs that were held for longer than `[runs] hold_days`, except those that a process works on."""
-    for run in ledger.list_held():
-        if lease.read_clock() >= hold_deadline(home, run):
+    for run in ledger.runs.list_held():
+        if clock.read_clock() >= hold_deadline(home, run):
             days = f"{home.config.runs.hold_days:g} day(s)"
             with contextlib.suppress(LeaseLost):
                 reject_run(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
@@ -154,7 +154,7 @@ def hold_deadline(home: Home, run: RunRecord) -> datetime:
 
 def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
     """Return the revision that another run has published on the parent of a held run, or None."""
-    return run.parent + 1 if ledger.get_revision().revision != run.parent else None
+    return run.parent + 1 if ledger.revisions.get().revision != run.parent else None
 
 
 def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
@@ -168,7 +168,7 @@ def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
         state = now.get(epoch)
         return EMPTY_DIGEST if state is None or state.state == "gone" else state.digest
 
-    read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
+    read = {batch.epoch: batch.digest for batch in ledger.outputs.staged_batches(run.run_id)}
     return [
         home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest_of(epoch) != read[epoch]
     ]
@@ -186,14 +186,14 @@ def rerun_command(home: Home, run: RunRecord) -> str:
 
 def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
     """Return the revision that a held run would be if it were published now, with the snapshots that its audit saw."""
-    parent = ledger.get_parent(run)
+    parent = ledger.runs.get_parent(run)
     return replace(
         parent,
         revision=run.parent + 1,
         parent=run.parent,
         run_id=run.run_id,
         frontier=Scope(parent, run.epochs, run.kind).frontier,
-        snapshots={**parent.snapshots, **ledger.recorded_snapshots(run.run_id)},
+        snapshots={**parent.snapshots, **ledger.stages.recorded_snapshots(run.run_id)},
         since=None if run.kind is RunKind.RELOAD else parent.since,
     )
 
@@ -208,7 +208,7 @@ def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, o
         "epochs": [home.schedule.format_label(epoch) for epoch in run.epochs],
         "held_at": run.last_signal,
         "expires_at": hold_deadline(home, run).isoformat(timespec="milliseconds"),
-        "warnings": ledger.get_facts(run.run_id, AuditFacts).failed,
+        "warnings": ledger.stages.get_facts(run.run_id, AuditFacts).failed,
         "overtaken_by": by,
         "next": f"altneu diff {run.run_id}" if by is None else rerun_command(home, run),
     }

@@ -27,7 +27,7 @@ from ..errors import UsageError
 from ..home.home import Home
 from ..landing.folded_epochs import record_folded
 from ..report import refresh_pages
-from ..state import lease
+from ..state import clock
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
@@ -118,15 +118,15 @@ def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> Horizon:
     Revisions that are published later are not considered, because their rows are not in the new tables.
     """
     newest = row.revision
-    kinds = {run.run_id: run.kind for run in ledger.list_runs()}
-    rows = [r for r in ledger.list_revisions() if r.revision <= newest]
+    kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
+    rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
     oldest = newest - home.config.retention.revisions + 1
     kept = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
     if home.config.retention.epochs is not None and row.frontier is not None:
-        first = min(ledger.published_batches(newest), default=row.frontier)
+        first = min(ledger.outputs.published_batches(newest), default=row.frontier)
         wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
     return Horizon(since, kept, dropped)
@@ -155,7 +155,7 @@ def compact(
         UsageError: The settings do not have the value columns that are stored; a compaction would lose them.
         CheckFailed: The new tables do not have the fingerprints of the old ones.
     """
-    row = ledger.require_published()
+    row = ledger.revisions.require_published()
     if words := changed_values(home, ledger):
         raise UsageError(
             f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
@@ -167,7 +167,7 @@ def compact(
     with warehouse.size_plans(row):
         facts = Compaction(home, ledger, warehouse, row, grace, say).execute()
     graph_cache.drop_other_graphs(
-        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.get_revision())
+        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.revisions.get())
     )  # removes what killed runs have left behind
     bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
@@ -181,7 +181,9 @@ class Compaction:
     def __init__(self, home: Home, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
         self.home, self.ledger, self.warehouse, self.row = home, ledger, warehouse, row
         self.grace, self.say = grace, say
-        self.live_for = ledger.get_run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says now
+        self.live_for = ledger.runs.get(row.run_id).config.get(
+            "live_for"
+        )  # as published, whatever altneu.toml says now
         self.sizes = self._table_sizes(row.snapshots)
 
     def execute(self) -> CompactFacts:
@@ -194,7 +196,7 @@ class Compaction:
             session.start_stage()
             pins = {table: self.rewrite_table(table, session.run_id, horizon) for table in row.snapshots}
             self.verify_tables(pins, horizon)
-            ledger.repin_revisions(session.run_id, pins, horizon.kept, horizon.since, horizon.dropped)
+            ledger.revisions.repin(session.run_id, pins, horizon.kept, horizon.since, horizon.dropped)
             after = self._table_sizes(pins)
             warehouse.update_refs(ledger, session.run_id)
             expired, orphans = self._drop_unreadable(session.run_id)
@@ -208,8 +210,8 @@ class Compaction:
                 verified=True,
             )
             session.finish_stage(facts)
-            ledger.finish_run(session.run_id, RunState.DONE)
-            ledger.forget_branches([session.run_id])
+            ledger.runs.finish(session.run_id, RunState.DONE)
+            ledger.runs.forget_branches([session.run_id])
         return replace(facts, before=self.sizes)
 
     def rewrite_table(self, table: str, run_id: str, horizon: Horizon) -> int:
@@ -248,7 +250,7 @@ class Compaction:
 
     def _drop_unreadable(self, run_id: str) -> tuple[int, int]:
         """Drop what nobody can read; return the number of expired snapshots, and of files that no snapshot names."""
-        at = lease.read_clock().timestamp()
+        at = clock.read_clock().timestamp()
         before_ms = int((at - self.grace if self.grace > 0 else at + 60) * 1000)
         expired, orphans = 0, 0
         for table in self.row.snapshots:

@@ -66,7 +66,7 @@ def verify_compaction(
     def former_fingerprints(tables: Sequence[str]) -> dict[int, Prints]:
         return fingerprints_seen({table: row.snapshots[table] for table in tables})
 
-    recorded, actual = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
+    recorded, actual = ledger.outputs.fingerprints_at(revisions), fingerprints_seen(pins)
     wrong = _first_difference(recorded, actual, since)
     if wrong is not None:
         revision, difference = wrong

@@ -59,7 +59,7 @@ def compare_costs(
             say(f"{home.schedule.format_label(epoch)}: maintaining")
             row = runner.execute_run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert isinstance(row, Revision)
-            seconds = {stage.stage: stage.seconds for stage in ledger.list_stages(row.run_id)}
+            seconds = {stage.stage: stage.seconds for stage in ledger.stages.select(row.run_id)}
             say(f"{home.schedule.format_label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)
             began = time.perf_counter()
@@ -70,8 +70,8 @@ def compare_costs(
                 {
                     "epoch": epoch,
                     "label": home.schedule.format_label(epoch),
-                    "rows": ledger.get_facts(row.run_id, IngestFacts).rows,
-                    "changes": ledger.get_facts(row.run_id, EdgesFacts).rows,
+                    "rows": ledger.stages.get_facts(row.run_id, IngestFacts).rows,
+                    "changes": ledger.stages.get_facts(row.run_id, EdgesFacts).rows,
                     "maintained_s": round(maintained_seconds, 2),
                     "recomputed_s": round(recomputed, 2),
                     "ratio": round(recomputed / maintained_seconds, 2),

@@ -23,7 +23,7 @@ def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
     from ..reading.revision_diff import DiffSide, RevisionDiff
 
     after = DiffSide(home, ledger, approval.unpublished_revision(ledger, run), run)
-    return RevisionDiff(DiffSide(home, ledger, ledger.get_parent(run)), after)
+    return RevisionDiff(DiffSide(home, ledger, ledger.runs.get_parent(run)), after)
 
 
 def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class EstimatedCounts:
 
     @cached_property
     def _published_batches(self) -> dict[int, Batch]:
-        return self.ledger.published_batches(self.plan.parent.revision)
+        return self.ledger.outputs.published_batches(self.plan.parent.revision)
 
     @cached_property
     def _chosen_epochs(self) -> list[EpochState]:
@@ -178,7 +178,7 @@ class EstimatedCounts:
         """Return the number of rows of each table, or None where the metadata of the tables cannot be read."""
         if not self.plan.parent.revision:
             return {}
-        if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # a rollback records no sizes
+        if self.ledger.runs.get(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # a rollback records no sizes
             from ..storage.refs_without_spark import open_branches  # loads PySpark
 
             try:
@@ -187,7 +187,7 @@ class EstimatedCounts:
                 return {table: tables.snapshot_size(table, snapshot).rows for table, snapshot in pins}
             except (OSError, LookupError):
                 return None
-        return {table: size.rows for table, size in self.ledger.table_sizes().items()}
+        return {table: size.rows for table, size in self.ledger.stages.table_sizes().items()}
 
     def _sum_or_unknown(self, tables: Sequence[str], rows: int) -> int | None:
         """Return `rows` plus the rows of some tables, or None where one of them is not known."""
@@ -236,7 +236,7 @@ class EstimatedCounts:
         """Estimate the proposals: as many for each changed interval as in earlier runs."""
         changed: dict[str, int] = {}
         proposed: dict[str, int] = {}
-        for row in self.ledger.list_recent_stages(RUNS):
+        for row in self.ledger.stages.list_recent(RUNS):
             if isinstance(row.facts, EdgesFacts) and row.facts.rows:
                 changed[row.run_id] = row.facts.rows
             if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
@@ -276,7 +276,7 @@ def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, i
 
     The seconds are None before the first published run.
     """
-    stages = ledger.list_recent_stages(RUNS)
+    stages = ledger.stages.list_recent(RUNS)
     landed = {row.run_id: row.facts.rows for row in stages if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
     for row in stages:

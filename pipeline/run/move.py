@@ -29,7 +29,7 @@ from ..errors import AltneuError, CheckFailed, Unavailable, UsageError
 from ..home.home import Home
 from ..home.settings_file import NAME, write_text
 from ..landing import copy_landing as batches
-from ..state import copy_database, database, file_transfer, filesystem, home_identity, lease, versions
+from ..state import clock, copy_database, database, file_transfer, filesystem, home_identity, versions
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, RunKind, RunState
 from ..state.schema import homes
@@ -107,7 +107,13 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
 
     refresh_pages(new, books)
     return MoveResult(
-        new, len(copied_tables.located), copied_batches, copied, rows, proved, [run.run_id for run in books.list_held()]
+        new,
+        len(copied_tables.located),
+        copied_batches,
+        copied,
+        rows,
+        proved,
+        [run.run_id for run in books.runs.list_held()],
     )
 
 
@@ -124,7 +130,7 @@ def _open_current_ledger(home: Home) -> Ledger:
 
 
 def _refuse_active_runs(ledger: Ledger) -> None:
-    for run in ledger.list_runs():
+    for run in ledger.runs.list_all():
         if run.state is RunState.RUNNING and run.is_alive:
             compaction = run.kind is RunKind.COMPACT
             what = "a compaction" if compaction else f"run {run.run_id} of {len(run.epochs)} epoch(s)"
@@ -146,7 +152,7 @@ def _home_state(home: Home, ledger: Ledger) -> list[Any]:
     """Return values that differ whenever a run or a compaction has changed the home."""
     identity = home_identity.find_identity(home)
     locations = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
-    return [locations, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
+    return [locations, ledger.revisions.get(), [(run.run_id, run.state) for run in ledger.runs.list_all()]]
 
 
 # -- The claim on the new places -----------------------------------------------------------------------------------
@@ -183,7 +189,7 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
             )
         if not journal:  # the file is new, or a process was killed while it wrote it
             catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
-            journal = {**expected, "catalog": catalog, "begun": lease.timestamp()}
+            journal = {**expected, "catalog": catalog, "begun": clock.timestamp()}
             stream.seek(0)
             stream.truncate()
             stream.write(json.dumps(journal))
@@ -318,10 +324,10 @@ def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict
     ledger = Ledger(new.database)
     spark = session_for(new, ledger)
     original, copy, proved = Warehouse(spark, home), Warehouse(spark, new), {}
-    rows = [row for row in ledger.list_revisions() if row.snapshots and row.frontier is not None]
+    rows = [row for row in ledger.revisions.list_all() if row.snapshots and row.frontier is not None]
     for number, row in enumerate(rows):
         say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
-        recorded = ledger.fingerprints_of(row.revision)
+        recorded = ledger.outputs.fingerprints_of(row.revision)
         if set(row.collections) - set(recorded):
             recorded = {**published_fingerprints(original, row), **recorded}
         comparison = compare_fingerprints(copy, row, recorded)

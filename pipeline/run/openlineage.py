@@ -32,7 +32,7 @@ from expectations.model import Check
 from ..events import log
 from ..home.home import Home
 from ..optional_dependencies import require_extras
-from ..state import home_identity, lease
+from ..state import clock, home_identity
 from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Severity
 from ..state.stage_results import AuditFacts
@@ -100,7 +100,7 @@ def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
-        row, at = ledger.get_revision(), lease.timestamp()
+        row, at = ledger.revisions.get(), clock.timestamp()
         _send_events([_audit_event(home, f"audit {at}", at, results, row.snapshots, None)])
     except Exception as error:
         log.warning("the lineage of an audit could not be sent: %s", error)
@@ -111,7 +111,7 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
-    run = ledger.get_run(run_id)
+    run = ledger.runs.get(run_id)
     state = RunState(STATES.get(run.state, "ABORT"))
     facets: dict[str, Any] = _run_facets(home, run)
     if run.error:
@@ -126,7 +126,7 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
         outputs=output_datasets(home, ledger, run_id),
         producer=producer_uri(),
     )
-    checks = [] if state is RunState.START else [each.to_check() for each in ledger.list_checks(run_id=run_id)]
+    checks = [] if state is RunState.START else [each.to_check() for each in ledger.checks.select(run_id=run_id)]
     if not checks:
         return [own]
     return [
@@ -253,13 +253,13 @@ def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
-    run = ledger.get_run(run_id)
+    run = ledger.runs.get(run_id)
     if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
         return []
     if run.kind is RunKind.REBUILD:
-        snapshot = ledger.get_parent(run).snapshots.get("upserts")
+        snapshot = ledger.runs.get_parent(run).snapshots.get("upserts")
         return [InputDataset(*dataset_name(home, "upserts"), facets=_dataset_facets(home, "upserts", snapshot))]
-    batches = ledger.staged_batches(run.run_id)
+    batches = ledger.outputs.staged_batches(run.run_id)
     rows, files = sum(batch.rows + batch.bad_rows for batch in batches), sum(batch.files for batch in batches)
     facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
     return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if batches else {})]
@@ -269,10 +269,10 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
     """Return the tables whose published snapshots differ from the parent's; none before the run is published."""
     from openlineage.client.event_v2 import OutputDataset
 
-    row = ledger.published_by(run_id)
+    row = ledger.revisions.published_by(run_id)
     if row is None:
         return []
-    before = ledger.get_parent(ledger.get_run(run_id)).snapshots
+    before = ledger.runs.get_parent(ledger.runs.get(run_id)).snapshots
     changed = {table: snapshot for table, snapshot in sorted(row.snapshots.items()) if before.get(table) != snapshot}
     return [
         OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot))
@@ -286,18 +286,22 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
 def checked_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     """Return the tables that the checks of a run have looked at, with the results."""
     return _assertion_datasets(
-        home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _snapshots_seen(ledger, run_id)
+        home, [each.to_check() for each in ledger.checks.select(run_id=run_id)], _snapshots_seen(ledger, run_id)
     )
 
 
 def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
     """Return the snapshots that a run has published; before that, those that its audit saw or its stages wrote."""
-    row = ledger.published_by(run_id)
+    row = ledger.revisions.published_by(run_id)
     if row is not None:
         return row.snapshots
-    stages = {row.stage: row.facts for row in ledger.list_stages(run_id)}
+    stages = {row.stage: row.facts for row in ledger.stages.select(run_id)}
     audit = stages.get("audit")
-    return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.recorded_snapshots(run_id)
+    return (
+        audit.snapshots
+        if isinstance(audit, AuditFacts) and audit.snapshots
+        else ledger.stages.recorded_snapshots(run_id)
+    )
 
 
 def table_of_check(check: Check) -> str:

@@ -69,12 +69,12 @@ def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
 
 def unprovable_reason(run: RunContext) -> str | None:
     """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
-    proof = run.ledger.get_proof(run.run_id)
-    if proof is not None and (proof.base or is_known(run.ledger.fingerprints_of(run.parent.revision))):
+    proof = run.ledger.outputs.get_proof(run.run_id)
+    if proof is not None and (proof.base or is_known(run.ledger.outputs.fingerprints_of(run.parent.revision))):
         return None
-    if proof is None and run.ledger.get_facts(run.run_id, TrussFacts).epochs:
+    if proof is None and run.ledger.stages.get_facts(run.run_id, TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not is_known(run.ledger.fingerprints_of(run.parent.revision)):
+    if run.parent.frontier is not None and not is_known(run.ledger.outputs.fingerprints_of(run.parent.revision)):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -84,9 +84,9 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
 
     Return None where there is no proof (`unprovable_reason`).
     """
-    facts, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
+    facts, proof = run.ledger.stages.get_facts(run.run_id, TrussFacts), run.ledger.outputs.get_proof(run.run_id)
     before, change = run_fingerprints(run)
-    run.ledger.put_fingerprints(run.run_id, change)
+    run.ledger.outputs.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
     first = _first_affected_epoch(run, facts)
@@ -111,7 +111,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
 def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
     """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
     parent = run.parent
-    known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
+    known = run.ledger.outputs.fingerprints_of(parent.revision) if parent.revision else {}
     first = parent.frontier is None
 
     def appends_to(table: str) -> bool:
@@ -151,7 +151,7 @@ def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
 
 
 def _batch_epochs(run: RunContext) -> set[int]:
-    return {*run.ledger.published_batches(run.parent.revision), *run.epochs, run.frontier}
+    return {*run.ledger.outputs.published_batches(run.parent.revision), *run.epochs, run.frontier}
 
 
 def _compare_stored(
@@ -196,7 +196,7 @@ def _compare_stored(
 
 def published_counts(run: RunContext, epoch: int) -> GraphCounts:
     """Return the counts of the published graph at an epoch."""
-    known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    known = totals_at(sum_totals(run.ledger.outputs.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
     return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 

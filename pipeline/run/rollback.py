@@ -45,7 +45,7 @@ def roll_back(
     """
     if revision < 0:
         raise UsageError(f"there is no revision {revision} to roll back to.", "altneu status")
-    parent, target = ledger.get_revision(), ledger.get_revision(revision)
+    parent, target = ledger.revisions.get(), ledger.revisions.get(revision)
     if revision == parent.revision or (parent.frontier is None and target.frontier is None):
         state = f"revision {revision}" if revision == parent.revision else f"empty, as revision {revision} is"
         raise UsageError(f"the published state is already {state}. Nothing was changed.", "altneu status")
@@ -53,12 +53,12 @@ def roll_back(
         raise UsageError(
             f"revision {revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
         )
-    before, after = ledger.published_batches(parent.revision), ledger.published_batches(target.revision)
+    before, after = ledger.outputs.published_batches(parent.revision), ledger.outputs.published_batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
-    config = ledger.get_run(target.run_id).config if target.revision else home.config.semantic_settings()
+    config = ledger.runs.get(target.run_id).config if target.revision else home.config.semantic_settings()
     with RunSession.begin(ledger, parent.revision, RunKind.ROLLBACK, epochs=epochs, config=config) as session:
         run_id, pins = session.run_id, target.snapshots
-        if target.revision and target.revision not in exact_revisions(ledger.list_revisions()):
+        if target.revision and target.revision not in exact_revisions(ledger.revisions.list_all()):
             say(f"revision {revision} shares its tables with later ones: writing its rows again")
             pins = rewrite_revision(home, ledger, run_id, target)
         published = _republish(home, ledger, run_id, parent, target, pins, epochs)
@@ -66,7 +66,7 @@ def roll_back(
             say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         try:
             open_branches(home).update_refs(ledger, run_id)
-            ledger.forget_branches([run_id])
+            ledger.runs.forget_branches([run_id])
         except Exception as error:  # the revision is published; the next writer updates the tags and branches
             say(f"the next run, or altneu doctor, updates the tags in the tables ({describe_error(error)[0]})")
     openlineage.emit_run(home, ledger, run_id)
@@ -124,7 +124,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             pins=pins,
             since=target.since,
             revisions=[target.revision],
-            live_for=ledger.get_run(target.run_id).config.get("live_for"),
+            live_for=ledger.runs.get(target.run_id).config.get("live_for"),
         )
     return pins
 
@@ -138,18 +138,18 @@ def _republish(
     pins: dict[str, int],
     epochs: list[int],
 ) -> Revision:
-    after = ledger.published_batches(target.revision)
-    ledger.put_batches(
+    after = ledger.outputs.published_batches(target.revision)
+    ledger.outputs.put_batches(
         run_id, [after[e].to_staged() if e in after else StagedBatch.for_removed_epoch(e) for e in epochs]
     )
     sums: dict[tuple[str, int, int], int] = {}
-    for measure, k, epoch, at, diff in ledger.total_diffs(parent.revision):
+    for measure, k, epoch, at, diff in ledger.outputs.total_diffs(parent.revision):
         if at > target.revision:
             sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
     measures = {measure for measure, _, _ in sums}
-    ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
+    ledger.outputs.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
     if steps := _restored_fingerprints(ledger, parent, target):
-        ledger.put_fingerprints(run_id, steps)
+        ledger.outputs.put_fingerprints(run_id, steps)
     return ledger.publish_revision(
         run_id,
         parent.revision,
@@ -166,7 +166,7 @@ def _restored_fingerprints(
     ledger: Ledger, parent: Revision, target: Revision
 ) -> dict[str, dict[int, Fingerprint] | None]:
     """Return the differences that turn the parent's fingerprints into the target's; the empty state has none."""
-    known = ledger.fingerprints_at([parent.revision, target.revision])
+    known = ledger.outputs.fingerprints_at([parent.revision, target.revision])
     before = known[parent.revision]
     empty = target.frontier is None
     return fingerprint_sums.staged_difference(

@@ -66,9 +66,9 @@ class RunContext:
         must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
         if must:
             if self.spare and own:
-                self.ledger.restrict_to_epochs(self.run_id, own)
+                self.ledger.runs.restrict_to_epochs(self.run_id, own)
             raise wrong[must[0]]
-        self.ledger.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
+        self.ledger.runs.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
         self.epochs[:] = kept
         for epoch, error in sorted(wrong.items()):
             self.say(
@@ -92,7 +92,7 @@ class RunContext:
     @cached_property
     def recorded_snapshots(self) -> dict[str, int]:
         """Return the snapshot of each table that its stage has written."""
-        return self.ledger.recorded_snapshots(self.run_id)
+        return self.ledger.stages.recorded_snapshots(self.run_id)
 
     @cached_property
     def new_snapshots(self) -> dict[str, int]:
@@ -156,7 +156,7 @@ class RunContext:
         return self.put_rows(table, stamped)
 
     def put_rows(self, table: str, rows: Any | None) -> int:
-        self.ledger.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
+        self.ledger.runs.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
         base = self.base_snapshot(table)
         head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
@@ -164,19 +164,21 @@ class RunContext:
 
     def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:
         """Write the changes of a serving table: remove the rows with a key in `gone`, and add the rows `come`."""
-        self.ledger.renew_lease(self.run_id)
+        self.ledger.runs.renew_lease(self.run_id)
         head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
 
     def landed_epochs(self) -> set[int]:
         """Return the epochs that have a batch once this run is published."""
-        staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
-        known = {*self.ledger.published_batches(self.parent.revision), *staged}
+        staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.outputs.staged_batches(self.run_id)}
+        known = {*self.ledger.outputs.published_batches(self.parent.revision), *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
 
     def total_diffs(self) -> list[TotalDiff]:
         """Return the total diffs that would be read if the run were published now."""
-        return self.ledger.total_diffs(self.parent.revision) + self.ledger.staged_totals(self.run_id, self.revision)
+        return self.ledger.outputs.total_diffs(self.parent.revision) + self.ledger.outputs.staged_totals(
+            self.run_id, self.revision
+        )
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Store the totals of what the run has written, as the difference to the parent's.
@@ -189,16 +191,16 @@ class RunContext:
             rows: Total diffs `(measure, k, epoch, diff)`.
         """
         if self.appends_to("edges"):
-            self.ledger.put_totals(self.run_id, measures, rows)
+            self.ledger.outputs.put_totals(self.run_id, measures, rows)
             return
         since = self.parent.since if self.appends_to("upserts") else None
         sums: Counter[tuple[str, int, int]] = Counter()
         for measure, k, epoch, diff in rows:
             sums[measure, k, epoch if since is None else max(epoch, since)] += diff
-        for measure, k, epoch, _, diff in self.ledger.total_diffs(self.parent.revision):
+        for measure, k, epoch, _, diff in self.ledger.outputs.total_diffs(self.parent.revision):
             if measure in measures:
                 sums[measure, k, epoch if since is None else max(epoch, since)] -= diff
-        self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
+        self.ledger.outputs.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
 
 
 @dataclass(frozen=True)
@@ -209,18 +211,18 @@ class ActualCounts:
 
     def changed_upserts(self) -> Number:
         if self.run.appends_to("edges"):
-            return Number.exact(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
+            return Number.exact(self.run.ledger.stages.get_facts(self.run.run_id, IngestFacts).changed_rows)
         return Number.exact(self.run.warehouse.snapshot_size("upserts", self.run.verified_snapshot("upserts")).rows)
 
     def stored_rows(self, table: str) -> int:
         return self.run.warehouse.snapshot_size(table, self.run.base_snapshot(table)).rows
 
     def changed_rows(self, table: str) -> Number:
-        facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)
+        facts = self.run.ledger.stages.get_facts(self.run.run_id, EdgesFacts)
         return Number.exact(facts.rows if table == "edges" else facts.motif_edges or 0)
 
     def first_change(self) -> int | None:
-        return self.run.ledger.get_facts(self.run.run_id, EdgesFacts).first_epoch
+        return self.run.ledger.stages.get_facts(self.run.run_id, EdgesFacts).first_epoch
 
     def proposal_count(self) -> int | None:
         return None
@@ -232,4 +234,4 @@ class ActualCounts:
         return graph_cache.saved_checkpoint(self.run.ledger, self.run.parent) is not None
 
     def published_epochs(self) -> Collection[int]:
-        return self.run.ledger.published_batches(self.run.parent.revision)
+        return self.run.ledger.outputs.published_batches(self.run.parent.revision)

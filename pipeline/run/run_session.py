@@ -75,7 +75,7 @@ class RunSession:
     def begin(cls, ledger: Ledger, parent: int, kind: RunKind, *, epochs: list[int], config: Json) -> RunSession:
         """Record a new run of one piece of work, and return the session for it."""
         run_id = new_run_id()
-        ledger.create_run(run_id, parent, epochs=epochs, config=config, kind=kind)
+        ledger.runs.create(run_id, parent, epochs=epochs, config=config, kind=kind)
         return cls(ledger, run_id, kind.value)
 
     def __enter__(self) -> RunSession:
@@ -110,9 +110,9 @@ class RunSession:
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
                 if self._stage_started:
                     self._record_stage(outcome.state, FailedFacts(error=outcome.what, cost=cost))
-                self.ledger.finish_run(self.run_id, RunState.INTERRUPTED if is_interrupted else RunState.FAILED, what)
+                self.ledger.runs.finish(self.run_id, RunState.INTERRUPTED if is_interrupted else RunState.FAILED, what)
             self._outcome = outcome
         return self._outcome
 
     def _record_stage(self, state: StageState, facts: Facts | None = None) -> None:
-        self.ledger.record_stage(self.run_id, self.work, state, self.started, facts)
+        self.ledger.stages.record(self.run_id, self.work, state, self.started, facts)

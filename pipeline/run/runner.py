@@ -84,7 +84,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.create_run(
+    ledger.runs.create(
         run_id,
         plan.parent.revision,
         epochs=list(plan.run),
@@ -93,7 +93,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
         hold=hold,
         alone=alone,
     )
-    events.log_event("run started", **telemetry.run_fields(home, ledger.get_run(run_id)))
+    events.log_event("run started", **telemetry.run_fields(home, ledger.runs.get(run_id)))
     openlineage.emit_run(home, ledger, run_id)
     return run_id
 
@@ -132,10 +132,10 @@ def execute_stage(
     from ..storage.session import session_for
     from .run_context import RunContext
 
-    stage, row = get_stage(name), ledger.get_run(run_id)
+    stage, row = get_stage(name), ledger.runs.get(run_id)
     if row.state is RunState.PUBLISHED and stage.before_publish:
-        return ledger.get_facts(run_id, KINDS[name])
-    ledger.require_newest_parent(run_id)
+        return ledger.stages.get_facts(run_id, KINDS[name])
+    ledger.runs.require_newest_parent(run_id)
     if row.state is RunState.REJECTED:
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
     if stage.suites:
@@ -147,7 +147,7 @@ def execute_stage(
         session.start_stage()
         try:
             landed = functools.cache(functools.partial(_estimate_landed_rows, home, row.epochs))
-            spark, parent = session_for(home, ledger, landed), ledger.get_parent(row)
+            spark, parent = session_for(home, ledger, landed), ledger.runs.get_parent(row)
             report = functools.partial(say, name)
             run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
             facts = _run_stage(stage, run, watch, landed)
@@ -243,7 +243,7 @@ class RunDriver:
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
         from expectations.gx_runner import import_in_background
 
-        if first is Step.COMPUTE and self.ledger.get_run(run_id).state is not RunState.HELD:
+        if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
             import_in_background()
             for name in NAMES[: -len(LAST)]:
                 self.execute_stage(run_id, name)
@@ -294,14 +294,14 @@ def execute_run(
     _, why = driver.drive(run_id)
     if why is not None:
         say(LAST[0], f"not published: {why}")
-        return ledger.get_run(run_id)
-    return ledger.get_revision()
+        return ledger.runs.get(run_id)
+    return ledger.revisions.get()
 
 
 def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = ignore_progress) -> Revision:
     """Publish a held run that was approved, by executing the stages that it was held before."""
     RunDriver(home, ledger, say).drive(run_id, Step.PUBLISH)
-    return ledger.get_revision(ledger.get_run(run_id).parent + 1)
+    return ledger.revisions.get(ledger.runs.get(run_id).parent + 1)
 
 
 @contextlib.contextmanager
@@ -312,11 +312,11 @@ def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # the signal came between two stages
-                done = {row.stage for row in ledger.list_stages(run_id) if row.state is StageState.DONE}
+                done = {row.stage for row in ledger.stages.select(run_id) if row.state is StageState.DONE}
                 stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
             # This is repeated here because the stage's own write may have been interrupted.
-            ledger.finish_run(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
-            ledger.release_lease(run_id)
+            ledger.runs.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
+            ledger.runs.release_lease(run_id)
         raise
 
 

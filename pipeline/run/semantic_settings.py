@@ -45,10 +45,10 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
     The needs are `run` (nothing has changed, or only value columns were added, which no earlier file can have had),
     `rebuild`, `reload`, or `new` (another home).
     """
-    parent = ledger.get_revision()
+    parent = ledger.revisions.get()
     if parent.frontier is None or parent.config_digest == home.config.semantic_digest():
         return SemanticChange([], "run")
-    old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic_settings()
+    old, new = dict(ledger.runs.get(parent.run_id).config), home.config.semantic_settings()
     words, needs = [], {"run"}
     # A compaction has dropped expired rows, without which the totals of folded epochs cannot be counted again.
     again = "rebuild" if parent.since is None else "reload"
@@ -72,8 +72,8 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
 
 def changed_values(home: Home, ledger: Ledger) -> list[str]:
     """Describe the published value columns that are no longer declared, or are declared with another type."""
-    parent = ledger.get_revision()
-    old = {} if parent.frontier is None else ledger.get_run(parent.run_id).config
+    parent = ledger.revisions.get()
+    old = {} if parent.frontier is None else ledger.runs.get(parent.run_id).config
     return _changed_values(old, home.config.semantic_settings())
 
 

@@ -82,8 +82,8 @@ def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revisi
     """
     assert row.frontier is not None
     if table == "epoch_totals":
-        landed = set(ledger.published_batches(row.revision))
-        return _totals_rows(read("edges"), home, ledger.total_diffs(row.revision), landed, row.frontier)
+        landed = set(ledger.outputs.published_batches(row.revision))
+        return _totals_rows(read("edges"), home, ledger.outputs.total_diffs(row.revision), landed, row.frontier)
     return _vertex_rows(read, home, row.frontier) if table == "vertex_history" else _edge_rows(read, home, row.frontier)
 
 

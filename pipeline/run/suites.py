@@ -51,11 +51,13 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
         return sum_rows(run.read_after(table).where(F.col("epoch") <= epoch), name, *columns)
 
     diffs = run.total_diffs()
-    published = {e: b for e, b in run.ledger.published_batches(run.parent.revision).items() if e not in run.epochs}
+    published = {
+        e: b for e, b in run.ledger.outputs.published_batches(run.parent.revision).items() if e not in run.epochs
+    }
     before = {} if recomputed else published
     points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
     now = points[epoch]
-    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if recomputed else ())]
+    batches = [*run.ledger.outputs.staged_batches(run.run_id), *(published.values() if recomputed else ())]
     alone = sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
     if alone:
         copies = batches_of_run.select(*data, F.col("diff").alias("copies"))

@@ -188,13 +188,13 @@ def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("altneu")
-    run = ledger.get_run(run_id)
+    run = ledger.runs.get(run_id)
     fields = {f"altneu.{name}": value for name, value in run_fields(home, run).items() if value is not None}
     start, end = _to_nanoseconds(run.started_at), _to_nanoseconds(run.finished_at or run.started_at)
     root = tracer.start_span(f"altneu {run.kind}", start_time=start, attributes=fields)
     if run.error:
         root.set_status(StatusCode.ERROR, run.error)
-    for row in ledger.list_stages(run_id):
+    for row in ledger.stages.select(run_id):
         start = _to_nanoseconds(row.started_at)
         facts = row.facts
         values = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})

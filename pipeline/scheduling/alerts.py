@@ -93,7 +93,7 @@ def send_alerts(
         return
     try:
         from ..run import alerts
-        from .dag_builder import report_address
+        from .task_support import report_address
 
         def channels() -> list[Channel]:
             return [*alerts.alert_channels(), *configured_notifiers(context)]
@@ -131,7 +131,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
     if not is_configured():
         return
     from ..run import alerts
-    from .dag_builder import report_address
+    from .task_support import report_address
 
     lines = [line for line in question["body"].splitlines() if line][:LINES]
     lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
@@ -223,12 +223,12 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
     """Describe why an epoch is late and what to type; return None if it is published."""
     from ..landing import list_batches
     from ..run import alerts
-    from .dag_builder import report_address
+    from .task_support import report_address
 
-    if epoch in ledger.published_batches():
+    if epoch in ledger.outputs.published_batches():
         return None
     label, batch = home.schedule.format_label(epoch), list_batches(home).get(epoch)
-    held = [run for run in ledger.list_held() if epoch in run.epochs]
+    held = [run for run in ledger.runs.list_held() if epoch in run.epochs]
     if held:
         why, remedy = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
     elif batch is None:

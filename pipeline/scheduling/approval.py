@@ -13,7 +13,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from ..errors import RevisionConflict
 from ..tasks import base, run_tasks
-from . import alerts, dag_builder
+from . import alerts, task_support
 
 ASKED = "asked"  # the XCom with the run that the person is asked about
 
@@ -28,28 +28,28 @@ class Approval(ApprovalOperator):
         super().__init__(**kwargs)
         self.home, self.planned, self.pages = home, planned, pages
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def execute(self, context: Any) -> Any:
         return self._request_approval(context, self.planned)
 
     def _request_approval(self, context: Any, planned: Any) -> Any:
-        planned, question = run_tasks.request_approval(self.home, planned, dag_builder.log_progress, pages=self.pages)
+        planned, question = run_tasks.request_approval(self.home, planned, task_support.log_progress, pages=self.pages)
         if question is None:
             return planned
-        links = [f"[the epoch]({dag_builder.page_address(base.last_label(planned) or '')})"]
+        links = [f"[the epoch]({task_support.page_address(base.last_label(planned) or '')})"]
         links += (
-            [f"[all that would change]({dag_builder.report_address(question['page'])})"] if question["page"] else []
+            [f"[all that would change]({task_support.report_address(question['page'])})"] if question["page"] else []
         )
         self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
         context["ti"].xcom_push(key=ASKED, value=planned)
         alerts.alert_approval_needed(self.home, context, planned["run_id"], question)
         return super().execute(context)
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
         if "error" in event:
-            raise dag_builder.task_failure(
+            raise task_support.task_failure(
                 f"nobody has decided within {self.response_timeout}. Run {planned['run_id']} stays held, and nothing "
                 f"of it is published.\nnext: altneu publish {planned['run_id']}, then clear this task",
                 retry=False,
@@ -59,7 +59,7 @@ class Approval(ApprovalOperator):
         try:
             run_tasks.record_decision(self.home, planned, approved=approved, person=user.get("name"), because=because)
         except RevisionConflict as overtaken:
-            dag_builder.log_progress(overtaken.what)
+            task_support.log_progress(overtaken.what)
             return self._request_approval(context, planned)
         super().execute_complete(context, event)  # after a rejection it skips the following tasks
         return planned

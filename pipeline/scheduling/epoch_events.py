@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from ..tasks import base, epoch_event_claims
 from ..tasks.base import PublishedRun
-from . import dag_builder
+from . import task_callbacks, task_support
 from .sites import current_site
 
 
@@ -32,12 +32,12 @@ def confirm_events(context: dict[str, Any]) -> None:
 
 
 @task(
-    on_success_callback=[dag_builder.on_success, confirm_events],
+    on_success_callback=[task_callbacks.on_success, confirm_events],
     doc_md="Emits an event of `altneu://graph/epochs` for each epoch whose results have changed since the last events: "
     "new and corrected epochs, and those that a correction restates, whether this run or somebody outside Airflow has "
     "published them. It is skipped if there are none.",
 )
-@dag_builder.translate_errors
+@task_support.translate_errors
 def epochs(published: PublishedRun | None = None, outlet_events: Any = None) -> None:
     site, ti = current_site(), get_current_context()["ti"]
 
@@ -48,7 +48,7 @@ def epochs(published: PublishedRun | None = None, outlet_events: Any = None) -> 
         return task_state
 
     changed = epoch_event_claims.claim_changes(
-        site.home, site.epochs_asset.uri, task_token(ti), state, published, dag_builder.log_progress
+        site.home, site.epochs_asset.uri, task_token(ti), state, published, task_support.log_progress
     )
     if not changed["epochs"]:
         raise AirflowSkipException("no epoch has changed since the last events")

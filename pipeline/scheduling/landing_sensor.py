@@ -21,7 +21,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError
 from ..tasks import base, dag_epochs, run_batching
-from . import dag_builder
+from . import task_support
 from .sites import current_site
 
 INTERVAL = 60.0  # seconds between two looks
@@ -89,7 +89,7 @@ class LandingSensor(BaseOperator):
         super().__init__(**kwargs)
         self.home, self.patience, self.interval = home, patience.total_seconds(), interval
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
@@ -101,30 +101,30 @@ class LandingSensor(BaseOperator):
         arguments["prefix"] = site.prefix
         event = check_landing(**arguments)
         if event["state"] == "waiting":
-            dag_builder.log_progress(f"{event['says']}; looking again every {self.interval:.0f} s")
+            task_support.log_progress(f"{event['says']}; looking again every {self.interval:.0f} s")
             until = time.time() + self.patience
             trigger = LandingTrigger(**arguments, deadline=until, interval=self.interval)
             self.defer(trigger=trigger, method_name="resume_landed")
         return self.resume_landed(context, event)
 
     def resume_landed(self, context: Any, event: dict[str, Any]) -> int:
-        dag_builder.log_progress(event["says"])
+        task_support.log_progress(event["says"])
         match event["state"]:
             case "landed":
                 return self.require_unpublished(context, int(event["epoch"]))
             case "gap":
-                dag_builder.skip_the_rest(self)
+                task_support.skip_the_rest(self)
             case "late":
                 waited = timedelta(seconds=self.patience)
                 message = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
-                raise dag_builder.task_failure(message, retry=False)
-        raise dag_builder.task_failure(event["says"], retry=event["retry"])
+                raise task_support.task_failure(message, retry=False)
+        raise task_support.task_failure(event["says"], retry=event["retry"])
 
     landed = resume_landed  # tasks that an earlier version has deferred name this method
 
     def require_unpublished(self, context: Any, epoch: int) -> int:
         """Return the epoch; skip the rest of the run if another run has published it."""
-        if run_batching.is_published(self.home, epoch, dag_builder.log_progress):
+        if run_batching.is_published(self.home, epoch, task_support.log_progress):
             context["ti"].xcom_push(key="return_value", value=epoch)  # the run finds the page of its epoch by it
-            dag_builder.skip_the_rest(self)
+            task_support.skip_the_rest(self)
         return epoch

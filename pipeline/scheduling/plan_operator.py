@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from ..errors import AltneuError, RunInProgress
 from ..tasks import base, run_batching
 from ..tasks.base import PlannedRun
-from . import dag_builder
+from . import task_support
 
 INTERVAL = 3.0  # seconds between two polls
 WAITING = ("queued", "running")  # states of DAG runs that want their epoch published
@@ -66,20 +66,20 @@ class PlanOperator(BaseOperator):
         super().__init__(**kwargs)
         self.home, self.epoch, self.patience, self.interval = home, epoch, patience.total_seconds(), interval
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def execute(self, context: Any) -> PlannedRun:
         return self.plan_epoch(context)
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def resume_after_run(self, context: Any, event: dict[str, Any]) -> PlannedRun:
         """Go on after the other run has ended, is late, or could not be read."""
-        dag_builder.log_progress(event["says"])
+        task_support.log_progress(event["says"])
         match event["state"]:
             case "error":
-                raise dag_builder.task_failure(event["says"], retry=event["retry"])
+                raise task_support.task_failure(event["says"], retry=event["retry"])
             case "late":
                 waited = timedelta(seconds=self.patience)
-                raise dag_builder.task_failure(
+                raise task_support.task_failure(
                     f"{event['says']}, after {waited}.\nnext: publish or discard the run, then clear this task",
                     retry=False,
                 )
@@ -97,11 +97,13 @@ class PlanOperator(BaseOperator):
 
         others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
         try:
-            planned = run_batching.plan_epoch(self.home, int(self.epoch), dag_builder.log_progress, others, again=again)
+            planned = run_batching.plan_epoch(
+                self.home, int(self.epoch), task_support.log_progress, others, again=again
+            )
         except RunInProgress as first:
-            dag_builder.log_progress(f"{first.what} This run plans after the other one is over.")
+            task_support.log_progress(f"{first.what} This run plans after the other one is over.")
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
             self.defer(trigger=trigger, method_name="resume_after_run")
         if planned is None:
-            dag_builder.skip_the_rest(self)
+            task_support.skip_the_rest(self)
         return planned

@@ -24,9 +24,9 @@ from airflow.providers.common.compat.openlineage.utils import spark as openlinea
 from airflow.sdk import ResumableJobMixin
 from airflow.sdk.exceptions import AirflowException
 
-from ..state import lease
+from ..state import process_identity
 from ..tasks import base, run_tasks
-from . import dag_builder, lineage
+from . import lineage, task_support
 
 APPLICATION = Path(__file__).with_name("submit_entrypoint.py")
 BEGINS = 300.0  # seconds within which a driver on another machine has to take the lease of its run
@@ -44,7 +44,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         self._process: int | None = None
         self._taken, self._result = False, cast("dict[str, Any] | None", None)
 
-    @dag_builder.translate_errors
+    @task_support.translate_errors
     def execute(self, context: Any) -> Any:
         self.done = self.execute_resumable(context)
         return self.done
@@ -81,16 +81,16 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return {"folder": str(folder), "process": lease.process_token(process.pid), "at": time.time()}
+        return {"folder": str(folder), "process": process_identity.process_token(process.pid), "at": time.time()}
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
         answer = self._read_answer(external_id)
         if answer is not None:
             return FAILED if "error" in answer else ANSWERED
-        if lease.is_on_this_machine(external_id["process"]):
-            return FAILED if lease.has_ended(external_id["process"]) else RUNNING
+        if process_identity.is_on_this_machine(external_id["process"]):
+            return FAILED if process_identity.has_ended(external_id["process"]) else RUNNING
         path, _, planned = self._stage_arguments()
-        alive = base.open_home(path, writes=False)[1].get_run(json.loads(planned)["run_id"]).is_alive
+        alive = base.open_home(path, writes=False)[1].runs.get(json.loads(planned)["run_id"]).is_alive
         return RUNNING if alive or time.time() - external_id["at"] < BEGINS else FAILED
 
     def is_job_active(self, status: str) -> bool:
@@ -101,7 +101,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
 
     def poll_until_complete(self, external_id: Any, context: Any) -> Any:
         """Wait for the driver, copy its lines to the task's log, and return its answer."""
-        if lease.is_on_this_machine(external_id["process"]):
+        if process_identity.is_on_this_machine(external_id["process"]):
             self._process = int(external_id["process"].split("/")[1])
         if self._hook is None:
             self._hook = self._get_hook()
@@ -135,8 +135,8 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         if self._result is None:
             raise AirflowException("the driver has ended without an answer: it was killed, or it found no cluster.")
         if "error" in self._result:
-            raise dag_builder.task_failure(**self._result["error"])
-        return dag_builder.skip_if_overtaken(self._result["done"])
+            raise task_support.task_failure(**self._result["error"])
+        return task_support.skip_if_overtaken(self._result["done"])
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         path, stage, planned = self._stage_arguments()

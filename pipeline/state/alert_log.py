@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from . import lease
+from . import clock
 from .ledger import Ledger
 from .schema import alerts
 
@@ -53,7 +53,7 @@ class SentAlert:
 
 def list_sent(ledger: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
     """List the messages that were sent or claimed for a channel."""
-    rows = ledger.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+    rows = ledger.database.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
     listed = (
         SentAlert(
             AlertKey(row.suite, row.name, row.opened),
@@ -75,10 +75,10 @@ def is_claimable(row: SentAlert | None) -> bool:
 
 def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
     """Claim a message. Return False where another process has claimed it, or it was sent."""
-    now = lease.timestamp()
+    now = clock.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
-        with ledger.engine.begin() as connection:
+        with ledger.database.engine.begin() as connection:
             connection.execute(alerts.insert().values(**row))
         return True
     except sa.exc.IntegrityError:
@@ -87,22 +87,22 @@ def claim_message(ledger: Ledger, channel: str, key: AlertKey, said: AlertKind, 
             & alerts.c.sent_at.is_(None)
             & (alerts.c.claimed_at < _seconds_ago(STALE))
         )
-        with ledger.engine.begin() as connection:
+        with ledger.database.engine.begin() as connection:
             return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
 
 
 def confirm_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Record that claimed messages were received."""
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         for key, said in messages:
             connection.execute(
-                alerts.update().where(_match_message(channel, key, said)).values(sent_at=lease.timestamp())
+                alerts.update().where(_match_message(channel, key, said)).values(sent_at=clock.timestamp())
             )
 
 
 def release_messages(ledger: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Give up claimed messages that were not received, so that the next process sends them."""
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         for key, said in messages:
             connection.execute(alerts.delete().where(_match_message(channel, key, said), alerts.c.sent_at.is_(None)))
 
@@ -113,4 +113,4 @@ def _match_message(channel: str, key: AlertKey, said: AlertKind) -> sa.ColumnEle
 
 
 def _seconds_ago(seconds: float) -> str:
-    return (lease.read_clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+    return (clock.read_clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

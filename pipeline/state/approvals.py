@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from . import lease
+from . import clock
 from .database_session import Store
 from .records import Approval, RunRecord, RunState, Verdict
 from .schema import approvals, runs
@@ -46,7 +46,7 @@ class Approvals(Store):
         """Record that a run waits for a decision. The calling process holds its lease."""
         with self._write_transaction(run_id) as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.state == RunState.RUNNING)
-            connection.execute(runs.update().where(mine).values(state=RunState.HELD, finished_at=lease.timestamp()))
+            connection.execute(runs.update().where(mine).values(state=RunState.HELD, finished_at=clock.timestamp()))
 
     def approve_run(self, run_id: str, person: str | None, because: str | None) -> None:
         """Record that a run may be published. The calling process holds its lease."""
@@ -69,7 +69,7 @@ def record_verdict(
     connection: sa.Connection, run_id: str, verdict: Verdict, person: str | None = None, because: str | None = None
 ) -> Approval:
     """Replace the approval of a run by a verdict with the name of the person and the reason."""
-    approval = Approval(run_id, verdict, person, because, lease.timestamp())
+    approval = Approval(run_id, verdict, person, because, clock.timestamp())
     connection.execute(approvals.delete().where(approvals.c.run_id == run_id))
     row = {"run_id": run_id, "verdict": verdict, "person": person, "because": because, "at": approval.at}
     connection.execute(approvals.insert().values(**row))

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from expectations.model import Check
 
-from . import lease
+from . import clock
 from .database_session import Store
 from .records import CheckRecord
 from .schema import checks
@@ -28,7 +28,7 @@ class Checks(Store):
 
     def put_checks(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
         """Add check results. A stage that is tried again replaces those of its run."""
-        at = lease.timestamp()
+        at = clock.timestamp()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
         listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]
         self._replace_rows(run_id, checks, where, listed)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from ..errors import LeaseLost
-from . import database, lease, versions
+from . import clock, database, process_identity, versions
 from .records import Json, Row, RunRecord, RunState
 from .schema import runs
 
@@ -25,7 +25,7 @@ class Store:
 
     def __init__(self, uri: str, writes: bool = False) -> None:
         self.uri = uri
-        self.owner = lease.process_token
+        self.owner = process_identity.process_token
         self._leases: set[str] = set()  # the runs that this process works on
         self.engine = database.acquire_engine(uri, self)
         with database.translate_errors(uri):
@@ -46,7 +46,7 @@ class Store:
         with self.engine.begin() as connection:
             if run_id in self._leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
-                if not connection.execute(runs.update().where(mine).values(beat_at=lease.timestamp())).rowcount:
+                if not connection.execute(runs.update().where(mine).values(beat_at=clock.timestamp())).rowcount:
                     self._raise_lease_lost(connection, str(run_id))
             yield connection
 

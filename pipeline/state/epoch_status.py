@@ -228,7 +228,9 @@ def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
     texts = ("digest", "at", "proved_at")
     aggregates = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
     aggregates += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = ledger.read_rows(sa.select(whole.c.epoch, *aggregates).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    rows = ledger.database.read_rows(
+        sa.select(whole.c.epoch, *aggregates).group_by(whole.c.epoch).order_by(whole.c.epoch)
+    )
     marks = InvalidationMarks(
         [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(ledger, newest)
     )
@@ -244,7 +246,7 @@ def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
         contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
         out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
-    (highest,) = ledger.read_rows(sa.select(sa.func.max(ledger_table.c.frontier).label("frontier")))
+    (highest,) = ledger.database.read_rows(sa.select(sa.func.max(ledger_table.c.frontier).label("frontier")))
     behind = newest.frontier is not None and newest.frontier < highest.frontier
     return EpochStatuses(newest, marks, out, list_unpublished(ledger), newest.frontier if behind else None)
 
@@ -255,7 +257,7 @@ def load_marks(ledger: Ledger, newest: Revision, low: int, high: int) -> Invalid
     both = sa.union_all(
         *(sa.select(fold_epochs(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
     ).subquery()
-    pairs = ledger.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    pairs = ledger.database.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
     return InvalidationMarks(
         [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(ledger, newest)
     )
@@ -320,7 +322,7 @@ def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     same = [later.c[name] == failed.c[name] for name in ("epoch", "suite", "name")]
     again = sa.exists().where(*same, later.c.id > failed.c.id)
     out: dict[int, list[CheckRecord]] = defaultdict(list)
-    for row in ledger.read_rows(sa.select(failed).where(~again).order_by(failed.c.id)):
+    for row in ledger.database.read_rows(sa.select(failed).where(~again).order_by(failed.c.id)):
         out[row.epoch].append(CheckRecord.from_row(row))
     return out
 
@@ -344,7 +346,7 @@ def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:
     )
     joined = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger_table.c.revision), sa.func.max(ledger_table.c.revision))
-    rows = ledger.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    rows = ledger.database.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:

@@ -27,14 +27,14 @@ class DeliveryCursor:
 
 def read_cursor(ledger: Ledger, asset: str) -> DeliveryCursor | None:
     """Return the delivery cursor of an asset; None: it has none yet."""
-    row = next(iter(ledger.read_rows(sa.select(told).where(told.c.asset == asset))), None)
+    row = next(iter(ledger.database.read_rows(sa.select(told).where(told.c.asset == asset))), None)
     return None if row is None else DeliveryCursor(row.revision, row.claimed, row.teller)
 
 
 def start_cursor(ledger: Ledger, asset: str, revision: int) -> None:
     """Create the cursor of an asset: revisions after `revision` will be delivered. An existing cursor stays."""
     try:
-        with ledger.engine.begin() as connection:
+        with ledger.database.engine.begin() as connection:
             connection.execute(told.insert().values(asset=asset, revision=revision))
     except sa.exc.IntegrityError:
         return
@@ -45,7 +45,7 @@ def compare_and_set(ledger: Ledger, asset: str, old: DeliveryCursor, new: Delive
     same = [told.c.asset == asset, told.c.revision == old.revision]
     same += [told.c[name].is_not_distinct_from(getattr(old, name)) for name in ("claimed", "teller")]
     values = {"revision": new.revision, "claimed": new.claimed, "teller": new.teller}
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         return bool(connection.execute(told.update().where(*same).values(**values)).rowcount)
 
 

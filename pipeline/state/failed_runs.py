@@ -61,8 +61,8 @@ def list_unpublished(ledger: Ledger) -> dict[int, list[Attempt]]:
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
     rows, newest = (
-        ledger.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
-        ledger.get_revision().revision,
+        ledger.database.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
+        ledger.revisions.get().revision,
     )
     attempts = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
     for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last):

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from ..errors import AltneuError, Unavailable, UsageError
 from ..home.home import Home
 from ..home.uris import sqlite_uri
-from . import database, filesystem, lease, versions
+from . import clock, database, filesystem, versions
 from .ledger import Ledger
 from .schema import homes, ledger
 
@@ -109,7 +109,7 @@ def new_catalog(prefix: str = PREFIX) -> str:
 def identity_row(home: Home, catalog: str, here: str) -> dict[str, Any]:
     """Make the row to store for a home whose tables are at its warehouse, and whose database is at `here`."""
     places = {"warehouse": home.warehouse, "database": here}
-    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": lease.timestamp()}
+    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": clock.timestamp()}
 
 
 def find_identity(home: Home) -> Identity | None:

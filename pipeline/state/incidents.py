@@ -25,7 +25,7 @@ from typing import Self
 import sqlalchemy as sa
 
 from ..errors import UsageError
-from . import lease
+from . import clock
 from .epoch_status import FULL, OF_BATCH, PROOF
 from .failed_runs import describe_attempt
 from .ledger import Ledger
@@ -162,8 +162,8 @@ def find_incident(ledger: Ledger, ident: str) -> Incident:
 def record_note(ledger: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
     """Store the note of a person about an incident. `until` None: an acknowledgement; otherwise a mute."""
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
-    with ledger.engine.begin() as connection:
-        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.timestamp()))
+    with ledger.database.engine.begin() as connection:
+        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=clock.timestamp()))
 
 
 def acknowledge_incident(ledger: Ledger, ident: str, by: str, because: str) -> Incident:
@@ -181,7 +181,7 @@ def mute_incident(ledger: Ledger, ident: str, until: str, by: str | None, becaus
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
     except ValueError:
         raise UsageError(f"until {until}: expected a day, such as 2026-06-01.") from None
-    if day <= lease.timestamp():
+    if day <= clock.timestamp():
         raise UsageError(f"until {until}: this day is not in the future.", "name a later day")
     one = find_incident(ledger, ident)
     record_note(ledger, one, by and _require_person(by), because, day)
@@ -212,7 +212,7 @@ def _list_notes(ledger: Ledger) -> dict[tuple[str, str, str], list[Note]]:
     """List the notes, oldest first: (suite, name, opened) → notes. A database from before there were notes has none."""
     by_key: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
     try:
-        rows = ledger.read_rows(sa.select(notes).order_by(notes.c.id))
+        rows = ledger.database.read_rows(sa.select(notes).order_by(notes.c.id))
     except DatabaseOutdated:
         return {}
     for note in map(Note.from_row, rows):
@@ -252,7 +252,7 @@ def _list_failed_checks(ledger: Ledger) -> list[Failure]:
             tuple(row.epochs or ()),
             RunKind(row.kind or RunKind.RUN),
         )
-        for row in ledger.read_rows(_select_failing().order_by(checks.c.id))
+        for row in ledger.database.read_rows(_select_failing().order_by(checks.c.id))
     ]
 
 
@@ -310,7 +310,7 @@ def _list_results(ledger: Ledger) -> dict[tuple[str, str, int | None], list[tupl
     )
     out: dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]] = defaultdict(list)
     wanted = sa.exists().where(*same, later.c.id > failed.c.id)
-    for row in ledger.read_rows(statement.where(wanted).order_by(later.c.id)):
+    for row in ledger.database.read_rows(statement.where(wanted).order_by(later.c.id)):
         out[row.suite, row.name, row.epoch].append((row.id, row.at, bool(row.passed), bool(row.visible)))
     return out
 
@@ -325,7 +325,7 @@ def _list_newer_audits(ledger: Ledger) -> dict[tuple[str, int | None], list[str]
     visible = later.c.run_id.is_(None) | ledger_table.c.revision.is_not(None)
     whole = sa.select(later.c.suite, later.c.epoch, later.c.at).distinct().select_from(joined)
     out: dict[tuple[str, int | None], list[str]] = defaultdict(list)
-    for row in ledger.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
+    for row in ledger.database.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
         out[row.suite, row.epoch].append(row.at)
     return out
 
@@ -345,11 +345,13 @@ def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[in
     both = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
     touched: dict[int, list[Published]] = defaultdict(list)
-    for row in ledger.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)):
+    for row in ledger.database.read_rows(
+        mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)
+    ):
         what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
         touched[row.epoch].append((row.revision, row.published_at, what))
     every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger_table.c.revision)
-    again = [(row.revision, row.published_at, "computed everything again") for row in ledger.read_rows(every)]
+    again = [(row.revision, row.published_at, "computed everything again") for row in ledger.database.read_rows(every)]
     return touched, again
 
 
@@ -359,7 +361,7 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
     broken = sa.exists().where(
         checks.c.run_id == runs.c.run_id, sa.not_(checks.c.passed), checks.c.severity == Severity.CRITICAL
     )
-    rows = ledger.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
+    rows = ledger.database.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
     tried = [(record, describe_attempt(record)) for record in map(RunRecord.from_row, rows)]
     failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
     if not failed:
@@ -367,7 +369,7 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
     mine = sa.select(stages.c.run_id, stages.c.stage).where(
         stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
     )
-    where = {row.run_id: row.stage for row in ledger.read_rows(mine)}
+    where = {row.run_id: row.stage for row in ledger.database.read_rows(mine)}
     failures = [
         Failure(
             record.run_id.rpartition("_")[2],
@@ -411,5 +413,5 @@ def _resolve_failed_run(
 def _list_compactions(ledger: Ledger) -> list[str]:
     """List the times at which compactions were done, oldest first."""
     mine = (runs.c.kind == RunKind.COMPACT) & (runs.c.state == RunState.DONE)
-    rows = ledger.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
+    rows = ledger.database.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
     return [row.finished_at for row in rows if row.finished_at]

@@ -16,7 +16,7 @@ import contextlib
 import sqlalchemy as sa
 
 from ..errors import RevisionConflict
-from . import lease
+from . import clock
 from .approvals import Approvals
 from .checks import Checks
 from .digests import Digests
@@ -67,7 +67,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
             "snapshots": encode_snapshots(snapshots),
             "config_digest": digest,
             "mark": mark,
-            "published_at": lease.timestamp(),
+            "published_at": clock.timestamp(),
             "since": since,
             # both may read the same compacted snapshot, which contains the rows of the revisions in between, too
             "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
@@ -85,7 +85,7 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
             connection.execute(
                 runs.update()
                 .where(runs.c.run_id == run_id)
-                .values(state=RunState.PUBLISHED, error=None, finished_at=lease.timestamp())
+                .values(state=RunState.PUBLISHED, error=None, finished_at=clock.timestamp())
             )
         published = self.get_revision(parent + 1)
         if published.run_id != run_id:

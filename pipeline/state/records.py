@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from expectations.model import Check
 
 from ..home.setting_types import PlainTable
-from . import lease
+from . import clock, lease
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
@@ -337,7 +337,7 @@ class CheckRecord:
 
 def new_run_id() -> str:
     """Make a new run id. Run ids sort by the second in which they were made."""
-    return f"{lease.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    return f"{clock.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
 
 
 def encode_snapshots(snapshots: dict[str, int]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from ..errors import AltneuError, RevisionConflict, RunInProgress
-from . import lease
+from . import clock, lease
 from .approvals import record_verdict
 from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
 from .revisions import Revisions
@@ -115,7 +115,7 @@ class Runs(Revisions):
         with self.engine.begin() as connection:
             connection.execute(
                 runs.insert().values(
-                    **row, state=RunState.RUNNING, started_at=lease.timestamp(), beat_at=lease.timestamp()
+                    **row, state=RunState.RUNNING, started_at=clock.timestamp(), beat_at=clock.timestamp()
                 )
             )
             # in the transaction that makes the run, so that no compaction can run between this query and the pin
@@ -159,9 +159,9 @@ class Runs(Revisions):
         with self._write_transaction(run_id) as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(epochs=list(epochs)))
             for epoch, error in (failed or {}).items():
-                ended = {"state": RunState.FAILED, "error": error, "finished_at": lease.timestamp(), "discarded": True}
+                ended = {"state": RunState.FAILED, "error": error, "finished_at": clock.timestamp(), "discarded": True}
                 begun = {"parent": run.parent, "config": run.config, "kind": run.kind, "started_at": run.started_at}
-                beat = {"beat_at": lease.timestamp(), "base": run.base and run.base.to_json()}
+                beat = {"beat_at": clock.timestamp(), "base": run.base and run.base.to_json()}
                 connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
     def acquire_lease(self, run_id: str, *, reset_approval: bool = False) -> None:
@@ -173,7 +173,7 @@ class Runs(Revisions):
         is_over = run.state is RunState.REJECTED or (run.discarded and run.state is not RunState.PUBLISHED)
         is_free = run.owner is None or run.owner == self.owner() or not lease.has_heartbeat(run)
         reopened = reset_approval and run.state is RunState.HELD
-        values: dict[str, str | None] = {"owner": self.owner(), "beat_at": lease.timestamp()}
+        values: dict[str, str | None] = {"owner": self.owner(), "beat_at": clock.timestamp()}
         if run.state in OPEN or reopened:
             values |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
         unchanged = (runs.c.run_id == run_id) & (runs.c.state == run.state) & (runs.c.owner == run.owner)
@@ -192,7 +192,7 @@ class Runs(Revisions):
         self._leases.discard(run_id)
         with self.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
-            connection.execute(runs.update().where(mine).values(owner=None, beat_at=lease.timestamp()))
+            connection.execute(runs.update().where(mine).values(owner=None, beat_at=clock.timestamp()))
 
     def renew_lease(self, run_id: str) -> None:
         """Send a heartbeat of the process that holds the lease. Raises `LeaseLost` where it has lost the lease."""
@@ -205,7 +205,7 @@ class Runs(Revisions):
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
         with self._write_transaction(run_id) as connection:
             connection.execute(
-                runs.update().where(where).values(state=state, error=error, finished_at=lease.timestamp())
+                runs.update().where(where).values(state=state, error=error, finished_at=clock.timestamp())
             )
 
     def require_newest_parent(self, run_id: str) -> None:
@@ -222,7 +222,7 @@ class Runs(Revisions):
             what = f"superseded by revision {won.revision}"
             mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
             with self._write_transaction(run_id) as connection:
-                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=lease.timestamp()))
+                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp()))
         raise RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",

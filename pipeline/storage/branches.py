@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ..errors import ForeignWrite, Unavailable
-from ..state import lease
+from ..state import clock
 from ..state.records import EMPTY, Revision
 from ..state.revisions import exact_revisions
 from ..state.stage_results import Size
@@ -193,11 +193,11 @@ class Branches:
 
     def discard_leftovers(self, ledger: Ledger) -> int:
         """Drop the branches of dead and superseded runs, record that, and return the number of these runs."""
-        left = ledger.expire_dead_runs()
+        left = ledger.runs.expire_dead()
         if left:
             for table in self.tables:
                 self._drop_branches(table, left)
-            ledger.forget_branches(left)
+            ledger.runs.forget_branches(left)
         return len(left)
 
     def _drop_branches(self, table: str, run_ids: list[str]) -> None:
@@ -225,13 +225,13 @@ class Branches:
             The number of dropped snapshots.
         """
         gone: set[int] = set()
-        now = int(lease.read_clock().timestamp() * 1000)
+        now = int(clock.read_clock().timestamp() * 1000)
 
         def tag_and_choose(metadata: iceberg.IcebergTable) -> None:
             refs = metadata.ref_snapshots()
             tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
             held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
-            keep = ledger.pinned_snapshots(run_id).get(table, set()) | held | {metadata.first_snapshot()}
+            keep = ledger.runs.pinned_snapshots(run_id).get(table, set()) | held | {metadata.first_snapshot()}
             steps: list[iceberg.Step] = []
             gone.clear()
             for snapshot in sorted(metadata.snapshot_ids()):
@@ -267,10 +267,10 @@ class _LedgerRefs:
 
     @classmethod
     def from_ledger(cls, ledger: Ledger, run_id: str | None) -> _LedgerRefs:
-        rows = ledger.list_revisions()
+        rows = ledger.revisions.list_all()
         fine = exact_revisions(rows)
         chosen = tuple(row for row in rows if row.revision in fine)
-        return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.runs_with_branches() - {run_id}))
+        return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.runs.list_with_branches() - {run_id}))
 
     def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[iceberg.Step]:
         """Return the steps that set `main` and the tags of a table to the snapshots of the revisions."""

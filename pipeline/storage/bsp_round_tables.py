@@ -94,7 +94,7 @@ def round_tables(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[
 def drop_abandoned_rounds(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
     """Drop the tables of rounds of runs that no process works on, and of `run_id`. Return the number of tables."""
     tables = [(name, match[1]) for name in warehouse.round_table_names() if (match := _NAME.fullmatch(name))]
-    alive = ledger.list_active_runs() - {run_id} if tables else set[str]()
+    alive = ledger.runs.list_active() - {run_id} if tables else set[str]()
     abandoned = [name for name, run in tables if run not in alive]
     for name in abandoned:
         warehouse.drop_table(name)

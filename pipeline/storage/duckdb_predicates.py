@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from algorithms.sql_predicates import read_condition
 
-from .duckdb_tables import Refused, UncertainCondition
+from .condition_errors import Refused, UncertainCondition
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"

@@ -34,7 +34,7 @@ class Inventory:
 def take_inventory(home: Home, ledger: Ledger) -> Inventory:
     """List the missing files of the readable revisions. Raises `OSError` where the warehouse cannot be listed."""
     identity = home_identity.find_identity(home)
-    pins = ledger.pinned_snapshots()
+    pins = ledger.runs.pinned_snapshots()
     if identity is None or not pins:
         return Inventory(0, {})
     there = _list_existing(home.warehouse)

@@ -62,12 +62,12 @@ def saved_checkpoint(ledger: Ledger, revision: Revision) -> SavedCheckpoint | No
 def producing_run(ledger: Ledger, revision: Revision) -> str:
     """Return the run that produced a revision; after a rollback, the run of the revision that it publishes again."""
     while again := republished_revision(revision):
-        revision = ledger.get_revision(again)
+        revision = ledger.revisions.get(again)
     return revision.run_id
 
 
 def _truss_facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
-    done = ledger.list_stages(producing_run(ledger, revision)) if revision.frontier is not None else ()
+    done = ledger.stages.select(producing_run(ledger, revision)) if revision.frontier is not None else ()
     return next((row.facts for row in done if isinstance(row.facts, TrussFacts)), None)
 
 

@@ -228,7 +228,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
     """Start the session of a process for one command on a home, by the number of stored rows and of `landed` rows."""
     master, few = master_of(home), False
     if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
-        sizes = ledger.table_sizes()
+        sizes = ledger.stages.table_sizes()
         stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
     return start_session(master, home.config.spark.conf, few=few)

@@ -22,9 +22,10 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState
 
 from ..errors import Unavailable, UsageError
-from ..secret import mask_secrets, read_secret
+from ..secret import read_secret
+from ..secret_masking import mask_secrets
 from . import code_shipping
-from .session import is_listening
+from .network import is_listening
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 SECONDS = 10  # seconds to wait for a connection

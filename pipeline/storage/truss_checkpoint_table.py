@@ -69,7 +69,7 @@ def _find_table(warehouse: Warehouse) -> iceberg.IcebergTable | None:
 
 def drop_other_checkpoints(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
     """Drop the checkpoints of runs that are over, except those of `run_ids`. The table has to exist."""
-    kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.list_active_runs()))}
+    kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.runs.list_active()))}
 
     def drop_branches(metadata: iceberg.IcebergTable) -> None:
         metadata.commit_steps([("removeBranch", name) for name in sorted(metadata.ref_snapshots()) if name not in kept])

@@ -294,7 +294,7 @@ class Warehouse(Branches):
         """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""
         return [
             *self.tables,
-            *(table for table in ledger.pinned_snapshots() if table in PLAIN and table not in self.tables),
+            *(table for table in ledger.runs.pinned_snapshots() if table in PLAIN and table not in self.tables),
         ]
 
     def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:

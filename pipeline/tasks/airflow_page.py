@@ -34,7 +34,7 @@ def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
     revision, rows = epoch_states.list_epoch_rows(home, ledger)
     totals = report.totals_by_epoch(ledger, revision, min((row["epoch"] for row in rows), default=0))
-    names = ledger.list_motifs(revision)
+    names = ledger.runs.list_motifs(revision)
     for row in rows:
         point = totals(row["epoch"]) if row["revision"] else None
         for name in SHOWN:
@@ -106,7 +106,7 @@ def overview_page(
         ],
         "held": [
             {"run_id": run.run_id, "labels": abbreviate_labels([label(epoch) for epoch in run.epochs])}
-            for run in ledger.list_held()
+            for run in ledger.runs.list_held()
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
@@ -165,7 +165,9 @@ def report_page(path: str, name: str) -> str | None:
         epoch, revision = home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
         if name != report.page_name(home, epoch, revision):
             return None
-        if revision is not None and epoch not in ledger.published_batches(ledger.get_revision(revision).revision):
+        if revision is not None and epoch not in ledger.outputs.published_batches(
+            ledger.revisions.get(revision).revision
+        ):
             return None
     except AltneuError:
         return None

@@ -46,7 +46,7 @@ class PlannedRun(TypedDict):
 
 def skippable_epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
     """Return the epochs that a run may leave out if their batches are wrong: those of other DAG runs."""
-    epochs = ledger.get_run(planned["run_id"]).epochs
+    epochs = ledger.runs.get(planned["run_id"]).epochs
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
 
 

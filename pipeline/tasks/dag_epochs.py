@@ -154,7 +154,7 @@ def check_landing(
     if epoch in batches:
         files = len(batches[epoch].files)
         return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
-    if epoch in ledger.published_batches():
+    if epoch in ledger.outputs.published_batches():
         return LandingState(
             epoch, label, "landed", f"epoch {label} is published; its landing folder does not exist any more"
         )

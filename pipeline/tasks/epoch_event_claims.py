@@ -45,7 +45,7 @@ def claim_changes(
     home, ledger = open_home(path)
     own = None if published is None else published["revision"]
     for _ in range(TRIES):
-        newest = ledger.get_revision().revision
+        newest = ledger.revisions.get().revision
         event_cursor.start_cursor(ledger, asset, newest if own is None else own - 1)
         at = event_cursor.read_cursor(ledger, asset)
         assert at is not None

@@ -68,7 +68,7 @@ def full_audit(
     from ..storage.warehouse import Warehouse
 
     home, ledger = open_home(path)
-    revision, named = ledger.get_revision(), list(named)
+    revision, named = ledger.revisions.get(), list(named)
     known = audit.auditable_epochs(ledger, revision)
     if revision.frontier is None and not named:
         say("nothing is published yet")
@@ -78,7 +78,7 @@ def full_audit(
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision}{drawn}")
     warehouse = Warehouse(session_for(home, ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)
-    ledger.put_checks(None, revision.revision, results)
+    ledger.checks.put(None, revision.revision, results)
     openlineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh_pages(home, ledger, {result["epoch"] for result in failed})
@@ -91,7 +91,7 @@ def full_audit(
         )
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
     done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
-    recorded = ledger.fingerprints_of(revision.revision)
+    recorded = ledger.outputs.fingerprints_of(revision.revision)
     if not recorded:  # an earlier version has published it: the next run records fingerprints
         return done
     comparison = fingerprint_check.compare_fingerprints(warehouse, revision, recorded)
@@ -160,7 +160,7 @@ def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> di
     from ..storage.session import session_for
 
     home, ledger = open_home(path)
-    if ledger.get_revision().frontier is None:
+    if ledger.revisions.get().frontier is None:
         say("nothing is published yet")
         return {"revisions": []}
     facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)

@@ -56,7 +56,7 @@ def plan_epoch(
     if rejected:
         say(f"nothing to do: {rejected}\nnext: clear this whole run, to compute and ask again")
         return None
-    ledger.refuse_concurrent_run()
+    ledger.runs.refuse_concurrent()
     home_identity.require_identity(home)  # runs that begin at once wait for each other at the row of the identity
     joined = plan if count is None else _joined_plan(home, ledger, plan, count)
     planned = run_tasks.begin_run(home, ledger, joined, say, alone=True)
@@ -81,14 +81,14 @@ def poll_run(path: str, run_id: str, patience: float) -> tuple[Literal["over", "
     `patience` is how many seconds to wait for a person who has to decide on a held run.
     """
     _, ledger = open_home(path, writes=False)
-    run = ledger.get_run(run_id)
-    if run.state is RunState.HELD and ledger.get_revision().revision == run.parent:
+    run = ledger.runs.get(run_id)
+    if run.state is RunState.HELD and ledger.revisions.get().revision == run.parent:
         held = time.time() - datetime.fromisoformat(run.last_signal).timestamp()
         state: Literal["waiting", "late"] = "waiting" if held < patience else "late"
         return state, f"run {run_id}, which has this epoch, is held until somebody decides"
     if run.is_alive:
         return "waiting", f"run {run_id} is under way"
-    return "over", f"run {run_id} is {failed_runs.describe_attempt(run, ledger.get_revision().revision).state}"
+    return "over", f"run {run_id} is {failed_runs.describe_attempt(run, ledger.revisions.get().revision).state}"
 
 
 def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
@@ -139,7 +139,7 @@ def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochState]) -> set
         if last is None or last.state is not RunState.FAILED or last.epochs == 1:
             continue
         if last.run_id not in critical:
-            checks = ledger.list_checks(run_id=last.run_id)
+            checks = ledger.checks.select(run_id=last.run_id)
             critical[last.run_id] = any(not check.passed and check.severity is Severity.CRITICAL for check in checks)
         if critical[last.run_id]:
             found.add(epoch)
@@ -148,8 +148,8 @@ def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochState]) -> set
 
 def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
     """Raise `RunInProgress` if a held run has the epoch: a person is asked only once."""
-    newest = ledger.get_revision().revision
-    held = next((run for run in ledger.list_held() if run.parent == newest and epoch in run.epochs), None)
+    newest = ledger.revisions.get().revision
+    held = next((run for run in ledger.runs.list_held() if run.parent == newest and epoch in run.epochs), None)
     if held is not None:
         raise RunInProgress(
             f"run {held.run_id}, which has epoch {home.schedule.format_label(epoch)}, is held until somebody decides.",
@@ -161,9 +161,9 @@ def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
 def _rejection_message(ledger: Ledger, entry: EpochState) -> str | None:
     """Return who rejected the epoch as it is landed now, on the newest revision, or None if nobody has."""
     last = failed_runs.newest_unresolved(failed_runs.list_unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
-    if last is None or last.state is not RunState.REJECTED or last.parent != ledger.get_revision().revision:
+    if last is None or last.state is not RunState.REJECTED or last.parent != ledger.revisions.get().revision:
         return None
-    read = {batch.epoch: batch.digest for batch in ledger.staged_batches(last.run_id)}
+    read = {batch.epoch: batch.digest for batch in ledger.outputs.staged_batches(last.run_id)}
     if read.get(entry.epoch) != entry.digest:
         return None
     return f"run {last.run_id}, which had epoch {entry.label}, was {last.error}"

@@ -136,7 +136,7 @@ def describe_nothing_to_do(ledger: Ledger, plan: Plan) -> str:
     by = ""
     if len(revisions) == 1:
         (revision,) = revisions
-        by = f", by run {ledger.get_revision(revision).run_id} as revision {revision}"
+        by = f", by run {ledger.revisions.get(revision).run_id} as revision {revision}"
     return f"nothing to do: {whole} published as landed{by} (the newest revision is {plan.parent.revision})"
 
 
@@ -151,7 +151,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     """
     from .. import landing
 
-    landed, published, kept = landing.list_batches(home), ledger.published_batches(), []
+    landed, published, kept = landing.list_batches(home), ledger.outputs.published_batches(), []
     for epoch in epochs:
         if epoch not in landed and epoch in published:
             label = home.schedule.format_label(epoch)
@@ -175,7 +175,7 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
         failed = _failed_checks(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{format_failures(home, failed)}", error.next) from None
     except RevisionConflict:
-        newest = ledger.get_revision().revision
+        newest = ledger.revisions.get().revision
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         return {"superseded": text}
@@ -204,7 +204,7 @@ class Replanning:
 
     def __init__(self, home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> None:
         self.home, self.ledger, self.planned, self.say = home, ledger, planned, say
-        self.epochs = ledger.get_run(planned["run_id"]).epochs  # without those that it has left out
+        self.epochs = ledger.runs.get(planned["run_id"]).epochs  # without those that it has left out
         self.reruns = 0
 
     def replace_run(self, run_id: str, conflict: RunFailed) -> str | None:
@@ -260,13 +260,13 @@ def request_approval(
     def replace_run(run_id: str, conflict: RunFailed) -> str | None:
         if home.config.publish.approve == "never":  # then publish computes it again
             return None
-        newest, epochs = ledger.get_revision().revision, set(ledger.get_run(run_id).epochs)
-        same = [held.run_id for held in ledger.list_held() if held.parent == newest and set(held.epochs) == epochs]
+        newest, epochs = ledger.revisions.get().revision, set(ledger.runs.get(run_id).epochs)
+        same = [held.run_id for held in ledger.runs.list_held() if held.parent == newest and set(held.epochs) == epochs]
         return same[-1] if same else replanning.replace_run(run_id, conflict)
 
     driver = replace(_make_driver(home, ledger, planned, say), replace_run=replace_run)
     run_id, why = driver.drive(planned["run_id"], Step.APPROVE, Step.APPROVE)
-    run = ledger.get_run(run_id)
+    run = ledger.runs.get(run_id)
     planned = {**planned, "run_id": run_id, "parent": run.parent}
     if why is None:
         return planned, None
@@ -308,7 +308,7 @@ def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: s
     from ..run import approval
 
     home, ledger = open_home(path)
-    run = ledger.get_run(planned["run_id"])
+    run = ledger.runs.get(planned["run_id"])
     if run.state is RunState.PUBLISHED and approved:  # a command has published it meanwhile
         return
     run = approval.require_held_run(ledger, run.run_id)
@@ -328,7 +328,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
     replanning = Replanning(home, ledger, planned, say)
     driver = replace(_make_driver(home, ledger, planned, say), replace_run=replanning.replace_run)
     run_id, why = planned["run_id"], None
-    before = ledger.published_by(run_id)
+    before = ledger.revisions.published_by(run_id)
     if before is None:
         run_id, why = driver.drive(run_id, Step.PUBLISH, Step.PUBLISH)
     elif (successor := replanning.begin_run()) is not None:  # the task was cleared, and epochs have landed again
@@ -339,11 +339,11 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
             f"{why}.",
             f"clear the task approve, or: altneu publish {run_id}",
         )
-    row = ledger.published_by(run_id)
-    epochs = [] if row is None else list(ledger.get_run(run_id).epochs)
+    row = ledger.revisions.published_by(run_id)
+    epochs = [] if row is None else list(ledger.runs.get(run_id).epochs)
     labels = _format_labels(home, epochs)
     if row == before:  # this run has published them, or another run with more epochs
-        say(f"already published as landed, at revision {ledger.get_revision().revision}")
+        say(f"already published as landed, at revision {ledger.revisions.get().revision}")
     elif row is not None:
         say(f"published revision {row.revision}: {abbreviate_labels(labels)}")
     return {
@@ -383,7 +383,7 @@ def write_report(
 
     home, ledger = open_home(path)
     session = RunSession(ledger, (published or planned)["run_id"], "report")
-    pages, why = write_run_pages(home, ledger, list(ledger.get_run(planned["run_id"]).epochs))
+    pages, why = write_run_pages(home, ledger, list(ledger.runs.get(planned["run_id"]).epochs))
     # without the lease: a failed run that somebody takes goes on
     session.finish_stage(ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why))
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")
@@ -392,7 +392,7 @@ def write_report(
 
 def _failed_checks(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
     """Return the failed checks of a run that have this severity."""
-    checks = ledger.list_checks(run_id=run_id)
+    checks = ledger.checks.select(run_id=run_id)
     return [check.to_check() for check in checks if not check.passed and check.severity is severity]
 
 

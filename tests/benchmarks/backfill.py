@@ -39,10 +39,10 @@ def measured(folder: Path, server: str, way: str, days: int, active: int) -> tup
             return runs if runs and {run["state"] for run in runs} == {"success"} else None
 
         runs: list[dict[str, Any]] = airflow.until(done, 600 * days, "all runs have ended")
-    assert sorted(ledger.published_batches()) == epochs
+    assert sorted(ledger.outputs.published_batches()) == epochs
     queued = min(datetime.fromisoformat(run["queued_at"]) for run in runs)
     ended = max(datetime.fromisoformat(run["end_date"]) for run in runs)
-    return (ended - queued).total_seconds(), len(runs), ledger.get_revision().revision
+    return (ended - queued).total_seconds(), len(runs), ledger.revisions.get().revision
 
 
 def main() -> None:

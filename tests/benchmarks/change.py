@@ -43,9 +43,9 @@ def ran(home: Home, ledger: Ledger, epoch: int) -> tuple[list[float], float, str
     revision = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
     seconds = time.perf_counter() - begin
     assert revision is not None
-    rows = {row.stage: row for row in ledger.list_stages(revision.run_id)}
+    rows = {row.stage: row for row in ledger.stages.select(revision.run_id)}
     workers = max((row.facts.cost.workers or 0 for row in rows.values() if row.facts.cost), default=0)
-    mode = ledger.get_facts(revision.run_id, AuditFacts).mode or ""
+    mode = ledger.stages.get_facts(revision.run_id, AuditFacts).mode or ""
     return [seconds, *(rows[name].seconds for name in stages.NAMES)], workers / 1e9, mode
 
 
@@ -88,7 +88,7 @@ def measure(folder: Path, size: int, epochs: int, settings: str, plain: bool) ->
         _row(f"| {a.size:,} | epoch, {kind.name} | {kind.audited} | ", cells, kind.memory)
     if plain:
         held = {}
-        for table in sorted(kinds[-1].ledger.get_revision().snapshots):
+        for table in sorted(kinds[-1].ledger.revisions.get().snapshots):
             files = (kinds[-1].home.path / "warehouse" / "graph" / table / "data").rglob("*.parquet")
             held[table] = sum(file.stat().st_size for file in files)
         print(

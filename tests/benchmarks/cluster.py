@@ -212,7 +212,7 @@ def measure(
             print(f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {most} | | | |", flush=True)
             spans = {what: (began, seconds)}
             if arguments[0] == "run":
-                rows = ledger.list_stages(ledger.get_revision().run_id)
+                rows = ledger.stages.select(ledger.revisions.get().run_id)
                 spans = {r.stage: (datetime.fromisoformat(r.started_at).timestamp(), r.seconds or 0.0) for r in rows}
             stages = worked(logs, spans)
             for stage, work in stages.items():

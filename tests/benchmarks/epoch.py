@@ -26,7 +26,7 @@ STAGES = stages.NAMES
 
 
 def seconds_of(ledger: Ledger) -> dict[str, float]:
-    return {row.stage: row.seconds for row in ledger.list_stages(ledger.get_revision().run_id)}
+    return {row.stage: row.seconds for row in ledger.stages.select(ledger.revisions.get().run_id)}
 
 
 def main() -> None:

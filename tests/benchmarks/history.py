@@ -80,7 +80,7 @@ def backfill(folder: Path) -> None:
         commands.append(command(late, "run", str(day)))
     once, once_ledger, _ = college(folder / "once")
     warm = timed(lambda: home_helpers.run(once, once_ledger, days))
-    truss = next(s.seconds for s in once_ledger.list_stages(once_ledger.get_revision().run_id) if s.stage == "truss")
+    truss = next(s.seconds for s in once_ledger.stages.select(once_ledger.revisions.get().run_id) if s.stage == "truss")
     cold_home, _, _ = college(folder / "cold")
     cold = command(cold_home, "backfill", "--all")
     n = len(days)
@@ -123,7 +123,7 @@ def long(folder: Path, epochs: int) -> None:
         """Seconds of the run, and of its truss stage."""
         home_helpers.put(home, number, batch())
         seconds = timed(lambda: home_helpers.run(home, ledger, [number]))
-        stages = {row.stage: row.seconds for row in ledger.list_stages(ledger.get_revision().run_id)}
+        stages = {row.stage: row.seconds for row in ledger.stages.select(ledger.revisions.get().run_id)}
         return seconds, stages["truss"]
 
     def held() -> tuple[int, float]:
@@ -172,7 +172,7 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     ledger = Ledger(home.database)
     print(f"\n| {a.size:,} edges, then {epochs} epochs of 1,000 changes | seconds | |\n|---|---|---|")
     print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
-    for row in ledger.list_stages(ledger.get_revision().run_id):
+    for row in ledger.stages.select(ledger.revisions.get().run_id):
         print(f"| {row.stage} | {row.seconds:.1f} | {chosen(row.facts)} |")
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
@@ -180,7 +180,7 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
         whole = timed(lambda epoch=epoch: home_helpers.run(home, ledger, [epoch]))  # type: ignore[misc]
         for name, taken in [
             ("all", whole),
-            *((r.stage, r.seconds) for r in ledger.list_stages(ledger.get_revision().run_id)),
+            *((r.stage, r.seconds) for r in ledger.stages.select(ledger.revisions.get().run_id)),
         ]:
             singles.setdefault(name, []).append(taken)
     print(

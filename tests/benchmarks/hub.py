@@ -75,8 +75,8 @@ def one(kind: str, n: int) -> None:
 
 
 def row(ledger: Ledger, kind: str, what: str, edges: int, whole: float, least: int | None) -> str:
-    stages = {stage.stage: stage for stage in ledger.list_stages(ledger.get_revision().run_id)}
-    triangles = ledger.get_facts(ledger.get_revision().run_id, TrianglesFacts)
+    stages = {stage.stage: stage for stage in ledger.stages.select(ledger.revisions.get().run_id)}
+    triangles = ledger.stages.get_facts(ledger.revisions.get().run_id, TrianglesFacts)
     costs = [row.facts.cost or Cost() for row in stages.values()]
     proposals, mine = triangles.proposals, triangles.cost or Cost()
     bound = f"{least:,}" if least else "–"

@@ -43,7 +43,7 @@ def measure(folder: Path, size: int, epochs: int) -> None:
         if epoch % 2 == 0:
             shutil.rmtree(graph_cache.cache_folder(home))
         seconds = home_helpers.run_without(home, ledger, epoch, SKIPPED)["truss"]
-        facts = ledger.get_facts(ledger.get_revision().run_id, TrussFacts)
+        facts = ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts)
         assert facts.plan == ("replay" if epoch % 2 == 0 else "resume")
         workers = (facts.cost and facts.cost.workers) or 0
         found[facts.plan].append((seconds, facts.seconds or 0.0, workers / 1e9))

@@ -70,7 +70,7 @@ def runs(scale: int, changed: int, names: list[str]) -> None:
                 x, y, diff = change(np.random.default_rng(i), a, b, changed)
                 put_rows(home, i, x, y, np.where(diff > 0, "upsert", "delete").tolist())
                 seconds, _ = timed(lambda h=home, w=ledger, e=i: home_helpers.run(h, w, [e]))  # type: ignore[misc]
-                found = {row.stage: row.seconds for row in ledger.list_stages(ledger.get_revision().run_id)}
+                found = {row.stage: row.seconds for row in ledger.stages.select(ledger.revisions.get().run_id)}
                 whole.append(seconds)
                 stage.append(found["triangles"])
                 audit.append(found["audit"])

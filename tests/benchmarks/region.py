@@ -40,8 +40,8 @@ def measure(folder: Path, size: int, limit: int, changes: int, epochs: int, verb
         revision = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), say=say)
         seconds = time.perf_counter() - begin
         assert revision is not None
-        stages = {row.stage: row.seconds or 0.0 for row in ledger.list_stages(revision.run_id)}
-        facts = ledger.get_facts(revision.run_id, TrussFacts)
+        stages = {row.stage: row.seconds or 0.0 for row in ledger.stages.select(revision.run_id)}
+        facts = ledger.stages.get_facts(revision.run_id, TrussFacts)
         what = "first load" if not epoch else f"epoch {epoch}, {changes:,} changes"
         took = f"{seconds:.0f} | {stages['truss']:.0f} | {stages['audit']:.1f}"
         told = f"{facts.rounds or ''} | {'' if facts.region is None else f'{facts.region:,}'}"

@@ -49,7 +49,7 @@ def scan(index: DataFrame) -> None:
 
 def recount(warehouse: Warehouse, ledger: Ledger) -> tuple[int, int]:
     """How many cells counted all edges again, and how many diff triples of the stored counts they would change."""
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     rows = warehouse.snapshot_size("edges", row.snapshots["edges"]).rows
     limit = rows
     while (colours := colours_for(rows, limit)) ** 3 < 8:
@@ -72,9 +72,9 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
         put_changes(home, epoch, rng, a, b, CHANGES)
         runs.append(epoch_of(home, ledger, epoch))
     warehouse = Warehouse(spark, home)
-    index = warehouse.read_table("edges", ledger.get_revision())
+    index = warehouse.read_table("edges", ledger.revisions.get())
     scans = [timed(lambda: scan(index))[0] for _ in range(REPEAT + 1)][1:]
-    facts = ledger.get_facts(ledger.get_revision().run_id, TrianglesFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, TrianglesFacts)
     print(f"\n| {a.size:,} edges | first load, s | an epoch of {CHANGES:,} changes, s |\n|---|---|---|")
     for name in (*STAGES, "all"):
         print(f"| {name} | {load[name]:.1f} | {spread([run[name] for run in runs[1:]], 2)} |")

@@ -43,7 +43,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: Exception, check: dict[str, An
 
     def audit(run: RunContext) -> Any:
         if check:
-            run.ledger.put_checks(run.run_id, 1, [check])
+            run.ledger.checks.put(run.run_id, 1, [check])
         raise error
 
     monkeypatch.setattr(audit_stage, "audit_run", audit)
@@ -86,7 +86,7 @@ def test_a_failing_epoch_is_told_once_and_its_end_too(
         assert titles(receiver) == []
     assert load(home.path)["altneu_epoch"].test(logical_date=DAY).state == "success"
     assert titles(receiver) == ["altneu: over: critical: edges are unique"]
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 @pytest.mark.usefixtures("ledger_only", "airflow")
@@ -190,8 +190,8 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     monkeypatch.setenv("ALTNEU_NOTIFIERS", text)
     (found,) = (check for check in list_checks() if check.name == "Alerts")
     assert found.ok is False and says in found.found and found.remedy
-    ledger.create_run("run_1", 0, epochs=[1], config={})
-    ledger.finish_run("run_1", "failed", "no room")
+    ledger.runs.create("run_1", 0, epochs=[1], config={})
+    ledger.runs.finish("run_1", "failed", "no room")
     alerts.send_alerts(str(home.path), {}, patience=0)
     assert "could not be sent" in caplog.text
 
@@ -245,8 +245,8 @@ def published(home: Home, ledger: Ledger) -> None:
 
 
 def failed(home: Home, ledger: Ledger) -> None:
-    ledger.create_run("run_1", 0, epochs=[home.schedule.parse_epoch("2004-04-17")], config={})
-    ledger.finish_run("run_1", "failed", "no room")
+    ledger.runs.create("run_1", 0, epochs=[home.schedule.parse_epoch("2004-04-17")], config={})
+    ledger.runs.finish("run_1", "failed", "no room")
 
 
 LATE: dict[str, tuple[Callable[[Home, Ledger], None] | None, dict[str, Any], str | None]] = {
@@ -317,7 +317,7 @@ def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) 
             home_helpers.put(home, home.schedule.parse_epoch(label), up((1, 2)))
             failed = airflow.runs("altneu_epoch")[0]["dag_run_id"]
             airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{failed}/clear", {"dry_run": False})
-            airflow.until(lambda: ledger.get_revision().revision == 1, 600, "it is published")
+            airflow.until(lambda: ledger.revisions.get().revision == 1, 600, "it is published")
             airflow.until(lambda: came(f"over: epoch {label} is late"), 120, "its end is told")
             told = [part.splitlines()[0] for body in receiver.bodies for part in body["message"].split("\n\n")]
             mine = [title for title in told if label in title or "ingest" in title]

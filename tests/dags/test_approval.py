@@ -36,7 +36,7 @@ def test_nothing_is_asked_where_nothing_has_to_be_approved(
     home, ledger, _ = tiny
     asking(home, "on warning")
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
-    assert (run.state, states(run)["approve"], ledger.get_revision().revision) == ("success", "success", 1)
+    assert (run.state, states(run)["approve"], ledger.revisions.get().revision) == ("success", "success", 1)
 
 
 def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, tiny: Tiny) -> None:
@@ -54,11 +54,15 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
         run_tasks.publish_run(path, held)
-    assert ledger.get_revision().revision == 1 and "clear the task approve" in str(refused.value.next)
+    assert ledger.revisions.get().revision == 1 and "clear the task approve" in str(refused.value.next)
     again, question = run_tasks.request_approval(
         path, planned, pages=False
     )  # the task is cleared: the same run, no third one
-    assert question is not None and again["run_id"] == ledger.list_held()[-1].run_id and len(ledger.list_held()) == 2
+    assert (
+        question is not None
+        and again["run_id"] == ledger.runs.list_held()[-1].run_id
+        and len(ledger.runs.list_held()) == 2
+    )
     run_tasks.record_decision(path, again, approved=True, person="ada", because=None)
     assert run_tasks.publish_run(path, again)["revision"] == 2
 
@@ -100,6 +104,6 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     with pytest.raises(AirflowFailException, match=f"within 5:00:00. Run {held['run_id']} stays held.*") as failed:
         task.execute_complete(context, event)
     assert f"next: altneu publish {held['run_id']}" in str(failed.value)
-    assert ledger.get_revision().revision == 0 and [run.run_id for run in ledger.list_held()] == [held["run_id"]]
+    assert ledger.revisions.get().revision == 0 and [run.run_id for run in ledger.runs.list_held()] == [held["run_id"]]
     run_tasks.record_decision(path, held, approved=True, person="ada", because="late, but right")
     assert run_tasks.publish_run(path, held)["revision"] == 1

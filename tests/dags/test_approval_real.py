@@ -45,10 +45,12 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
         question = asked(run)
         assert "edges 0 → 5" in question["body"] and "/altneu/reports/" in question["body"], question
-        assert ledger.get_revision().frontier is None and [each.state for each in ledger.list_held()] == [RunState.HELD]
+        assert ledger.revisions.get().frontier is None and [each.state for each in ledger.runs.list_held()] == [
+            RunState.HELD
+        ]
         answer(run, "Approve", "a first load")
         assert views.select_totals(home, ledger)[0]["triangles"] == 2
-        (mine,) = ledger.list_approvals().values()
+        (mine,) = ledger.approvals.select().values()
         assert (mine.verdict, mine.person, mine.because) == ("approved", "admin", "a first load")
         events = airflow.call("/api/v2/assets/events?limit=100")["asset_events"]
         kinds = {each["partition_key"]: each["extra"]["epochs"] for each in events if each["partition_key"]}
@@ -63,8 +65,8 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         assert "triangles 1 → 0" in question["body"], question
         answer(run, "Reject", "half of the file is missing")
         assert airflow.tasks(dag, run)["publish"]["state"] == "skipped"
-        assert ledger.get_revision().revision == 1 and views.select_totals(home, ledger)[0]["triangles"] == 2
-        assert [each.because for each in ledger.list_approvals().values()] == [
+        assert ledger.revisions.get().revision == 1 and views.select_totals(home, ledger)[0]["triangles"] == 2
+        assert [each.because for each in ledger.approvals.select().values()] == [
             "a first load",
             "half of the file is missing",
         ]

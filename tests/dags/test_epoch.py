@@ -69,21 +69,21 @@ def test_a_real_day_is_published_once_its_poisoned_file_is_gone_and_its_rerun_sk
     run = dag.test(logical_date=DAY)
     assert (run.state, states(run)["ingest"], states(run)["publish"]) == ("failed", "failed", "upstream_failed")
     assert "more.csv.gz" in errors[0] and "next: " in errors[0]
-    assert ledger.get_revision().revision == 0
+    assert ledger.revisions.get().revision == 0
 
     poisoned.unlink()
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
     assert set(states(run).values()) == {"success"}
-    assert ledger.get_revision().frontier == first
+    assert ledger.revisions.get().frontier == first
     assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
-    audit = list_epoch_statuses(ledger, ledger.get_revision()).status_of(first).audit
+    audit = list_epoch_statuses(ledger, ledger.revisions.get()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)
 
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
     assert skipped(run) == AFTER_LANDED
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 def test_by_parameter_and_after_a_new_landing(
@@ -95,12 +95,12 @@ def test_by_parameter_and_after_a_new_landing(
         return load(home.path)["altneu_epoch"].test(**how)
 
     assert skipped(go(logical_date=None, run_conf={"epoch": "2004-04-16"})) == set()
-    assert sorted(ledger.published_batches()) == [first + 1]
+    assert sorted(ledger.outputs.published_batches()) == [first + 1]
     assert skipped(go(logical_date=DAY)) == set()
     assert skipped(go(logical_date=DAY)) == AFTER_LANDED
     home_helpers.put(home, first, up((1, 2), (2, 3)))
     assert skipped(go(logical_date=DAY)) == set()  # an edge less: other epochs
-    assert ledger.get_revision().revision == 3
+    assert ledger.revisions.get().revision == 3
 
     # no date and no parameter: the run says what it needs
     run = go(logical_date=None)
@@ -116,10 +116,10 @@ def test_a_range_in_one_pass(
         return load(home.path)["altneu_backfill"].test(logical_date=None, run_conf=conf)
 
     assert skipped(go()) == {"next"}
-    assert (ledger.get_revision().revision, sorted(ledger.published_batches())) == (1, [first, first + 1])
+    assert (ledger.revisions.get().revision, sorted(ledger.outputs.published_batches())) == (1, [first, first + 1])
     assert skipped(go(first="2004-04-15", last=first)) == AFTER_PLAN | {"rest", "next"}
     assert skipped(go(first="2004-04-16", again=True)) == {"next", "epochs"}
-    assert ledger.get_revision().revision == 2
+    assert ledger.revisions.get().revision == 2
     run = go(first="2004-05-01")  # nothing is landed there
     assert (run.state, states(run)["plan"]) == ("failed", "failed")
 
@@ -130,11 +130,11 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
     file = home.path / "altneu.toml"
     file.write_text(file.read_text() + "[ingest]\nmax_revision_mb = 0.00001\n")
     planned = run_tasks.plan_range(str(home.path), "2004-04-15", None, True)
-    assert planned is not None and list(ledger.get_run(planned["run_id"]).epochs) == [first]
+    assert planned is not None and list(ledger.runs.get(planned["run_id"]).epochs) == [first]
     assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True, "accept": False}
     planned = run_tasks.plan_range(str(home.path), *planned["rest"].values())
     assert planned is not None and "rest" not in planned
-    assert list(ledger.get_run(planned["run_id"]).epochs) == [first + 1]
+    assert list(ledger.runs.get(planned["run_id"]).epochs) == [first + 1]
 
 
 def test_a_gap_of_the_history_is_skipped(
@@ -170,7 +170,7 @@ def test_a_run_waits_for_its_landing(
     run = dag.test(logical_date=DAY + timedelta(days=2))
     assert run.state == "success" and skipped(run) == set()
     assert looks == ["waiting", "waiting", "landed"]
-    assert sorted(ledger.published_batches()) == [first + 2]
+    assert sorted(ledger.outputs.published_batches()) == [first + 2]
 
 
 def test_a_run_whose_landing_does_not_come_fails(
@@ -183,7 +183,7 @@ def test_a_run_whose_landing_does_not_come_fails(
     run = dag.test(logical_date=DAY + timedelta(days=2))
     assert (run.state, states(run)["landed"], states(run)["plan"]) == ("failed", "failed", "upstream_failed")
     assert "waiting for epoch 2004-04-17" in str(told[0]["exception"])
-    assert "next: land it" in str(told[0]["exception"]) and ledger.get_revision().revision == 0
+    assert "next: land it" in str(told[0]["exception"]) and ledger.revisions.get().revision == 0
 
 
 def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
@@ -268,12 +268,12 @@ def test_what_lands_again_is_told_once_and_run_once(
         return load(home.path)["altneu_relanded"].test(logical_date=None)
 
     assert skipped(go()) == set()
-    assert (ledger.get_revision().revision, sorted(ledger.published_batches()), told()) == (2, [first], [])
-    assert skipped(go()) == AFTER_PLAN and ledger.get_revision().revision == 2
+    assert (ledger.revisions.get().revision, sorted(ledger.outputs.published_batches()), told()) == (2, [first], [])
+    assert skipped(go()) == AFTER_PLAN and ledger.revisions.get().revision == 2
     home_helpers.put(home, first, up((1, 2)))
     run = run_tasks.plan_corrected(str(home.path))
     assert run is not None and told() == []  # it is at work
-    ledger.finish_run(run["run_id"], "failed", "ingest: a broken file")
+    ledger.runs.finish(run["run_id"], "failed", "ingest: a broken file")
     assert told() == [] and run_tasks.plan_corrected(str(home.path)) is None
     (home.path / "altneu.toml").write_text("[epochs\n")
     assert told(lambda: (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n') and None) == []
@@ -300,7 +300,7 @@ def test_a_critical_failure_stops_before_publish(
             "observed": "1 difference(s)",
             "rows": [{"a": 1, "b": 2}],
         }
-        run.ledger.put_checks(run.run_id, 1, [check])
+        run.ledger.checks.put(run.run_id, 1, [check])
         raise CheckFailed("1 critical check(s) failed. Nothing was published.", "altneu report 2004-04-15")
 
     monkeypatch.setattr(audit_stage, "audit_run", audit)
@@ -314,7 +314,7 @@ def test_a_critical_failure_stops_before_publish(
     assert (done["truss"], done["audit"]) == ("success", "failed")
     assert {done[name] for name in ("publish", "assets", "warnings")} == {"upstream_failed"}
     assert done["report"] == "success" and (home.reports / "epoch=2004-04-15.html").is_file()
-    assert ledger.get_revision().revision == 0
+    assert ledger.revisions.get().revision == 0
     assert [(alert["dag"], alert["task"]) for alert in alerts] == [("altneu_epoch", "audit")]
     address = "/altneu/reports/epoch=2004-04-15.html"
     parts = ("2004-04-15: edges equal", "{'a': 1, 'b': 2}", "next: altneu report 2004-04-15", address)
@@ -329,7 +329,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     assert maintenance.full_audit(str(home.path), 0, "")["epochs"] == 2
     assert maintenance.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
     facts = maintenance.compact_home(str(home.path), 0)
-    assert facts["revisions"][1] == ledger.get_revision().revision
+    assert facts["revisions"][1] == ledger.revisions.get().revision
     assert branches(home, spark) == ["main"]  # whatever failed runs had left has gone
 
 
@@ -369,8 +369,8 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     # cleared and run again: nothing more is published
     assert run_tasks.publish_run(path, one)["revision"] == 1
     assert run_tasks.publish_run(path, two)["revision"] is None
-    assert ledger.get_revision().revision == 2
-    states = [run.state for run in ledger.list_runs()]
+    assert ledger.revisions.get().revision == 2
+    states = [run.state for run in ledger.runs.list_all()]
     assert states == ["published", "superseded", "published"]
 
 
@@ -390,7 +390,7 @@ def test_a_conflict_at_the_last_moment(
     monkeypatch.setattr(Ledger, "require_newest_parent", patched)
     done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
-    assert sorted(ledger.published_batches()) == [first, first + 1]
+    assert sorted(ledger.outputs.published_batches()) == [first, first + 1]
 
 
 def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]) -> None:
@@ -400,7 +400,7 @@ def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home
     home_helpers.run(home, ledger, [first, first + 1])
     done = run_tasks.publish_run(path, one)
     assert done["revision"] is None
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "audit", "approve", "publish"}

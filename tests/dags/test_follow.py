@@ -34,7 +34,7 @@ def example() -> Any:
 
 def published(home: Home) -> list[tuple[Any, ...]]:
     graph = Graph(home.path)
-    if graph.ledger.get_revision().frontier is None:  # taken back to nothing
+    if graph.ledger.revisions.get().frontier is None:  # taken back to nothing
         return []
     rows = graph.arrow.edges().to_pylist()
     return sorted((row["src"], row["dst"], row["trussness"]) for row in rows)
@@ -113,7 +113,7 @@ def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: P
             """A backfill; then the consumer has run for just these epochs, and has all of it."""
             before = {run["dag_run_id"] for run in airflow.runs("follow_edges")}
             airflow.call("/api/v2/dags/altneu_backfill/dagRuns", {"logical_date": None})
-            airflow.until(lambda: ledger.get_revision().revision == revision, 600, f"revision {revision}")
+            airflow.until(lambda: ledger.revisions.get().revision == revision, 600, f"revision {revision}")
 
             def woken() -> list[dict[str, Any]]:
                 return [run for run in airflow.runs("follow_edges") if run["dag_run_id"] not in before]

@@ -41,7 +41,7 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     home, ledger, first = tiny
     home_helpers.run(home, ledger, [first])
     run = begun(home, ledger, first + 1)
-    ledger.finish_run(run["run_id"], "failed", "audit: <b>wrong</b>")
+    ledger.runs.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
     found = airflow_page.epoch_grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
@@ -152,7 +152,7 @@ def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypat
     seed = Seed(tmp_path / "home")
     seed.good_days(3)
     seed.run({DAY + 3: (5, 0)}, error="ingest: no <space>")
-    seed.ledger.put_checks(None, 1, audit(DAY + 1, "edge totals"))
+    seed.ledger.checks.put(None, 1, audit(DAY + 1, "edge totals"))
     monkeypatch.setenv("ALTNEU_HOME", str(seed.home.path))
     assert not seed.home.reports.exists()
     shown = page.report("epoch=2004-07-04.html").body.decode()
@@ -226,7 +226,7 @@ def test_who_may_trigger_says_something_of_an_incident(
 
     seed = Seed(tmp_path / "home")
     seed.good_days(2)
-    seed.ledger.put_checks(None, 1, audit(DAY + 1, "edge totals"))
+    seed.ledger.checks.put(None, 1, audit(DAY + 1, "edge totals"))
     monkeypatch.setenv("ALTNEU_HOME", str(seed.home.path))
     may_all(page, monkeypatch, run)
     monkeypatch.setitem(page.app.dependency_overrides, page.get_user, Ada)

@@ -73,9 +73,9 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
         page.goto(f"{address}/altneu/reports/epoch=2004-04-15.html")
         page.get_by_text("Its newest run was rejected by admin: half of it is missing.").wait_for()
         picture(page, "airflow-rejected-page")
-    said = [(each.verdict, each.person, each.because) for each in ledger.list_approvals().values()]
+    said = [(each.verdict, each.person, each.because) for each in ledger.approvals.select().values()]
     assert said == [("approved", "admin", "a first load"), ("rejected", "admin", "half of it is missing")]
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: Any) -> None:

@@ -19,7 +19,7 @@ from pipeline.home.home import Home
 from pipeline.run import approval, planning, runner
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import lease
+from pipeline.state import clock, process_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.tasks import base, run_batching, run_tasks
@@ -63,7 +63,7 @@ def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) 
 
 
 def epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
-    return list(ledger.get_run(planned["run_id"]).epochs)
+    return list(ledger.runs.get(planned["run_id"]).epochs)
 
 
 def publish(home: Home, planned: PlannedRun) -> base.PublishedRun:
@@ -99,7 +99,7 @@ def test_whom_a_run_takes_along(
     for each in taken:
         again, said = plan(home, first + each, wait)
         assert again is None and f"by run {planned['run_id']} as revision 1" in said
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
 def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: Week) -> None:
     """Whatever its epochs are; a compaction disturbs nobody."""
     home, ledger, first = week
-    ledger.create_run("compact", 0, epochs=[], config={}, kind=planning.RunKind("compact"))
+    ledger.runs.create("compact", 0, epochs=[], config={}, kind=planning.RunKind("compact"))
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
     for epoch, others in ((first + 1, [first]), (first + 3, []), (first + 3, None)):
@@ -148,7 +148,10 @@ def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: W
             plan(home, epoch, others)
         assert refused.value.run_id == leader["run_id"]
         assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "waiting"
-    assert [run.run_id for run in ledger.list_runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
+    assert [run.run_id for run in ledger.runs.list_all() if run.state is RunState.RUNNING] == [
+        "compact",
+        leader["run_id"],
+    ]
     publish(home, leader)
     assert run_batching.poll_run(str(home.path), leader["run_id"], 60) == (
         "over",
@@ -192,7 +195,7 @@ def test_of_many_that_plan_at_once_one_begins(
 
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(work, range(8)))
-    (run,) = ledger.list_runs()
+    (run,) = ledger.runs.list_all()
     assert found == {run.run_id} and len(run.epochs) == 8
 
 
@@ -212,7 +215,7 @@ def test_who_plans_while_another_publishes_plans_again(
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
     assert run_batching.poll_run(str(home.path), refused.value.run_id, 60)[0] == "over"
-    assert plan(home, first)[0] is None and len(ledger.list_runs()) == 1
+    assert plan(home, first)[0] is None and len(ledger.runs.list_all()) == 1
 
 
 ENDS = {
@@ -233,10 +236,10 @@ def test_when_the_leader_is_gone_another_does_the_work(
     run_tasks.execute_stage(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
-        later = lease.read_clock() + timedelta(seconds=lease.SILENCE + 1)
-        monkeypatch.setattr(lease, "read_clock", lambda: later)
+        later = clock.read_clock() + timedelta(seconds=process_identity.SILENCE + 1)
+        monkeypatch.setattr(clock, "read_clock", lambda: later)
     else:
-        ledger.finish_run(leader["run_id"], RunState(end[0]), end[1])
+        ledger.runs.finish(leader["run_id"], RunState(end[0]), end[1])
     assert run_batching.poll_run(str(home.path), leader["run_id"], 60)[0] == "over"
     second, _ = plan(home, first + 4, every)
     assert second is not None and epochs(ledger, second) == list(every)
@@ -245,7 +248,7 @@ def test_when_the_leader_is_gone_another_does_the_work(
     assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "edges")
     assert run_tasks.publish_run(str(home.path), leader)["revision"] is None
     assert plan(home, first + 5, every)[0] is None
-    assert ledger.get_revision().revision == 1 and sorted(ledger.published_batches()) == list(every)
+    assert ledger.revisions.get().revision == 1 and sorted(ledger.outputs.published_batches()) == list(every)
 
 
 def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_published(
@@ -280,7 +283,7 @@ def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, we
         waiting = asyncio.create_task(fired())
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        ledger.finish_run(leader["run_id"], RunState.FAILED, "gone")
+        ledger.runs.finish(leader["run_id"], RunState.FAILED, "gone")
         return await waiting
 
     assert asyncio.run(both())["state"] == "over"
@@ -308,7 +311,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
     run = dag.test(logical_date=DAY + timedelta(days=1))
     assert run.state == "success" and skipped(run) == AFTER_PLAN
     assert looks == [leader["run_id"]] * len(looks) and len(looks) >= 2
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
 
 
 # -- a person decides ---------------------------------------------------------------------------------------------
@@ -336,7 +339,7 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     run_tasks.record_decision(str(home.path), planned, approved=True, person="ada", because=None)
     assert run_tasks.publish_run(str(home.path), planned)["revision"] == 1
     assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
-    assert len(ledger.list_runs()) == 1
+    assert len(ledger.runs.list_all()) == 1
 
 
 @pytest.mark.parametrize("then", ["nothing", "landed again", "cleared", "another revision"])
@@ -403,8 +406,8 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
                 assert epochs(ledger, planned) == [epoch]  # its own, and no other's, is on record
         open_.discard(epoch)
     assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
-    assert sorted(ledger.published_batches()) == [first + day for day in range(4) if day not in bad]
-    assert ledger.get_revision().revision == (len(bad) < 4)  # one revision for all that is good
+    assert sorted(ledger.outputs.published_batches()) == [first + day for day in range(4) if day not in bad]
+    assert ledger.revisions.get().revision == (len(bad) < 4)  # one revision for all that is good
     from pipeline.landing.epoch_states import list_epoch_rows
 
     states = {row["epoch"]: row["state"] for row in list_epoch_rows(home, ledger)[1]}
@@ -423,7 +426,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     every = range(first, first + DAYS)
     leader, _ = plan(home, first + 5, every)
     assert leader is not None
-    ledger.finish_run(leader["run_id"], RunState.INTERRUPTED, "killed")
+    ledger.runs.finish(leader["run_id"], RunState.INTERRUPTED, "killed")
     wrong_at(monkeypatch, first + 2)
     second, _ = plan(home, first + 4, every)
     assert second is not None
@@ -433,13 +436,13 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
         assert run_tasks.request_approval(str(home.path), second, pages=False)[1] is not None
         run_tasks.record_decision(str(home.path), second, approved=True, person="Ada", because=None)
     assert run_tasks.publish_run(str(home.path), second)["revision"] == 1
-    runs = ledger.list_runs()
+    runs = ledger.runs.list_all()
     assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "ingest")
     if asks:
         assert run_tasks.request_approval(str(home.path), leader, pages=False) == (leader, None)
     assert run_tasks.publish_run(str(home.path), leader)["revision"] is None
-    assert sorted(ledger.published_batches()) == [epoch for epoch in every if epoch != first + 2]
-    assert len(ledger.list_runs()) == len(runs)
+    assert sorted(ledger.outputs.published_batches()) == [epoch for epoch in every if epoch != first + 2]
+    assert len(ledger.runs.list_all()) == len(runs)
 
 
 def test_what_was_left_out_is_shown_as_failed_at_once(
@@ -457,7 +460,7 @@ def test_what_was_left_out_is_shown_as_failed_at_once(
     assert shown[first][0] == "published"
     assert shown[first + 1] == ("failed", f"landing/{first + 1}: broken. Nothing was published.")
     # the process dies between two stages: the run goes on with what is left of it
-    assert ledger.get_run(planned["run_id"]).epochs == (first,)
+    assert ledger.runs.get(planned["run_id"]).epochs == (first,)
 
 
 def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
@@ -469,12 +472,12 @@ def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
     assert planned is not None
     check = {"epoch": first + 1, "suite": "edges", "name": "no zero diffs", "severity": "critical", "passed": False}
     words = {"meaning": "", "remedy": "", "observed": "1 of 1 rows", "rows": []}
-    ledger.put_checks(planned["run_id"], 1, [{**check, **words}])  # type: ignore[list-item, typeddict-item]
-    ledger.finish_run(planned["run_id"], RunState.FAILED, "audit: 1 critical check(s) failed")
+    ledger.checks.put(planned["run_id"], 1, [{**check, **words}])  # type: ignore[list-item, typeddict-item]
+    ledger.runs.finish(planned["run_id"], RunState.FAILED, "audit: 1 critical check(s) failed")
     every = range(first, first + DAYS)
     alone, _ = plan(home, first + 2, every)
     assert alone is not None and epochs(ledger, alone) == [first + 2]
     publish(home, alone)
     others, _ = plan(home, first + 3, every)
     assert others is not None and epochs(ledger, others) == [first + 3, first + 4, first + 5]
-    assert len(ledger.list_runs()) == 3
+    assert len(ledger.runs.list_all()) == 3

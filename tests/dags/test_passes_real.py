@@ -34,7 +34,9 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
     with Airflow(home, "--connect", environment=environment) as airflow:
         backfill(airflow, home, epochs, 8)
         # the task of the run that leads is killed in the middle
-        airflow.until(lambda: any(run.epochs and len(run.epochs) > 1 for run in ledger.list_runs()), PATIENCE, "a pass")
+        airflow.until(
+            lambda: any(run.epochs and len(run.epochs) > 1 for run in ledger.runs.list_all()), PATIENCE, "a pass"
+        )
         for process in airflow.until(airflow.tasks_at_work, PATIENCE, "a task at work"):
             process.kill()
 
@@ -47,25 +49,25 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
         state = {run["logical_date"][:10]: (run["dag_run_id"], run["state"]) for run in runs}
         failed = {date for date, (_, how) in state.items() if how == "failed"}
         assert failed == {home.schedule.format_label(bad)}
-        assert sorted(ledger.published_batches()) == [epoch for epoch in epochs if epoch != bad]
-        assert ledger.get_revision().revision <= 3
-        by = {row.revision: row.run_id for row in ledger.list_revisions()}
+        assert sorted(ledger.outputs.published_batches()) == [epoch for epoch in epochs if epoch != bad]
+        assert ledger.revisions.get().revision <= 3
+        by = {row.revision: row.run_id for row in ledger.revisions.list_all()}
         for epoch in (epochs[0], epochs[-1]):  # one of them has led, or both have not
             run, _ = state[home.schedule.format_label(epoch)]
             tasks = airflow.tasks(DAG, run)
             if tasks["publish"]["state"] == "skipped":
                 last = "landed" if tasks["plan"]["state"] == "skipped" else "plan"
                 place = f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances/{last}/logs/{tasks[last]['try_number']}"
-                revision = ledger.published_batches()[epoch].revision
+                revision = ledger.outputs.published_batches()[epoch].revision
                 said = str(airflow.call(place))
                 assert f"published as landed, by run {by[revision]} as revision {revision}" in said, said[-3000:]
         run, _ = state[home.schedule.format_label(bad)]
         assert airflow.tasks(DAG, run)["ingest"]["state"] == "failed"
 
         poisoned.unlink()
-        revision = ledger.get_revision().revision
+        revision = ledger.revisions.get().revision
         equal_to_one_pass(spark, home, ledger, tmp_path / "once", [epoch for epoch in epochs if epoch != bad])
         airflow.call(f"/api/v2/dags/{DAG}/dagRuns/{run}/clear", {"dry_run": False})
-        airflow.until(lambda: bad in ledger.published_batches(), PATIENCE, "the corrected epoch")
-        assert ledger.get_revision().revision == revision + 1
+        airflow.until(lambda: bad in ledger.outputs.published_batches(), PATIENCE, "the corrected epoch")
+        assert ledger.revisions.get().revision == revision + 1
     equal_to_one_pass(spark, home, ledger, tmp_path / "all", epochs)

@@ -103,6 +103,6 @@ def test_of_a_submission(extracted: Callable[..., tuple[Any, Any]], monkeypatch:
     from pipeline.scheduling.spark_submit_operator import SubmittedStage
 
     seed, _ = extracted("publish")
-    planned = json.dumps({"run_id": seed.ledger.get_revision().run_id})
+    planned = json.dumps({"run_id": seed.ledger.revisions.get().run_id})
     task = SubmittedStage(task_id="publish", home=str(seed.home.path), stage="publish", planned=planned)
     assert names(task.get_openlineage_facets_on_complete(None).outputs) == sorted(SNAPSHOTS)

@@ -53,7 +53,7 @@ def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: P
         ]
 
     assert totals(home, ledger) == totals(once, once_ledger)
-    results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert len({result["epoch"] for result in results}) == len(epochs)
     assert [result["name"] for result in results if not result["passed"]] == []
 
@@ -69,7 +69,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
 
         def published(many: int) -> bool:
             airflow.healthy("altneu_epoch")
-            return len(ledger.published_batches()) >= many
+            return len(ledger.outputs.published_batches()) >= many
 
         airflow.until(lambda: published(len(epochs) // 2), PATIENCE * len(epochs), "half of the epochs published")
         for process in airflow.scheduler():
@@ -98,7 +98,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
         equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)
 
         # the landing of a published day changes, and its run is cleared: just the difference is published
-        revision, changed = ledger.get_revision().revision, epochs[len(epochs) // 3]
+        revision, changed = ledger.revisions.get().revision, epochs[len(epochs) // 3]
         start = home.schedule.start_of(changed)
         home_helpers.put(
             home, changed, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]
@@ -107,10 +107,10 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
         cleared = by_date[f"{start:%Y-%m-%d}"]
         airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{cleared}/clear", {"dry_run": False})
         airflow.until(
-            lambda: ledger.get_revision().revision > revision and settled(), PATIENCE, "the cleared run published"
+            lambda: ledger.revisions.get().revision > revision and settled(), PATIENCE, "the cleared run published"
         )
-        assert ledger.get_revision().revision == revision + 1
-        assert list(ledger.get_run(ledger.get_revision().run_id).epochs) == [changed]
+        assert ledger.revisions.get().revision == revision + 1
+        assert list(ledger.runs.get(ledger.revisions.get().run_id).epochs) == [changed]
         equal_to_one_pass(spark, home, ledger, tmp_path / "again", epochs)
 
         # cleared once more, nothing has changed: a success that publishes nothing
@@ -118,7 +118,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
         airflow.until(
             lambda: airflow.tasks("altneu_epoch", cleared)["ingest"]["state"] == "skipped", PATIENCE, "skipped"
         )
-        assert ledger.get_revision().revision == revision + 1
+        assert ledger.revisions.get().revision == revision + 1
 
 
 def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
 
         def published(epochs: set[int]) -> bool:
             airflow.healthy("altneu_epoch")
-            return set(ledger.published_batches()) == epochs
+            return set(ledger.outputs.published_batches()) == epochs
 
         airflow.until(lambda: published({first, last}), 3 * PATIENCE, "both that are landed are published")
         home_helpers.put(home, late, [(2, 3, None, "upsert", 0)])
         airflow.until(lambda: published({first, late, last}), 2 * PATIENCE, "the late one as well")
-    assert {run.state for run in ledger.list_runs()} == {"published"}
-    revisions = [list(ledger.get_run(row.run_id).epochs) for row in ledger.list_revisions()]
+    assert {run.state for run in ledger.runs.list_all()} == {"published"}
+    revisions = [list(ledger.runs.get(row.run_id).epochs) for row in ledger.revisions.list_all()]
     assert revisions in ([[first], [last], [late]], [[first, last], [late]])  # were both there when the first began?
 
 
@@ -169,6 +169,6 @@ def test_two_months_backwards_with_eight_active_runs_on_postgresql(
             return len(runs) >= len(epochs) and {run["state"] for run in runs} == {"success"}
 
         airflow.until(done, PATIENCE * len(epochs), "the backfill has ended")
-        assert max(seen) <= 8 and sorted(ledger.published_batches()) == epochs
-        assert ledger.get_revision().revision <= 3
+        assert max(seen) <= 8 and sorted(ledger.outputs.published_batches()) == epochs
+        assert ledger.revisions.get().revision <= 3
     equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)

@@ -29,14 +29,14 @@ def test_what_lands_again_is_published_without_a_person(spark: SparkSession, tmp
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{DAG}"), 120, "the DAG")
         airflow.unpause(DAG)
         home_helpers.put(home, first, up((1, 2), (2, 3), (1, 4)))
-        airflow.until(lambda: ledger.get_revision().revision == 2, PATIENCE, "the correction is published")
+        airflow.until(lambda: ledger.revisions.get().revision == 2, PATIENCE, "the correction is published")
         (run,) = airflow.until(
             lambda: [run for run in airflow.healthy(DAG) if run["state"] == "success"], PATIENCE, "the run has ended"
         )
         assert run["run_type"] == "asset_triggered"
         home_helpers.put(home, first + 1, up((3, 4)))  # the next one, by the same watcher
-        airflow.until(lambda: ledger.get_revision().revision == 3, PATIENCE, "the second correction is published")
+        airflow.until(lambda: ledger.revisions.get().revision == 3, PATIENCE, "the second correction is published")
         airflow.until(lambda: {run["state"] for run in airflow.healthy(DAG)} == {"success"}, PATIENCE, "it has ended")
         assert len(airflow.runs(DAG)) == 2
-    assert sorted(ledger.published_batches()) == [first, first + 1]
+    assert sorted(ledger.outputs.published_batches()) == [first, first + 1]
     equal_to_one_pass(spark, home, ledger, tmp_path / "once", [first, first + 1])

@@ -137,7 +137,7 @@ def test_a_run_of_one_home_touches_no_other(
         task.retries = 0
     run = dag.test(logical_date=DAY)
     assert (run.state, skipped(run)) == ("success", set())
-    assert (of_calls.get_revision().revision, ledger.get_revision().revision) == (1, 0)
+    assert (of_calls.revisions.get().revision, ledger.revisions.get().revision) == (1, 0)
     assert (calls.reports / "epoch=2004-04-15.html").is_file() and not own.reports.exists()
-    assert Ledger(own.database).list_runs() == []
+    assert Ledger(own.database).runs.list_all() == []
     assert (page.home_of("calls"), "calls" in page.sites()) == (str(calls.path), True)  # as Airflow has stored the DAG

@@ -81,7 +81,7 @@ def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
     assert ordered == sorted(set(ordered))  # for the pool, who has come further goes first
     run, _ = go(logical_date=DAY - timedelta(days=400, hours=3), run_conf={"epoch": "2004-04-16"})
     assert run.state == "success" and skipped(run) == set()
-    assert sorted(ledger.published_batches()) == [first, first + 1]
+    assert sorted(ledger.outputs.published_batches()) == [first, first + 1]
 
 
 def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
@@ -142,7 +142,7 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
         common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
         names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
         rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
-        run.ledger.put_checks(run.run_id, run.revision, rows)
+        run.ledger.checks.put(run.run_id, run.revision, rows)
         return AuditFacts(checks=3, failed=1, critical=0)
 
     monkeypatch.setattr(audit_stage, "audit_run", audit)
@@ -226,8 +226,8 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     monkeypatch.setattr(edges_stage, "derive_edges", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
-    run = ledger.list_runs()[0]
-    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.get_revision().revision == 0
+    run = ledger.runs.list_all()[0]
+    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.revisions.get().revision == 0
 
 
 def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny) -> None:

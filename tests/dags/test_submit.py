@@ -22,7 +22,7 @@ from pipeline.reading import views
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import lease
+from pipeline.state import process_identity
 from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
@@ -95,7 +95,7 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
     """An argument holds 128 KiB: what is handed over does not grow with the epochs, and the stages find all of them."""
 
     def ingest(run: RunContext) -> IngestFacts:  # their files are not read
-        run.ledger.put_batches(run.run_id, [StagedBatch(epoch, "", 1, 1, 0) for epoch in run.epochs])
+        run.ledger.outputs.put_batches(run.run_id, [StagedBatch(epoch, "", 1, 1, 0) for epoch in run.epochs])
         return IngestFacts(rows=len(run.epochs), quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
 
     monkeypatch.setattr(ingest_stage, "ingest", ingest)
@@ -109,8 +109,8 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
     assert planned is not None and len(json.dumps(planned)) < 300
     for task in ("ingest", "edges"):
         assert run_tasks.run_submitted(path, task, json.dumps(planned), str(answer)) == 0
-    assert len(ledger.get_run(planned["run_id"]).epochs) == 10_000
-    assert len(ledger.staged_batches(planned["run_id"])) == 10_000
+    assert len(ledger.runs.get(planned["run_id"]).epochs) == 10_000
+    assert len(ledger.outputs.staged_batches(planned["run_id"])) == 10_000
 
 
 class Store(dict[str, Any]):
@@ -174,7 +174,7 @@ def test_the_next_try_finds_the_driver(
     until(lambda: (tmp_path / "driver0").exists())
     if meanwhile == "it was killed":
         os.killpg(pid, signal.SIGKILL)
-        until(lambda: lease.has_ended(first["process"]))
+        until(lambda: process_identity.has_ended(first["process"]))
         go.touch()
     elif "another machine" in meanwhile:
         first["process"] = "another/1/1.00"
@@ -224,5 +224,5 @@ def test_a_real_day(
         SUBMITTED, "success"
     ).items()
     assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
-    audit = list_epoch_statuses(ledger, ledger.get_revision()).status_of(first).audit
+    audit = list_epoch_statuses(ledger, ledger.revisions.get()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)

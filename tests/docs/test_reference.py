@@ -62,7 +62,7 @@ def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(tmp
         file.write_text(RATED)
         home = Home.open(file.parent)
         ledger = Ledger(home.database)
-        ledger.create_run("r", 0, epochs=[1], config=home.config.semantic_settings())
+        ledger.runs.create("r", 0, epochs=[1], config=home.config.semantic_settings())
         ledger.publish_revision("r", 0, frontier=1, snapshots={}, digest=home.config.semantic_digest(), mark=None)
         assert changed_meaning(home, ledger) == ([], "run")
         file.write_text(toml if name == "values" else RATED + toml)

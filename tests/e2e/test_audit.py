@@ -40,7 +40,7 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
         rows: list[Row] = [(rng.randrange(9), rng.randrange(9), None, "upsert", i) for i in range(25)]
         home_helpers.put(home, epoch, rows)
     home_helpers.run(home, ledger, range(2))
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     name = "triangle counts of vertices equal a third party's"
     checks = audit.audit_published(warehouse, row, [0, 1], lambda text: None, third_party=True)
     assert [c["epoch"] for c in checks if c["name"] == name and c["passed"]] == [0, 1]
@@ -63,4 +63,4 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     (entry,) = compare_costs(home, [1], spark, said.append)
     assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
     assert entry["maintained_s"] > 0 and entry["recomputed_s"] > 0 and said
-    assert ledger.get_revision() == row and len(ledger.list_runs()) == 1  # the home itself is as it was
+    assert ledger.revisions.get() == row and len(ledger.runs.list_all()) == 1  # the home itself is as it was

@@ -45,7 +45,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
     home, ledger = Home.open(home.path), Ledger(home.database)
     assert home_helpers.run(home, ledger, epochs) is not None
-    checks = ledger.list_checks()
+    checks = ledger.checks.select()
     assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)
     strange = [(check.name, check.epoch, check.observed) for check in checks if not check.passed]
     assert {name for name, *_ in strange} <= {ROWS} and len(strange) <= 1, strange
@@ -53,7 +53,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
     points = {point["epoch"]: point for point in views.select_totals(home, ledger, all_epochs=True)}
     history: list[dict[str, Any]] = []
     alarms = []
-    for epoch, batch in sorted(ledger.published_batches().items()):
+    for epoch, batch in sorted(ledger.outputs.published_batches().items()):
         counts = {"epoch": epoch, "rows": batch.rows, "bad_rows": batch.bad_rows}
         frames = {"totals": [{"epoch": epoch, **{m: points[epoch][m] for m in TOTALS}}], "volumes": [counts]}
         context = {

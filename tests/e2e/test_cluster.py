@@ -76,8 +76,8 @@ def finished(home: Home, *arguments: str) -> str:
 def published(home: Home) -> dict[str, str]:
     """The fingerprints of all tables but those whose rows name revisions or files."""
     ledger = Ledger(home.database)
-    row = ledger.get_revision()
-    return {table: str(mark) for table, mark in ledger.fingerprints_of(row.revision).items()}
+    row = ledger.revisions.get()
+    return {table: str(mark) for table, mark in ledger.outputs.fingerprints_of(row.revision).items()}
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
             finished(home, "backfill", "--all")
         finished(far, "audit")
         assert published(far) == published(near)
-        assert not [run for run in ledger.list_runs() if run.state is RunState.RUNNING]
+        assert not [run for run in ledger.runs.list_all() if run.state is RunState.RUNNING]
 
 
 def losing_executors(cluster: Cluster, home: Home, epoch: str, said: str) -> tuple[str, list[str], int]:
@@ -254,7 +254,7 @@ def test_all_executors_are_lost_between_two_hops(tmp_path: Path) -> None:
         assert "Lost executor" in output and lost == 2 and told, output
         finished(near, "run", "1")
         assert published(far) == published(near)
-        assert ledger.get_facts(ledger.get_revision().run_id, TrussFacts).plan == "region"
+        assert ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts).plan == "region"
 
 
 def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         assert lost == 2 and len(told) > 2
         finished(near, "run", "0")
         assert published(far) == published(near)
-        facts = ledger.get_facts(ledger.get_revision().run_id, TrussFacts)
+        facts = ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts)
         assert facts is not None and facts.rounds == len(told), "none was begun again"
 
 
@@ -291,7 +291,9 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
             put_rows(home, 0, a, b, ["upsert"] * a.size)
             finished(home, "run", "0")
         assert published(far) == published(near)
-        assert (ledger.get_facts(ledger.get_revision().run_id, TrussFacts).rounds is not None) == (method == "parts")
+        assert (ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts).rounds is not None) == (
+            method == "parts"
+        )
         if method is None:
             put_changes(far, 1, rng, a, b, 100)
             finished(far, "run", "1")
@@ -323,7 +325,7 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     process = begin(far, "backfill", "--all")
     _wait_for(far, "triangles", process)
     connect.kill(process)
-    assert ledger.get_revision().revision == 0, "nothing is published"
+    assert ledger.revisions.get().revision == 0, "nothing is published"
     assert json.loads(finished(far, "status", "--format", "json"))["revision"] == 0
     for home in (far, near):
         finished(home, "backfill", "--all")
@@ -345,7 +347,7 @@ def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     print(output)
     assert client.returncode == 1 and "Traceback" not in output, output
     assert "the Spark Connect server at" in output and address in output, output
-    assert ledger.get_revision().revision == 0, "nothing is published"
+    assert ledger.revisions.get().revision == 0, "nothing is published"
     until = time.monotonic() + 60
     while cluster.find("executor"):
         assert time.monotonic() < until, "executors of a driver that has ended stay"
@@ -379,7 +381,7 @@ def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> N
         finished(far, "audit")
         assert published(far) == published(near)
         # where the database itself has failed, a run's end may not be recorded; it is shown as failed all the same
-        assert not [run for run in ledger.list_runs() if describe_attempt(run).state is RunState.RUNNING]
+        assert not [run for run in ledger.runs.list_all() if describe_attempt(run).state is RunState.RUNNING]
 
 
 def _wait_for(home: Home, stage: str, process: subprocess.Popen[str]) -> None:
@@ -392,7 +394,7 @@ def _at_work(home: Home, stage: str) -> bool:
     """Has a run of the home that is at work come to this stage?"""
     try:
         ledger = Ledger(home.database)
-        running = [run.run_id for run in ledger.list_runs() if run.state is RunState.RUNNING]
-        return any(each.stage == stage for run_id in running for each in ledger.list_stages(run_id))
+        running = [run.run_id for run in ledger.runs.list_all() if run.state is RunState.RUNNING]
+        return any(each.stage == stage for run_id in running for each in ledger.stages.select(run_id))
     except Exception:  # the database is not there yet
         return False

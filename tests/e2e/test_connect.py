@@ -111,8 +111,8 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
         bad += sum(tag == "abc" and op == "upsert" for _, _, tag, op, _ in rows)
         home_helpers.put(home, epoch, rows)  # type: ignore[arg-type]
     finished(home.path, "backfill", "--all", server=shared)
-    assert bad and sum(batch.bad_rows for batch in ledger.published_batches().values()) == bad
-    is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
+    assert bad and sum(batch.bad_rows for batch in ledger.outputs.published_batches().values()) == bad
+    is_right(Warehouse(spark, home), ledger.revisions.get(), range(2))
 
 
 @pytest.mark.usefixtures("tiny")
@@ -130,7 +130,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     done("run", "1")
     home_helpers.put(home, 4, draw_batch(rng, **BATCH))
     home_helpers.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
-    assert ledger.get_revision().revision == 3
+    assert ledger.revisions.get().revision == 3
     assert "all equal" in done("audit")
     third = altneu(home.path, "audit", "0", "--third-party", server=shared)
     output, _ = third.communicate(timeout=300)
@@ -138,7 +138,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     warehouse = Warehouse(spark, home)
     snapshots = {table: len(warehouse.load_metadata(table).snapshot_ids()) for table in TABLES}
     done("compact", "--grace", "0")
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     is_right(warehouse, row, range(5))
     for table in TABLES:
         assert set(warehouse.load_metadata(table).ref_snapshots()) == {"main", f"r{row.revision}"}
@@ -156,7 +156,7 @@ def test_metadata_files_say_what_iceberg_says(
         home_helpers.run(home, ledger, [epoch])
     warehouse = Warehouse(spark, home)
     warehouse.load_metadata("edges").commit_steps(
-        [("createBranch", "aside", ledger.get_revision(1).snapshots["edges"])]
+        [("createBranch", "aside", ledger.revisions.get(1).snapshots["edges"])]
     )
     mine = {table: warehouse.load_metadata(table) for table in TABLES}  # read by us
 
@@ -181,7 +181,7 @@ def test_metadata_files_say_what_iceberg_says(
                 assert found.snapshot_summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
     assert (
         mine["edges"].ref_snapshots()["aside"]
-        == ledger.get_revision(1).snapshots["edges"]
+        == ledger.revisions.get(1).snapshots["edges"]
         != mine["edges"].main_snapshot()
     )
 
@@ -198,7 +198,7 @@ ledger = Ledger(home.database)
 warehouse = Warehouse(session_for(home, ledger), home)
 counts = []
 for turn in range(2):
-    counts.append(warehouse.read_table("edges", ledger.get_revision()).count())
+    counts.append(warehouse.read_table("edges", ledger.revisions.get()).count())
     time.sleep(0 if turn else 1.2 * IDLE_MS / 1000)
 print(counts)
 """
@@ -215,7 +215,7 @@ def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Pro
         process = altneu(home.path, *command, server=shared)
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
-    assert ledger.get_revision().frontier == 3 and ledger.get_revision().revision == 3
+    assert ledger.revisions.get().frontier == 3 and ledger.revisions.get().revision == 3
 
 
 @pytest.mark.usefixtures("tiny")
@@ -364,9 +364,9 @@ def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, sh
     assert client.returncode == 1, told + rest
     assert f"the Spark Connect server at {address} does not answer any more" in words, rest
     assert "next: altneu connect" in words and "Traceback" not in words and "RETRIES_EXCEEDED" not in words, rest
-    assert ledger.get_revision().revision == 0 and [run.state for run in ledger.list_runs()] == [RunState.FAILED]
+    assert ledger.revisions.get().revision == 0 and [run.state for run in ledger.runs.list_all()] == [RunState.FAILED]
     finished(home.path, "run", "0", "1", server=shared)
-    is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
+    is_right(Warehouse(spark, home), ledger.revisions.get(), range(2))
 
 
 ANEW = """
@@ -379,14 +379,14 @@ from pipeline.storage.session import session_for
 from pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
 ledger = Ledger(home.database)
-edges = Warehouse(session_for(home, ledger), home).read_table("edges", ledger.get_revision())
+edges = Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revisions.get())
 print(edges.count(), flush=True)
 input()
 try:
     edges.count()
 except Unavailable as error:
     print(error.what)
-print(Warehouse(session_for(home, ledger), home).read_table("edges", ledger.get_revision()).count())
+print(Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revisions.get()).count())
 """
 
 

@@ -19,11 +19,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pipeline.state.process_identity
 import pytest
 from pyspark.sql import SparkSession
 
 import pipeline.state.lease
-from pipeline.checking import audit
+from pipeline.checking import audit, audited_rows
 from pipeline.home.home import Home
 from pipeline.reading import views
 from pipeline.run.compact import compact
@@ -74,8 +75,8 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
-    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    rows = audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
+    rows = audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 
@@ -122,25 +123,27 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
                 raise AssertionError(f"seed {seed}: Python went on after {whom} was killed") from None
             if whom == "java" and process.returncode == 1:
                 assert "next:" in output, (seed, output)
-            runs = ledger.list_runs()
-            last = [row.stage for row in ledger.list_stages(runs[-1].run_id) if row.state != "done"] if runs else []
+            runs = ledger.runs.list_all()
+            last = [row.stage for row in ledger.stages.select(runs[-1].run_id) if row.state != "done"] if runs else []
             moments[last[-1] if last else "between"] += 1
             # the reader's look: the revision before or the one after, whole
-            newest = ledger.get_revision().revision
+            newest = ledger.revisions.get().revision
             assert newest in (step - 1, step), seed
             seen = (totals(home, ledger), state(spark, home, ledger, [step - 1]) if newest else Counter())
             assert seen == (after if newest == step else before), (seed, step, whom, moments)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL) if rng.random() < 0.5 else None
-        assert ledger.get_revision().revision == step, seed
+        assert ledger.revisions.get().revision == step, seed
     print(f"seed {seed}: {done} kills in {step} epochs, at {dict(moments)}")
-    epochs = list(range((ledger.get_revision().frontier or 0) + 1))
+    epochs = list(range((ledger.revisions.get().frontier or 0) + 1))
     assert totals(home, ledger) == totals(calm, calm_ledger)
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
-    results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
     open_ = [
-        row for row in ledger.list_runs() if row.state == "running" or (row.state == "published" and not row.discarded)
+        row
+        for row in ledger.runs.list_all()
+        if row.state == "running" or (row.state == "published" and not row.discarded)
     ]
     time.sleep(61 if open_ else 0)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
@@ -166,8 +169,12 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     home_helpers.run(home, ledger, [0])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
-        assert home_helpers.run(home, ledger, [1]) == ledger.get_revision()
-    assert (ledger.get_revision().revision, ledger.list_runs()[-1].state, ledger.list_runs()[-1].discarded) == (
+        assert home_helpers.run(home, ledger, [1]) == ledger.revisions.get()
+    assert (
+        ledger.revisions.get().revision,
+        ledger.runs.list_all()[-1].state,
+        ledger.runs.list_all()[-1].discarded,
+    ) == (
         2,
         "published",
         False,
@@ -177,16 +184,16 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
         for table in TABLES
         for name in home_helpers.branches(Warehouse(spark, home).load_metadata(table).ref_snapshots())
     }
-    assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
-    assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
+    assert names == {"main", f"run_{ledger.runs.list_all()[-1].run_id}"}
+    assert ledger.runs.list_dead() == []  # it beat a moment ago: it may be at it still
+    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)
     home_helpers.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {
         name for table in TABLES for name in home_helpers.branches(warehouse.load_metadata(table).ref_snapshots())
     } == {"main"}
-    assert {warehouse.load_metadata(t).main_snapshot() == ledger.get_revision().snapshots[t] for t in TABLES} == {True}
-    results = audit.audit_published(warehouse, ledger.get_revision(), [0, 1, 2], lambda text: None)
+    assert {warehouse.load_metadata(t).main_snapshot() == ledger.revisions.get().snapshots[t] for t in TABLES} == {True}
+    results = audit.audit_published(warehouse, ledger.revisions.get(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
 
 
@@ -243,10 +250,10 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
     assert [racer.returncode for racer in racers] == [0, 0], outputs
     lost = sum(output.count("lost") for output in outputs)
     print(f"{races} races, {lost} lost and run again")
-    assert ledger.get_revision().revision == 2 * races
-    assert [run.state for run in ledger.list_runs()].count("published") == 2 * races
+    assert ledger.revisions.get().revision == 2 * races
+    assert [run.state for run in ledger.runs.list_all()].count("published") == 2 * races
     epochs = list(range(2 * races))
-    results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
 
 

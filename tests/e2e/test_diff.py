@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: History) -> None:
     """Without (0, 1) the K4 is two triangles; 9 hangs on 0 and 1, which are not joined any more."""
     _, ledger = held_correction.copy(tmp_path / "home")
-    (run,) = ledger.list_held()
+    (run,) = ledger.runs.list_held()
     said = altneu("diff")
     assert said.code == 0, said
     for words in (

@@ -197,7 +197,7 @@ def compare_over_values(
         land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
         home_helpers.run(home, ledger, [epoch])
     compact(home, ledger, spark, grace=0)
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     assert row.hidden and row.since is not None
     home_helpers.run(home, ledger, [])
     asks = [Question("edges", as_of="1"), Question("edges", revision=1), Question("edges", as_of="9")]  # errors

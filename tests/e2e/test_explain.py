@@ -43,7 +43,7 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     landed[1] = draw()
     home_helpers.put(home, 1, landed[1])
     home_helpers.run(home, ledger, [1])
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     pairs = [(a, b) for a, b in combinations(range(6), 2)] + [(a, a) for a in range(6)]
     for epoch in landed:
         rows = explain._landed_rows_with_fate(warehouse, row, pairs, epoch)
@@ -89,7 +89,7 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
     home_helpers.run(home, ledger, range(6))
     land(2)
     home_helpers.run(home, ledger, [2])
-    row, pairs = ledger.get_revision(), list(combinations(range(5), 2))
+    row, pairs = ledger.revisions.get(), list(combinations(range(5), 2))
     warehouse = Warehouse(spark, home)
     stored = warehouse.read_table("edges", row).collect()
     landed_rows = [each for each in warehouse.read_table("upserts", row).collect() if each.src != each.dst]
@@ -142,16 +142,16 @@ def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: Spa
     home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(4), 2)])
     home_helpers.run(home, ledger, [1])
     sound = altneu("repair")
-    assert (sound.code, "all equal" in sound.out, ledger.get_revision().revision) == (0, True, 1)
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    assert (sound.code, "all equal" in sound.out, ledger.revisions.get().revision) == (0, True, 1)
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     lost = warehouse.read_table("trussness", row).where("a = 0 AND b = 1").withColumn("diff", -F.col("diff"))
     warehouse.write_to_branch("trussness", "fault", row.snapshots["trussness"], lost)
     pins = {**row.snapshots, "trussness": warehouse.branch_snapshot("trussness", "fault", 0)}
-    ledger.repin_revisions("fault", pins, [1], None, [])
+    ledger.revisions.repin("fault", pins, [1], None, [])
     assert altneu("audit").code == 1
     repaired = altneu("repair", "1")
     assert (repaired.code, "published revision 2" in repaired.out) == (0, True), repaired.err
     assert "differ from the recomputation" in repaired.err
     assert altneu("audit").code == 0
-    checks = [check for check in ledger.list_checks() if check.revision == 1 and not check.passed]
+    checks = [check for check in ledger.checks.select() if check.revision == 1 and not check.passed]
     assert any("0-1" in str(check.rows) for check in checks)  # on record

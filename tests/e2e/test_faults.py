@@ -75,11 +75,11 @@ class Scene:
     def _left(self, table: str, snapshot: int) -> None:
         """Let the run's stages have left the table like that: what somebody else wrote would be refused before it is
         looked at."""
-        for row in self.ledger.list_stages(self.run_id):
+        for row in self.ledger.stages.select(self.run_id):
             if table in row.facts.snapshots:
                 facts = {**row.stored, "snapshots": {**row.stored["snapshots"], table: str(snapshot)}}
                 mine = (books.stages.c.run_id == self.run_id) & (books.stages.c.stage == row.stage)
-                with self.ledger.engine.begin() as connection:
+                with self.ledger.database.engine.begin() as connection:
                     connection.execute(sa.update(books.stages).where(mine).values(facts=facts))
 
 
@@ -101,7 +101,7 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def failing(scene: Scene) -> dict[tuple[str, str], Any]:
     """The failed checks of the run's latest audit, without those that only inform."""
-    rows = [asdict(row) for row in scene.ledger.list_checks(run_id=scene.run_id)]
+    rows = [asdict(row) for row in scene.ledger.checks.select(run_id=scene.run_id)]
     return {(row["suite"], row["name"]): row for row in rows if not row["passed"] and row["severity"] != "info"}
 
 
@@ -271,7 +271,7 @@ def test_a_wrong_total_is_found_and_blocks_publish(scene: Scene, measure: str) -
     mine = (totals.c.run_id == scene.run_id) & (totals.c.measure == measure)
     k = 60 if measure == "truss" else 0
     wrong = {"run_id": scene.run_id, "measure": measure, "k": k, "epoch": LAST - 4, "diff": 5_000}
-    engine = scene.ledger.engine
+    engine = scene.ledger.database.engine
     with engine.begin() as connection:
         connection.execute(sa.insert(totals).values(wrong))
     try:
@@ -289,7 +289,7 @@ def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any])
     assert check in failed, sorted(failed)
     assert failed[check]["severity"] == "critical"
     assert any(row.items() <= found.items() for found in failed[check]["rows"]), failed[check]["rows"]
-    assert scene.ledger.get_revision().revision == 1
+    assert scene.ledger.revisions.get().revision == 1
     page = epoch_document(scene.home, scene.ledger, LAST)
     (shown,) = [c for c in page["failed_run"]["checks"] if (c["suite"], c["name"]) == check]
     assert shown["rows"] == failed[check]["rows"]
@@ -356,10 +356,10 @@ def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: st
         with pytest.raises(RunFailed, match=wanted) as refused:
             home_helpers.run(home, ledger, [LAST])
         assert "Nothing was published" in refused.value.what and refused.value.next
-        assert ledger.get_revision().revision == 1
+        assert ledger.revisions.get().revision == 1
         return
     home_helpers.run(home, ledger, [LAST])
-    assert (ledger.get_revision().revision, ledger.get_revision().mark) == (2, "warning")
+    assert (ledger.revisions.get().revision, ledger.revisions.get().mark) == (2, "warning")
     page = epoch_document(home, ledger, LAST)
     failed = {(c["suite"], c["name"]): c for c in page["checks"] if not c["passed"] and c["severity"] == "warning"}
     assert wanted in failed and failed[wanted]["rows"], sorted(failed)

@@ -35,7 +35,7 @@ def test_what_is_stored_is_what_was_published(
 
     # the statement of the reference, on copies
     (statement,) = (block for block in blocks(read("docs/reference.md")) if block.language == "sql")
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     for table in ("trussness", "edges"):
         warehouse.read_table(table, row).orderBy("b", "a").write.parquet(str(tmp_path / table))
         spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)
@@ -61,7 +61,7 @@ def test_what_is_stored_is_what_was_published(
     assert altneu("audit", "--fingerprints").code == 0
 
     # a home of before there were fingerprints
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(schema.fingerprints))
     unknown = altneu("audit", "--fingerprints")
     assert unknown.code == 1 and "has no recorded fingerprints" in unknown.err and "altneu rebuild" in unknown.err
@@ -72,12 +72,14 @@ def test_the_weekly_audit_looks_at_them_too(tmp_path: Path, numbers: History) ->
     home, ledger = numbers.copy(tmp_path / "home")
     assert maintenance.full_audit(str(home.path), 0, "")["tables"] == 7
     mine, once = schema.fingerprints.c.collection == "edges", schema.fingerprints.c.fingerprint != ""
-    with ledger.engine.begin() as connection:  # as if other rows had been published: no recomputation can see that
+    with (
+        ledger.database.engine.begin() as connection
+    ):  # as if other rows had been published: no recomputation can see that
         connection.execute(sa.update(schema.fingerprints).where(mine & once).values(fingerprint=f"{1:032x}"))
     said: list[str] = []
     with pytest.raises(CheckFailed, match="1 of 7 tables do not hold what was published as revision 2: edges"):
         maintenance.full_audit(str(home.path), 0, "", said.append)
     assert any(text.startswith("table edges, epoch 1: fingerprint") for text in said)
-    with ledger.engine.begin() as connection:  # as an earlier version has left it
+    with ledger.database.engine.begin() as connection:  # as an earlier version has left it
         connection.execute(sa.delete(schema.fingerprints))
     assert "tables" not in maintenance.full_audit(str(home.path), 0, "")

@@ -40,7 +40,7 @@ def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
 
 def published(ledger: Ledger, first: int) -> list[int]:
     """The days after the known ones."""
-    return sorted(epoch - first - KNOWN for epoch in ledger.published_batches() if epoch >= first + KNOWN)
+    return sorted(epoch - first - KNOWN for epoch in ledger.outputs.published_batches() if epoch >= first + KNOWN)
 
 
 def computed(home: Home, planned: PlannedRun | None) -> list[int]:
@@ -57,9 +57,9 @@ def test_from_the_error_to_the_accepted_epoch(typed: Altneu, tmp_path: Path) -> 
 
     stopped = typed("run", bad)
     assert stopped.code == 1 and f"epoch {bad} has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
-    assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.get_revision().revision == 1
+    assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.revisions.get().revision == 1
     assert re.search(rf"{bad}\s+failed", typed("status").out)
-    assert typed("backfill", "--all").code == 1 and ledger.get_revision().revision == 1
+    assert typed("backfill", "--all").code == 1 and ledger.revisions.get().revision == 1
 
     going = typed("backfill", "--all", "--keep-going")
     assert going.code == 1 and "1 epoch(s) were left out" in going.err and "--accept-rows" in going.err
@@ -94,12 +94,14 @@ def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> Non
     last = home.schedule.format_label(first + KNOWN)
     assert typed("run", last).code == 0
     home_helpers.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
-    assert typed("run", last).code == 1 and ledger.published_batches()[first + KNOWN].rows == 5
-    assert typed("rebuild", "--from-landing").code == 0 and ledger.published_batches()[first + KNOWN].rows == 300
+    assert typed("run", last).code == 1 and ledger.outputs.published_batches()[first + KNOWN].rows == 5
+    assert (
+        typed("rebuild", "--from-landing").code == 0 and ledger.outputs.published_batches()[first + KNOWN].rows == 300
+    )
     for file in (home.landing / f"epoch={last}").iterdir():
         file.unlink()
     (home.landing / f"epoch={last}").rmdir()
-    assert typed("run", last, "--remove").code == 0 and ledger.published_batches()[first + KNOWN].rows == 0
+    assert typed("run", last, "--remove").code == 0 and ledger.outputs.published_batches()[first + KNOWN].rows == 0
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -107,4 +109,4 @@ def test_a_real_run_is_stopped_by_the_same_gate(altneu: Altneu, tmp_path: Path) 
     home, ledger, first = made(tmp_path / "home", [400])
     stopped = altneu("run", home.schedule.format_label(first + KNOWN))
     assert stopped.code == 1 and "has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1

@@ -21,7 +21,7 @@ from pipeline.report import epoch_document
 from pipeline.run import approval, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state import lease
+from pipeline.state import clock
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunRecord, RunState
 from pipeline.storage.branches import Branches, branch_of
@@ -41,7 +41,7 @@ LESS: list[Row] = [(0, 1, None, "delete", 0)]
 
 def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
     """All that a reader sees."""
-    graph, newest = Graph(home.path), ledger.get_revision()
+    graph, newest = Graph(home.path), ledger.revisions.get()
     frames = {
         "edges": graph.arrow.edges(),
         "vertices": graph.arrow.vertices(),
@@ -50,8 +50,8 @@ def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
     return {
         "row": newest,
         "totals": views.select_totals(home, ledger, all_epochs=True),
-        "prints": ledger.fingerprints_of(newest.revision),
-        "batches": ledger.published_batches(),
+        "prints": ledger.outputs.fingerprints_of(newest.revision),
+        "batches": ledger.outputs.published_batches(),
         **{name: sorted(map(repr, frame.to_pylist())) for name, frame in frames.items()},
     }
 
@@ -86,7 +86,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     compact(home, ledger, spark, grace=0)
     assert branches(tables) == {branch_of(run.run_id)}
     assert {**seen(home, ledger), "row": before["row"]} == before
-    publish(home, ledger, ledger.get_run(run.run_id))
+    publish(home, ledger, ledger.runs.get(run.run_id))
     mine = seen(home, ledger)
     with run_without_spark():
         other = land_correction(tmp_path / "other")
@@ -97,7 +97,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     assert [mine[name] for name in ("edges", "vertices", "changes")] == [
         theirs[name] for name in ("edges", "vertices", "changes")
     ]
-    assert branches(tables) == set() and ledger.list_held() == []
+    assert branches(tables) == set() and ledger.runs.list_held() == []
     assert epoch_document(home, ledger, 1)["approval"]["because"] == "as expected"
 
 
@@ -106,10 +106,10 @@ def test_a_home_that_has_moved_publishes_what_was_held(
     tmp_path: Path, altneu: Altneu, held_correction: History
 ) -> None:
     home, ledger = held_correction.copy(tmp_path / "home")
-    (run,) = ledger.list_held()
+    (run,) = ledger.runs.list_held()
     home_helpers.put(home, 1, LESS)
     moved = home.path.with_name("moved")
-    ledger.engine.dispose()
+    ledger.database.engine.dispose()
     home.path.rename(moved)
     relocate_home(Home.open(moved), original_gone=True)
     said = altneu("publish", run.run_id, home=moved)
@@ -144,7 +144,7 @@ def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, t
     }
     gone = typed("discard", "--by", "bob")
     assert (gone.code, "altneu run 0" in gone.out) == (0, True), gone
-    assert ledger.get_run(first.run_id).error == "rejected by bob"
+    assert ledger.runs.get(first.run_id).error == "rejected by bob"
     home_helpers.run(home, ledger, [0])
     assert branches(tables) == set()
     again = typed("publish", first.run_id)
@@ -170,13 +170,13 @@ def test_rollback_expiry_and_settings(
     with pytest.raises(UsageError, match="differ from those that held run"):
         approval.approve_run(Home.open(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
-    now = lease.read_clock()
-    monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))
+    now = clock.read_clock()
+    monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=6.9))
     compact(home, ledger, None)
-    assert [each.run_id for each in ledger.list_held()] == [run.run_id, again.run_id]
-    monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=7.1))
+    assert [each.run_id for each in ledger.runs.list_held()] == [run.run_id, again.run_id]
+    monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=7.1))
     compact(home, ledger, None)
-    assert (ledger.list_held(), branches(tables)) == ([], set())
+    assert (ledger.runs.list_held(), branches(tables)) == ([], set())
     shown = json.loads(typed("status", "--format", "json").out)
     assert (shown["held"], shown["epochs"][1]["state"]) == ([], "rejected")
     assert "nobody has decided within 7 day(s)" in shown["epochs"][1]["error"]
@@ -199,17 +199,17 @@ def test_stopped_while_it_publishes(
             patch.setattr(publish_stage, "publish", stopped)
             with pytest.raises(Interrupted):
                 publish(home, ledger, held_run)
-        assert (ledger.get_run(held_run.run_id).state, seen(home, ledger)) == (RunState.HELD, before)
+        assert (ledger.runs.get(held_run.run_id).state, seen(home, ledger)) == (RunState.HELD, before)
 
     stop_publishing(run)
     # another process holds its lease: neither decision is taken
     theirs = Ledger(home.database)
-    theirs.owner = lambda: "elsewhere/1/1.00"
-    theirs.acquire_lease(run.run_id)
+    theirs.database.owner = lambda: "elsewhere/1/1.00"
+    theirs.runs.acquire_lease(run.run_id)
     for command in ("publish", "discard"):
         refused = typed(command)
         assert (refused.code, "process 1 on elsewhere works on run" in refused.err) == (1, True), refused
-    theirs.release_lease(run.run_id)
+    theirs.runs.release_lease(run.run_id)
     # what was approved is not what would be published after a stage has worked again
     runner.execute_stage(home, ledger, run.run_id, "audit")
     with pytest.raises(RunFailed, match="needs an approval"):
@@ -217,7 +217,7 @@ def test_stopped_while_it_publishes(
     again = home_helpers.hold(home, ledger, [0, 1])
     stop_publishing(again)
     said = typed("publish", again.run_id)
-    assert (said.code, ledger.get_revision().run_id) == (0, again.run_id), said
+    assert (said.code, ledger.revisions.get().run_id) == (0, again.run_id), said
 
 
 @pytest.mark.parametrize("approve", ["always", "on warning"])
@@ -230,10 +230,10 @@ def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, ty
         ledger_only.checks = lambda run: [check(1, "rows as usual", False, suite="volumes", severity="warning")]
     said = typed("backfill", "--all")
     assert said.code == 0 and "held: run" in said.out and "altneu publish" in said.out and "approve" in said.out, said
-    (run,) = ledger.list_held()
+    (run,) = ledger.runs.list_held()
     assert typed("status").out.count(run.run_id) == 2
     assert typed("publish", "--because", "seen").code == 0
-    assert ledger.get_revision().run_id == run.run_id and planning.plan_run(home, ledger, lambda epoch: True).run == ()
+    assert ledger.revisions.get().run_id == run.run_id and planning.plan_run(home, ledger, lambda epoch: True).run == ()
 
 
 def test_a_backfill_of_several_revisions_holds_the_first(
@@ -244,4 +244,4 @@ def test_a_backfill_of_several_revisions_holds_the_first(
     home_helpers.put(home, 1, MORE)
     said = typed("backfill", "--all", "--hold")
     assert (said.code, "1 epoch(s) are left: type the same command again" in said.out) == (0, True), said
-    assert [run.epochs for run in ledger.list_held()] == [(0,)]
+    assert [run.epochs for run in ledger.runs.list_held()] == [(0,)]

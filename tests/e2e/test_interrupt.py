@@ -101,9 +101,9 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     ends_cleanly(process, said, f"interrupted during {during}; {outcome}; the same command goes on")
     assert before or after == JVM
     ledger = Ledger(home.database)
-    assert ledger.get_revision().revision == (1 if outcome == NOTHING else 2)
+    assert ledger.revisions.get().revision == (1 if outcome == NOTHING else 2)
     if arguments[0] not in ("audit", "repair"):  # which record no run before they find something
-        run = ledger.list_runs()[-1]
+        run = ledger.runs.list_all()[-1]
         assert run.owner is None
         if outcome == NOTHING:
             assert run.state == "interrupted" and f"interrupted during {during}" in (run.error or "")
@@ -111,7 +111,9 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
             assert (run.state, run.error) == ("published", None)
     again = command(home.path, *arguments)
     assert again.wait(240) == 0, again.stderr.read() if again.stderr else ""
-    assert Ledger(home.database).get_revision().revision == (1 if arguments[0] in ("compact", "audit", "repair") else 2)
+    assert Ledger(home.database).revisions.get().revision == (
+        1 if arguments[0] in ("compact", "audit", "repair") else 2
+    )
 
 
 def ends_cleanly(process: subprocess.Popen[str], said: list[str], line: str) -> None:
@@ -128,11 +130,11 @@ def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
     process = command(home.path, "demo")
     _, said = interrupted(process, "✓ ingest", signal.SIGINT)
     ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; the same command goes on")
-    assert Ledger(home.database).list_runs()[-1].state == "interrupted"
+    assert Ledger(home.database).runs.list_all()[-1].state == "interrupted"
     again = command(home.path, "demo")
     _, said = interrupted(again, "✓ report", signal.SIGTERM, seconds=1200)
     ends_cleanly(again, said, "interrupted during demo; revision 1 is published; the same command goes on")
-    run = Ledger(home.database).list_runs()[-1]
+    run = Ledger(home.database).runs.list_all()[-1]
     assert (run.state, len(run.epochs)) == ("published", 193)
 
 

@@ -32,7 +32,7 @@ def draw_changes(rng: random.Random, size: int = 40) -> Batch:
 
 def check(spark: SparkSession, home: home_helpers.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
     """The stored trussness and triangle counts at every epoch up to the frontier."""
-    row = ledger.require_published()
+    row = ledger.revisions.require_published()
     assert row.frontier is not None
     found, counts = (
         Warehouse(spark, home).read_table(table, row).collect() for table in ("trussness", "triangle_counts")
@@ -53,15 +53,15 @@ def check(spark: SparkSession, home: home_helpers.Home, ledger: Ledger, history:
 
 
 def plan(ledger: Ledger) -> str | None:
-    return ledger.get_facts(ledger.require_published().run_id, TrussFacts).plan
+    return ledger.stages.get_facts(ledger.revisions.require_published().run_id, TrussFacts).plan
 
 
 def triangle_plan(ledger: Ledger) -> str | None:
-    return ledger.get_facts(ledger.require_published().run_id, TrianglesFacts).plan
+    return ledger.stages.get_facts(ledger.revisions.require_published().run_id, TrianglesFacts).plan
 
 
 def damage(home: home_helpers.Home, ledger: Ledger, how: str) -> None:
-    key = graph_cache.cached_graph_key(ledger, ledger.require_published())
+    key = graph_cache.cached_graph_key(ledger, ledger.revisions.require_published())
     assert key is not None
     here = graph_cache.cache_folder(home) / key
     assert here.is_dir()
@@ -71,7 +71,7 @@ def damage(home: home_helpers.Home, ledger: Ledger, how: str) -> None:
         with open(here / "edge.npy", "r+b") as file:
             file.truncate(200)
     elif how == "stale":  # the graph of the revision before, under the name of the newest
-        rows = [row for row in ledger.list_revisions() if row.frontier is not None]
+        rows = [row for row in ledger.revisions.list_all() if row.frontier is not None]
         older = graph_cache.cached_graph_key(ledger, rows[-2])
         assert older is not None
         shutil.rmtree(here)
@@ -128,7 +128,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
             continue
         check(spark, home, ledger, history, live_for)
         there = {path.name for path in graph_cache.cache_folder(home).iterdir()} - {"here"}
-        assert len(there) <= 2 and graph_cache.cached_graph_key(ledger, ledger.require_published()) in there
+        assert len(there) <= 2 and graph_cache.cached_graph_key(ledger, ledger.revisions.require_published()) in there
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
     home_helpers.put(home, 5, history[5])
     home_helpers.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left
-    found = Warehouse(spark, home).read_table("trussness", ledger.require_published()).collect()
+    found = Warehouse(spark, home).read_table("trussness", ledger.revisions.require_published()).collect()
     for epoch in (3, 4, 5):
         state: dict[tuple[int, int, int], int] = {}
         for r in found:

@@ -102,19 +102,19 @@ def books(path: Path) -> Iterator[tuple[str, Any]]:
     """What the ledger and the pages say."""
     home = Home.open(path)
     ledger = Ledger(home.database)
-    runs = {run.run_id: run for run in ledger.list_runs()}
-    rows = ledger.list_revisions()
+    runs = {run.run_id: run for run in ledger.runs.list_all()}
+    rows = ledger.revisions.list_all()
     yield "revisions", [(row.revision, row.parent, row.frontier, row.hidden, row.mark, row.since) for row in rows]
     yield "runs", [(run.kind, run.state, run.epochs, run.parent) for run in runs.values()]
     for row in rows:
-        yield f"fingerprints of {row.revision}", ledger.fingerprints_of(row.revision)
+        yield f"fingerprints of {row.revision}", ledger.outputs.fingerprints_of(row.revision)
         sums: Counter[Any] = Counter()
-        for measure, k, epoch, _, diff in ledger.total_diffs(row.revision):
+        for measure, k, epoch, _, diff in ledger.outputs.total_diffs(row.revision):
             if epoch <= (row.frontier or 0):
                 sums[measure, k, epoch] += diff
         yield f"totals of {row.revision}", {key: n for key, n in sums.items() if n}
     for run in runs.values():
-        for stage in ledger.list_stages(run.run_id):
+        for stage in ledger.stages.select(run.run_id):
             facts = {name: getattr(stage.facts, name, None) for name in ("rows", "first_epoch", "failed", "mode")}
             yield f"{stage.stage} of {run.kind} on {run.parent}", (stage.state, facts)
     changes = Graph(home.path).arrow.changes_since(0, all_epochs=True).to_pylist()

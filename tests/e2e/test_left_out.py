@@ -51,12 +51,18 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
 
 def stored(runs: LedgerOnly, home: Home, ledger: Ledger) -> dict[str, Any]:
     """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
-    memory, row = runs.tables(home), ledger.get_revision()
+    memory, row = runs.tables(home), ledger.revisions.get()
     tables = {table: sorted(map(str, memory.shown(table, row.snapshots[table], row))) for table in memory.tables}
     batches = {
-        epoch: (batch.rows, batch.bad_rows, batch.revision) for epoch, batch in ledger.published_batches().items()
+        epoch: (batch.rows, batch.bad_rows, batch.revision)
+        for epoch, batch in ledger.outputs.published_batches().items()
     }
-    return {**tables, "totals": sorted(ledger.total_diffs(row.revision)), "batches": batches, "frontier": row.frontier}
+    return {
+        **tables,
+        "totals": sorted(ledger.outputs.total_diffs(row.revision)),
+        "batches": batches,
+        "frontier": row.frontier,
+    }
 
 
 def spoil(home: Home, first: int, wrong: dict[int, tuple[str, bytes]]) -> None:
@@ -74,7 +80,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
     good = [day for day in range(DAYS) if day not in WRONG[wrong]]
     if how == "command":
         refused = typed("backfill", "--all", home=home.path)
-        assert refused.code == 1 and ledger.get_revision().revision == 1  # without the option it stops
+        assert refused.code == 1 and ledger.revisions.get().revision == 1  # without the option it stops
         done = typed("backfill", "--all", "--keep-going", home=home.path)
         assert done.code == 1 and f"published revision 2: {len(good)} epoch(s)" in done.out
         assert f"{len(WRONG[wrong])} epoch(s) were left out" in done.err
@@ -82,7 +88,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
     else:
         other = {home.schedule.start_of(first + day) for day in range(DAYS)}
         planned = run_batching.plan_epoch(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
-        assert planned is not None and len(ledger.get_run(planned["run_id"]).epochs) == DAYS
+        assert planned is not None and len(ledger.runs.get(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
             run_tasks.execute_stage(str(home.path), planned, name)
         assert run_tasks.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
@@ -109,13 +115,16 @@ def test_all_are_wrong_and_parts_of_which_one_is(typed: Altneu, tmp_path: Path) 
     spoil(home, first, {1: ("more.csv", HALF), 3: ("more.csv", HALF)})
     every = [f"2004-04-{15 + day}" for day in range(DAYS)]
     done = typed("backfill", every[1], every[1], "--keep-going", home=home.path)
-    assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.get_revision().revision == 1
+    assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.revisions.get().revision == 1
     assert "max_bad_share" in done.err and "next: fix or remove their files" in done.err
     done = typed("backfill", "--all", "--keep-going", home=home.path)
     assert done.code == 1 and "2 epoch(s) were left out" in done.err
-    assert sorted(ledger.published_batches()) == [first, first + 2, first + 4] and ledger.get_revision().revision == 4
+    assert (
+        sorted(ledger.outputs.published_batches()) == [first, first + 2, first + 4]
+        and ledger.revisions.get().revision == 4
+    )
     done = typed("backfill", "--all", "--keep-going", "--hold", home=home.path)
-    assert done.code == 1 and ledger.list_held() == []  # nothing is left that could be held
+    assert done.code == 1 and ledger.runs.list_held() == []  # nothing is left that could be held
 
 
 def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
@@ -133,8 +142,8 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
 
     with pytest.raises(BatchRejected, match=r"2004-04-17/more\.csv\.gz"):
         go(2)
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1
     assert go(1) == [first, first + 1, first + 3]
     with pytest.raises(BatchRejected, match=r"2004-04-19/more\.csv line"):
         go(4)
-    assert ledger.get_revision().revision == 2
+    assert ledger.revisions.get().revision == 2

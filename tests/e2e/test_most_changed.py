@@ -23,8 +23,8 @@ def test_what_changed_most(tmp_path: Path) -> None:
     for epoch in (0, 1):
         row = home_helpers.run(home, ledger, [epoch])
         assert row is not None
-        edges = ledger.get_facts(row.run_id, TrussFacts).top_edges[str(epoch)]
-        vertices = ledger.get_facts(row.run_id, TrianglesFacts).top_vertices[str(epoch)]
+        edges = ledger.stages.get_facts(row.run_id, TrussFacts).top_edges[str(epoch)]
+        vertices = ledger.stages.get_facts(row.run_id, TrianglesFacts).top_vertices[str(epoch)]
         found.append(
             (
                 [(each["a"], each["b"], each["trussness"]) for each in edges],

@@ -105,6 +105,6 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
         shown = altneu("show", "totals", "--all-epochs", "--format", "json", home=each)
         edges = altneu("show", "edges", "--format", "json", home=each)
         seen.append(
-            [json.loads(shown.out), json.loads(edges.out), home_identity.open_ledger(opened).get_revision().revision]
+            [json.loads(shown.out), json.loads(edges.out), home_identity.open_ledger(opened).revisions.get().revision]
         )
     assert seen[0] == seen[1] == seen[2]

@@ -66,7 +66,7 @@ def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Pat
 
 def of_a_vertex(home: home_helpers.Home, ledger: Ledger, vertex: str, revision: int) -> None:
     """Its page says what `Graph` says of it, at every epoch."""
-    graph, row = Graph(home.path).arrow, ledger.get_revision(revision)
+    graph, row = Graph(home.path).arrow, ledger.revisions.get(revision)
     found = vertex_of(home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
     for place, epoch in enumerate(("1", "2", "3")):
         mine = [each for each in graph.vertices(epoch, revision).to_pylist() if each["vertex"] == vertex]
@@ -114,9 +114,9 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
         of_a_vertex(home, ledger, "b0", revision)
     assert f'href="{vertex_page("b0", "3", 2)}"' in newest.read_text()
     with pytest.raises(UsageError, match="no vertex is called 'b9'"):
-        write_vertex(home, ledger, 3, "b9", ledger.get_revision())
+        write_vertex(home, ledger, 3, "b9", ledger.revisions.get())
     with pytest.raises(UsageError, match="no edge at any epoch up to 1"):
-        write_vertex(home, ledger, 1, "b0", ledger.get_revision())
+        write_vertex(home, ledger, 1, "b0", ledger.revisions.get())
     newest.unlink()
     ledger_only.catalog(home).rows["trussness"].clear()
     write(home, ledger, [3])
@@ -124,7 +124,7 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
 
 
 def rows_of(home: home_helpers.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
-    return describe_rows(home, ledger, ledger.get_revision(revision), 3, [1, 2, 3], "")
+    return describe_rows(home, ledger, ledger.revisions.get(revision), 3, [1, 2, 3], "")
 
 
 def same_as_read(home: home_helpers.Home, found: dict[str, Any], revision: int) -> None:

@@ -101,7 +101,7 @@ def test_a_restored_database_asks_before_it_takes_the_tables(tmp_path: Path, pos
     with pytest.raises(home_identity.HomeMoved, match="Two databases on the same tables"):
         home_identity.open_ledger(home)
     relocate_home(home, original_gone=True)
-    assert home_identity.open_ledger(home).get_revision().revision == 0
+    assert home_identity.open_ledger(home).revisions.get().revision == 0
 
 
 @pytest.mark.slow

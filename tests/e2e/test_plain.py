@@ -91,7 +91,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     (home.path / "altneu.toml").write_text(toml)
     world.reopen(home.path)
     world.publish(draw(5, 4))
-    assert not {*home.config.publish.tables} & {*ledger.get_revision().snapshots}
+    assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
     assert not any(read_tables(home, ledger).values())  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.reopen(home.path)
@@ -116,7 +116,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.publish({epoch: before[epoch] for epoch in (4, 5)} | draw(2, 6, 8))  # late, on what was rolled back to
     world.assert_right()
     compact(world.home, ledger, spark, 0.0)
-    since = ledger.get_revision().since
+    since = ledger.revisions.get().since
     assert since == 5
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
@@ -148,7 +148,7 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_each_table_is_audited_in_a_run_and_by_the_command(published: World, altneu: Altneu) -> None:
     home, ledger = published.home, published.ledger
-    checks = {row.name: row for row in ledger.list_checks() if row.suite == "plain"}
+    checks = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
     assert len(checks) == 3 and all(row.passed for row in checks.values())
     assert altneu("audit", home=home.path).code == 0
     whole = {file: file.read_bytes() for file in home.path.glob("warehouse/graph/*/data/*.parquet")}
@@ -191,7 +191,7 @@ def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Pa
     for epochs in [[2, 5], [6], [3], [5, 4], [7, 8], [2]]:
         world.publish({epoch: draw_batch(rng, values=values) if epoch != 7 else [] for epoch in epochs})
         world.assert_right()
-        world.assert_right(f"r{world.ledger.get_revision().revision}")
+        world.assert_right(f"r{world.ledger.revisions.get().revision}")
 
 
 @pytest.mark.slow
@@ -212,9 +212,9 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})  # on what was rolled back to
     shared = dict(world.history)
     world.publish({7: draw_batch(rng, values=True)})
-    at = ledger.get_revision().revision
+    at = ledger.revisions.get().revision
     compact(home, ledger, spark, 0.0)
-    since = ledger.get_revision().since
+    since = ledger.revisions.get().since
     assert since == 4
     world.assert_right(since=since)
     assert len(read_tables(home, ledger)["vertex_history"]) < 100
@@ -231,7 +231,7 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
     home_helpers.run(world.home, ledger, [8])
     world.history[8] = rows
-    assert not {*home.config.publish.tables} & {*ledger.get_revision().snapshots}
+    assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
     assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.home = Home.open(home.path)
@@ -278,7 +278,7 @@ def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     for epoch in range(3):
         home_helpers.put(home, epoch, [(a, b, epoch, "upsert", 0) for a in range(epoch, 4) for b in range(a)])
     assert home_helpers.run(home, ledger, range(3))  # at once: no file holds rows that were taken out since
-    plain = {row.name: row for row in ledger.list_checks() if row.suite == "plain"}
+    plain = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
     assert len(plain) == 3 and all(row.passed for row in plain.values())
     assert altneu("audit").code == 0
     for table, column in (("vertex_history", "degree"), ("edge_now", "trussness"), ("epoch_totals", "wedges")):
@@ -324,7 +324,7 @@ def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypa
     home_helpers.put(world.home, 2, [(1, 4, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="vertex_history says"):
         home_helpers.run(world.home, world.ledger, [2])
-    assert world.ledger.get_revision().revision == 1
+    assert world.ledger.revisions.get().revision == 1
     world.assert_right()
     monkeypatch.undo()
     world.publish({2: [(1, 4, None, "upsert", 0)]})

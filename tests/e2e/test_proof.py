@@ -44,10 +44,10 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for epoch in range(LAST):
         home_helpers.put(home, epoch, rows(rng))
     home_helpers.run(home, ledger, range(LAST))
-    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
     assert {
-        list_epoch_statuses(ledger, ledger.get_revision()).status_of(epoch).audit.verdict for epoch in range(LAST)
+        list_epoch_statuses(ledger, ledger.revisions.get()).status_of(epoch).audit.verdict for epoch in range(LAST)
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
     home_helpers.put(home, LAST, rows(rng, 20) + clique)
@@ -62,7 +62,7 @@ def judged(scene: Scene) -> set[str]:
     """The checks of the proof that fail when the run is audited."""
     with pytest.raises(CheckFailed, match="Nothing was published"):
         runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
-    found = scene.ledger.list_checks(run_id=scene.run_id)
+    found = scene.ledger.checks.select(run_id=scene.run_id)
     assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
     return {row.name for row in found if row.suite == "proof" and not row.passed}
 
@@ -105,27 +105,27 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
 )
 def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
     mine = (books.totals.c.run_id == scene.run_id) & (books.totals.c.measure == measure)
-    with scene.ledger.engine.begin() as connection:
+    with scene.ledger.database.engine.begin() as connection:
         connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff + 1))
     try:
         assert judged(scene) == {"totals are those that are proved"}
     finally:
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff - 1))
 
 
 def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
-    proof = scene.ledger.get_proof(scene.run_id)
+    proof = scene.ledger.outputs.get_proof(scene.run_id)
     assert proof is not None and proof.steps and not proof.wrong
     try:
         told = replace(proof, wrong=1, shown=[UnprovedEdge(100, 101, 4, "too low")])
-        scene.ledger.put_proof(scene.run_id, told.to_json())
+        scene.ledger.outputs.put_proof(scene.run_id, told.to_json())
         assert judged(scene) == {"trussness values are proved"}
         base = {**proof.base, "trussness": proof.base["trussness"] + proof.base["edges"]}
-        scene.ledger.put_proof(scene.run_id, replace(proof, base=base).to_json())
+        scene.ledger.outputs.put_proof(scene.run_id, replace(proof, base=base).to_json())
         assert judged(scene) == {ROWS}
     finally:
-        scene.ledger.put_proof(scene.run_id, proof.to_json())
+        scene.ledger.outputs.put_proof(scene.run_id, proof.to_json())
 
 
 def test_a_run_without_a_fault_passes(scene: Scene) -> None:
@@ -147,7 +147,7 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     scene = Scene(home, ledger, Warehouse(spark, home), run_id)
     before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
     assert judged(scene) == {ROWS}
-    wrong = [row for row in ledger.list_checks(run_id=run_id) if row.suite == "proof" and not row.passed]
+    wrong = [row for row in ledger.checks.select(run_id=run_id) if row.suite == "proof" and not row.passed]
     assert {row.epoch for row in wrong} == {3}
     scene.restore("trussness", before)
     runner.execute_stage(home, ledger, run_id, "audit")
@@ -161,12 +161,14 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     for epoch in range(4):
         home_helpers.put(home, epoch, rows(rng))
     home_helpers.run(home, ledger, range(3))
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     home_helpers.run(home, ledger, [3])
-    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
-    assert set(ledger.fingerprints_of(ledger.get_revision().revision)) >= set(COLLECTIONS), "known from here on"
+    assert set(ledger.outputs.fingerprints_of(ledger.revisions.get().revision)) >= set(COLLECTIONS), (
+        "known from here on"
+    )
 
 
 @pytest.mark.slow
@@ -175,11 +177,11 @@ def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: S
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
         home_helpers.put(home, epoch, rows_of)
     home_helpers.run(home, ledger, [0])
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     for epoch, mode in ((1, "full"), (2, "local")):
         home_helpers.run(home, ledger, [epoch])
-        assert ledger.get_facts(ledger.get_revision().run_id, AuditFacts).mode == mode
+        assert ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts).mode == mode
 
 
 @pytest.mark.slow
@@ -191,12 +193,12 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
     home_helpers.put(home, 0, old)
     home_helpers.run(home, ledger, [0])
-    warehouse, row = Warehouse(spark, home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     spoilt = warehouse.read_snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
     spoilt.writeTo(warehouse.table_name("triangle_counts")).overwrite(F.lit(True))
     pins = {**row.snapshots, "triangle_counts": warehouse.load_metadata("triangle_counts").main_snapshot()}
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
         connection.execute(sa.update(books.ledger).values(**values))
     for epoch in range(1, 4):
@@ -205,7 +207,9 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
             home_helpers.run(home, ledger, [epoch])
         except CheckFailed:
             names = {
-                check.name for check in ledger.list_checks(run_id=ledger.list_runs()[-1].run_id) if not check.passed
+                check.name
+                for check in ledger.checks.select(run_id=ledger.runs.list_all()[-1].run_id)
+                if not check.passed
             }
             assert "a part of the vertices is as recounted" in names
             assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"

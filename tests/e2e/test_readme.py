@@ -73,6 +73,6 @@ def test_looking_before_it_is_published(altneu: Altneu, tmp_path: Path, monkeypa
             assert found.code == 0, (line, found.err)
             if line[0] == "diff":
                 assert "2004-05-15" in found.out
-        assert ledger.get_revision().revision == revision and ledger.list_held() == []
-        assert ledger.published_batches()[day].rows == 3
+        assert ledger.revisions.get().revision == revision and ledger.runs.list_held() == []
+        assert ledger.outputs.published_batches()[day].rows == 3
     assert answer[-1] in altneu("status").out

@@ -42,7 +42,7 @@ def settings(rest: Proxy, namespace: str, **more: str) -> str:
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """Totals of every epoch, the trussness of every edge ever, fingerprints."""
     ledger = Ledger(home.database)
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     warehouse = Warehouse(spark, home)
     truss = (
         warehouse.read_table("trussness", row)
@@ -51,7 +51,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
         .where("sum(diff) <> 0")
     )
     prints = published_fingerprints(warehouse, row)
-    assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
+    assert {table: ledger.outputs.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [views.select_totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
 
 
@@ -71,12 +71,12 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
     assert home_identity.find_identity(home).catalog.startswith(home_identity.REST)  # type: ignore[union-attr]
-    assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.get_revision()))
+    assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.revisions.get()))
     for home, ledger in both:
         rollback.roll_back(home, ledger, 1)
-        for table, pin in ledger.get_revision().snapshots.items():  # without Spark, by the server
+        for table, pin in ledger.revisions.get().snapshots.items():  # without Spark, by the server
             refs = refs_without_spark.open_branches(home).load_metadata(table).ref_snapshots()
-            assert (refs["main"], refs[f"r{ledger.get_revision().revision}"]) == (pin, pin), (home.path, table)
+            assert (refs["main"], refs[f"r{ledger.revisions.get().revision}"]) == (pin, pin), (home.path, table)
         compact(home, ledger, spark)
     home, ledger = both[1]
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]

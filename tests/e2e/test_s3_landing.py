@@ -70,11 +70,11 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
         raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
         assert first and second
         assert [entry.state for entry in compare_with_ledger(home, ledger)[1].values()] == ["published"] * 3
-        ingests = [ledger.get_facts(row.run_id, IngestFacts) for row in (first, second)]
+        ingests = [ledger.stages.get_facts(row.run_id, IngestFacts) for row in (first, second)]
         facts = [(each.rows, each.quarantined, each.changed_rows, each.rows_before) for each in ingests]
         totals = views.select_totals(home, ledger, all_epochs=True)
-        digests = {epoch: batch.digest for epoch, batch in ledger.published_batches().items()}
-        seen.append((facts, totals, digests, ledger.fingerprints_of(second.revision)))
+        digests = {epoch: batch.digest for epoch, batch in ledger.outputs.published_batches().items()}
+        seen.append((facts, totals, digests, ledger.outputs.fingerprints_of(second.revision)))
     assert seen[0] == seen[1]
 
 
@@ -89,7 +89,7 @@ def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
     with pytest.raises(Unavailable, match="the object store does not return it"):
         home_helpers.run(home, ledger, [1])
-    assert Ledger(home.database).get_revision().revision == 0
+    assert Ledger(home.database).revisions.get().revision == 0
     store.faults = lambda method, path: None
     home_helpers.run(home, ledger, [1])
-    assert ledger.get_revision().revision == 1
+    assert ledger.revisions.get().revision == 1

@@ -40,7 +40,7 @@ BATCH: dict[str, Any] = {"vertices": range(8), "size": 14, "deletes": 0.2, "loop
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """All that is published: totals of every epoch, the trussness of every edge ever, fingerprints, revisions."""
     ledger = Ledger(home.database)
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     warehouse = Warehouse(spark, home)
     truss = (
         warehouse.read_table("trussness", row)
@@ -49,7 +49,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
         .where("sum(diff) <> 0")
     )
     prints = published_fingerprints(warehouse, row)
-    assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
+    assert {table: ledger.outputs.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [
         views.select_totals(home, ledger, all_epochs=True),
         sorted(map(tuple, truss.collect())),
@@ -145,7 +145,9 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
     there = move_home(home, move_target.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
     assert (
-        there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.get_revision().snapshots)
+        there is not None
+        and [*there.proved] == [1, 2]
+        and set(there.proved[1]) == set(ledger.revisions.get().snapshots)
     )
     assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
     raw = tmp_path / "raw.csv"

@@ -60,8 +60,8 @@ def rows(text: str) -> str:
 
 def published(home: Home, ledger: Ledger, spark: SparkSession) -> list[str]:
     """The failed checks of a full audit of what is published."""
-    row = ledger.get_revision()
-    epochs = list(ledger.published_batches())
+    row = ledger.revisions.get()
+    epochs = list(ledger.outputs.published_batches())
     results = audit.audit_published(Warehouse(spark, home), row, epochs, lambda text: None)
     return [result["name"] for result in results if not result["passed"]]
 
@@ -115,7 +115,7 @@ def test_a_run_refuses_a_condition_that_spark_does_not_take(spark: SparkSession,
     with pytest.raises(UsageError, match=r"\[edges\] where = 'no_such\(w\) > 1': .*no_such") as refused:
         home_helpers.run(home, ledger, [1])
     assert str(home.path / "altneu.toml") in (refused.value.next or "")
-    assert ledger.get_revision().revision == 0
+    assert ledger.revisions.get().revision == 0
 
 
 EXPRESSIONS = """

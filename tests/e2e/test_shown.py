@@ -57,10 +57,10 @@ class Scene:
         return [{key: value for key, value in row.items() if key != "revision"} for row in rows]
 
     def batches(self) -> list[tuple[int, int, int]]:
-        return [(batch.epoch, batch.rows, batch.bad_rows) for batch in self.ledger.published_batches().values()]
+        return [(batch.epoch, batch.rows, batch.bad_rows) for batch in self.ledger.outputs.published_batches().values()]
 
     def failed(self) -> set[tuple[int, str]]:
-        row = self.ledger.get_revision()
+        row = self.ledger.revisions.get()
         epochs = audit.auditable_epochs(self.ledger, row)
         found = audit.audit_published(self.warehouse, row, epochs, lambda text: None)
         return {(check["epoch"], check["name"]) for check in found if not check["passed"]}
@@ -80,9 +80,9 @@ def total(measure: str, k: int, epoch: int, diff: int) -> Callable[[Scene], None
     """More of a measure from an epoch on, in the rows of the newest run."""
 
     def plant(scene: Scene) -> None:
-        row = {"run_id": scene.ledger.get_revision().run_id, "measure": measure, "k": k, "epoch": epoch}
+        row = {"run_id": scene.ledger.revisions.get().run_id, "measure": measure, "k": k, "epoch": epoch}
         key = sa.and_(*(books.totals.c[name] == value for name, value in row.items()))
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             more = books.totals.update().where(key).values(diff=books.totals.c.diff + diff)
             if not connection.execute(more).rowcount:
                 connection.execute(books.totals.insert().values(**row, diff=diff))
@@ -92,7 +92,7 @@ def total(measure: str, k: int, epoch: int, diff: int) -> Callable[[Scene], None
 
 def lost_total(measure: str) -> Callable[[Scene], None]:
     def plant(scene: Scene) -> None:
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             connection.execute(books.totals.delete().where(books.totals.c.measure == measure))
 
     return plant
@@ -103,9 +103,9 @@ def of_batch(**more: int) -> Callable[[Scene], None]:
 
     def plant(scene: Scene) -> None:
         columns = {name: books.batches.c[name] + n for name, n in more.items()}
-        run_id = scene.ledger.get_revision(scene.ledger.published_batches()[2].revision).run_id
+        run_id = scene.ledger.revisions.get(scene.ledger.outputs.published_batches()[2].revision).run_id
         mine = (books.batches.c.run_id == run_id) & (books.batches.c.epoch == 2)
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             connection.execute(books.batches.update().where(mine).values(**columns))
 
     return plant
@@ -115,13 +115,13 @@ def table(name: str, change: Callable[[Any], Any]) -> Callable[[Scene], None]:
     """Another content of a table, in the snapshot that the newest revision pins."""
 
     def plant(scene: Scene) -> None:
-        row, warehouse = scene.ledger.get_revision(), scene.warehouse
+        row, warehouse = scene.ledger.revisions.get(), scene.warehouse
         rows = change(warehouse.read_snapshot(name, row.snapshots[name])).localCheckpoint()
         rows.writeTo(warehouse.table_name(name)).overwrite(F.lit(True))
         pins = {**row.snapshots, name: warehouse.load_metadata(name).main_snapshot()}
         texts = {key: str(value) for key, value in pins.items()}
         where = books.ledger.c.revision == row.revision
-        with scene.ledger.engine.begin() as connection:
+        with scene.ledger.database.engine.begin() as connection:
             connection.execute(books.ledger.update().where(where).values(snapshots=texts))
 
     return plant
@@ -159,9 +159,9 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     plant, check = DAMAGE[damage]
     right = scene.totals(), scene.batches()
     plant(scene)
-    known = len(scene.ledger.list_checks())
+    known = len(scene.ledger.checks.select())
     assert scene.command("audit") == 1
-    assert check in {found.name for found in scene.ledger.list_checks()[known:] if not found.passed}, scene.seed
+    assert check in {found.name for found in scene.ledger.checks.select()[known:] if not found.passed}, scene.seed
     assert scene.command("repair") == 0, scene.seed
     assert (scene.totals(), scene.batches()) == right, scene.seed
     home_helpers.put(scene.home, LAST, draw_batch(scene.rng, **BATCH))  # and later runs go on
@@ -179,6 +179,6 @@ def test_a_fault_in_the_reading_of_motifs_shows(
     home_helpers.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="critical"):
         home_helpers.run(home, ledger, [1])
-    (run,) = ledger.list_runs()
-    failed = {check.name for check in ledger.list_checks(run_id=run.run_id) if not check.passed}
+    (run,) = ledger.runs.list_all()
+    failed = {check.name for check in ledger.checks.select(run_id=run.run_id) if not check.passed}
     assert failed == {f"motif totals {EQUAL}", f"motif counts of vertices {EQUAL}"}

@@ -84,7 +84,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         shown = altneu("show", "support", "--as-of", str(epoch), "--format", "json")
         assert {(row["src"], row["dst"]): row["support"] for row in json.loads(shown.out)} == supports
         small = replace(home, config=home.config.model_copy(update={"triangles": Triangles(limit_edges=1)}))  # in cells
-        in_cells = triangle_views.count_support(Warehouse(spark, small), ledger.get_revision(), epoch).collect()
+        in_cells = triangle_views.count_support(Warehouse(spark, small), ledger.revisions.get(), epoch).collect()
         assert {(row.src, row.dst): row.support for row in in_cells} == supports
     densest = altneu("show", "communities", "--format", "json")
     assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)
@@ -96,7 +96,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         **dict.fromkeys(inside[0] - inside[1], -1),
     }
     assert Graph(home.path, spark).communities(6).count() == 15
-    facts = ledger.get_facts(ledger.get_revision().run_id, TrussFacts)
+    facts = ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts)
     assert facts.entered_core == {"1": [1, 2, 3, 4, 5], "2": [8, 9, 10, 11, 12, 13]}
 
 
@@ -126,7 +126,7 @@ def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path) -> 
 def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, dict[int, list[str]]]:  # type: ignore[no-untyped-def]
     """Failed check → epoch → the keys of its rows, when readers meet a faulty trussness."""
     graph = Graph(path, spark)
-    warehouse, row = Warehouse(spark, graph.home), ledger.get_revision()
+    warehouse, row = Warehouse(spark, graph.home), ledger.revisions.get()
 
     def read(table: str) -> DataFrame:
         frame = warehouse.read_table(table, row)

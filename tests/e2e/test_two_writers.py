@@ -35,17 +35,17 @@ def test_many_at_once_find_the_same(tmp_path: Path, kind: str, request: pytest.F
         for turn in range(10):
             together.wait()
             paths = [f"{turn}-{i}" for i in range(50)]
-            ledger.put_digests({path: ("stamp", "digest") for path in (paths if number % 2 else reversed(paths))})
-        ledger.put_digests({"0-0": ("another stamp", "another digest")})
-        ledger.engine.dispose()
+            ledger.digests.put({path: ("stamp", "digest") for path in (paths if number % 2 else reversed(paths))})
+        ledger.digests.put({"0-0": ("another stamp", "another digest")})
+        ledger.database.engine.dispose()
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work, number) for number in range(8)]:
             done.result()
     ledger = Ledger(uri)
-    known = ledger.known_digests()
+    known = ledger.digests.read_all()
     assert len(known) == 500 and known["0-0"] == ("another stamp", "another digest")
-    ledger.engine.dispose()
+    ledger.database.engine.dispose()
 
 
 K4: list[Row] = [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
@@ -63,7 +63,7 @@ def interleave(home: Home, ledger: Ledger, one: int, two: int) -> None:
         for run_id in ids:
             runner.execute_stage(home, ledger, run_id, stage)
     assert views.select_totals(home, ledger, all_epochs=True) == before, "nothing is visible yet"
-    parent = ledger.get_revision().revision
+    parent = ledger.revisions.get().revision
     runner.execute_stage(home, ledger, ids[0], "publish")
     with pytest.raises(RevisionConflict, match=f"revision {parent + 1} was published|revision {parent}, but run"):
         runner.execute_stage(home, ledger, ids[1], "publish")
@@ -100,7 +100,7 @@ def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     home_helpers.put(home, 1, MORE)
     interleave(home, ledger, 0, 1)
     assert [row["edges"] for row in views.select_totals(home, ledger, all_epochs=True)] == [6]
-    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
     results = audit.audit_published(warehouse, row, [0], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
     assert warehouse.read_table("edges", row).count() == 6

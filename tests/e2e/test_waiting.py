@@ -33,14 +33,14 @@ def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatc
     try:
         with other.connect() as connection:
             connection.execute(digests.insert().values(ROW))
-            waiting = threading.Thread(target=ledger.put_digests, args=({"a.csv": ("2", "e")},))
+            waiting = threading.Thread(target=ledger.digests.put, args=({"a.csv": ("2", "e")},))
             waiting.start()
             assert heard.wait(30)
             connection.commit()
             waiting.join()
     finally:
         logging.getLogger("altneu").removeHandler(handler)
-    assert ledger.known_digests() == {"a.csv": ("2", "e")}
+    assert ledger.digests.read_all() == {"a.csv": ("2", "e")}
     assert told == [f"waiting for another writer of {postgres}"]
 
 
@@ -51,18 +51,18 @@ def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) 
     with other.connect() as connection:
         connection.execute(digests.insert().values(ROW))
         with pytest.raises(sa.exc.OperationalError) as error:
-            ledger.put_digests({"a.csv": ("2", "e")})
+            ledger.digests.put({"a.csv": ("2", "e")})
     what, then = describe_error(error.value)
     assert what.startswith(f"the database {postgres} is locked by another writer (waited")
     assert then is not None and "same command again" in then
-    assert ledger.known_digests() == {}
+    assert ledger.digests.read_all() == {}
 
 
 def test_connections_end_with_their_ledgers(postgres: str) -> None:
     name = sa.make_url(postgres).database
     query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()")
     ledgers = [Ledger(postgres) for _ in range(20)]
-    assert all(ledger.get_revision().revision == 0 for ledger in ledgers)
+    assert all(ledger.revisions.get().revision == 0 for ledger in ledgers)
     watcher = sa.create_engine(postgres, poolclass=sa.NullPool)
 
     def connections() -> int:

@@ -79,7 +79,7 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
     session_for(home, ledger)
     session_for(home, ledger, lambda: 1e6)
-    monkeypatch.setattr(ledger, "table_sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
+    monkeypatch.setattr(ledger.stages, "table_sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
     session_for(home, ledger)
     assert small == [True, False, False]
 

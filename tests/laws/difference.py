@@ -16,12 +16,12 @@ NAMES = ("edges", "vertices", "max_trussness")
 
 
 def side_of(world: World, revision: int) -> DiffSide:
-    return DiffSide(world.home, world.ledger, world.ledger.get_revision(revision))
+    return DiffSide(world.home, world.ledger, world.ledger.revisions.get(revision))
 
 
 def side_of_base(world: World, run: RunRecord) -> DiffSide:
     """What a run builds on."""
-    return DiffSide(world.home, world.ledger, world.ledger.get_parent(run))
+    return DiffSide(world.home, world.ledger, world.ledger.runs.get_parent(run))
 
 
 def side_of_run(world: World, run: RunRecord) -> DiffSide:

@@ -105,14 +105,14 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
 
 def record_of(world: World, revision: int | None = None) -> Prints:
     """What the ledger says of a revision (default: the newest), for what its tables answer for."""
-    row = world.ledger.get_revision(revision)
-    return fingerprint_sums.fold_fingerprints(world.ledger.fingerprints_of(row.revision), row.since)
+    row = world.ledger.revisions.get(revision)
+    return fingerprint_sums.fold_fingerprints(world.ledger.outputs.fingerprints_of(row.revision), row.since)
 
 
 def assert_tables_have_what_is_recorded(world: World) -> None:
     """What the ledger says of each revision that can be read is what its tables hold."""
     warehouse = Warehouse(world.spark, world.home)
-    for row in world.ledger.list_revisions():
+    for row in world.ledger.revisions.list_all():
         if row.snapshots:
             found = fingerprint_sums.fold_fingerprints(published_fingerprints(warehouse, row), row.since)
             wanted = record_of(world, row.revision)
@@ -132,7 +132,7 @@ def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) ->
     for epoch in order:
         home_helpers.put(other.home, epoch, batches[epoch])
     home_helpers.run(other.home, other.ledger, order)
-    right = other.ledger.get_revision().revision
+    right = other.ledger.revisions.get().revision
     assert record_of(other) == expected, world.seed
     rollback.roll_back(other.home, other.ledger, 1)
     assert record_of(other) == record_of(other, 1)
@@ -167,7 +167,7 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     assert record_of(other)["upserts"] != expected["upserts"]
     home_helpers.put(other.home, wrong, batches[wrong])
     home_helpers.run(other.home, other.ledger, [wrong])
-    right = other.ledger.get_revision().revision
+    right = other.ledger.revisions.get().revision
     assert record_of(other) == expected, world.seed
     rollback.roll_back(other.home, other.ledger, 1)
     rollback.roll_back(other.home, other.ledger, right)
@@ -175,7 +175,7 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     home_helpers.run_as_planned(
         other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True)
     )
-    assert not any(other.ledger.staged_fingerprints(other.ledger.get_revision().run_id).values()), world.seed
+    assert not any(other.ledger.outputs.staged_fingerprints(other.ledger.revisions.get().run_id).values()), world.seed
     rollback.roll_back(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
     assert record_of(other) == expected, world.seed
@@ -190,15 +190,15 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
         world.publish_epochs(*epochs)
     before = record_of(world)
     assert compact(world.home, world.ledger, spark, grace=0).verified
-    since = world.ledger.get_revision().since
+    since = world.ledger.revisions.get().since
     assert since == 2 and record_of(world) == fingerprint_sums.fold_fingerprints(before, since)
     assert_tables_have_what_is_recorded(world)
-    with world.ledger.engine.begin() as connection:  # as in a home of before there were fingerprints
+    with world.ledger.database.engine.begin() as connection:  # as in a home of before there were fingerprints
         connection.execute(schema.fingerprints.delete())
     world.publish_epochs(3)
     after = record_of(world)
     held_by_tables = fingerprint_sums.fold_fingerprints(
-        published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
+        published_fingerprints(Warehouse(spark, world.home), world.ledger.revisions.get()), since
     )
     assert after == held_by_tables, world.seed
     assert compact(world.home, world.ledger, spark, grace=0).verified
@@ -208,7 +208,7 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
     assert record_of(world) == after
     assert (
         fingerprint_sums.fold_fingerprints(
-            published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
+            published_fingerprints(Warehouse(spark, world.home), world.ledger.revisions.get()), since
         )
         == after
     ), world.seed
@@ -221,7 +221,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
     """Also in a home of before there were fingerprints: then the old tables are read for them."""
     world = World(spark, tmp_path / "home", settings="[retention]\nepochs = 2\n")
     world.publish_epochs(0, 1, 2)
-    row, fold = world.ledger.get_revision(), compaction.fold_rows
+    row, fold = world.ledger.revisions.get(), compaction.fold_rows
     losses = ["upserts", world.rng.choice(["edges", "degrees", "trussness"])]
 
     def lossy(table: str, *arguments: Any) -> DataFrame:
@@ -234,8 +234,8 @@ def test_a_compaction_that_changes_something_replaces_nothing(
         with pytest.raises(CheckFailed, match=what) as said:
             compact(world.home, world.ledger, spark, grace=0)
         assert "altneu compact" in (said.value.next or "")
-        assert world.ledger.get_revision() == row and world.ledger.list_runs()[-1].state == "failed"
-        with world.ledger.engine.begin() as connection:
+        assert world.ledger.revisions.get() == row and world.ledger.runs.list_all()[-1].state == "failed"
+        with world.ledger.database.engine.begin() as connection:
             connection.execute(schema.fingerprints.delete())
     monkeypatch.setattr(compaction, "fold_rows", fold)
     assert compact(world.home, world.ledger, spark, grace=0).verified
@@ -253,13 +253,13 @@ def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, t
         rows = (rng.sample("abcdefg", 2) for _ in range(12))
         home_helpers.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
         home_helpers.run(home, ledger, [epoch])
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     another_number(home.path, table, column, seed)
     with pytest.raises(CheckFailed, match="the stored tables are not what was published as revision 2") as said:
         compact(home, ledger, spark, grace=0)
     assert f"table {table}, epoch " in said.value.what and "Nothing was replaced" in said.value.what
     landing = "" if table == "edges" else " --from-landing"
     assert (said.value.next or "").endswith(f"altneu rebuild{landing}")
-    assert ledger.get_revision() == row
+    assert ledger.revisions.get() == row
     home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
     assert compact(home, ledger, spark, grace=0).verified

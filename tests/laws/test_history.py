@@ -42,7 +42,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     world.publish_epochs(1, 2, 3)  # late, corrected and new
     right = copy.deepcopy(world.landed)
     world.roll_back(1)
-    assert world.ledger.get_revision().frontier == 2
+    assert world.ledger.revisions.get().frontier == 2
     assert {e["epoch"]: e["state"] for e in list_epoch_rows(world.home, world.ledger)[1]} == {
         0: "published", 1: "missing", 2: "changed", 3: "missing",
     }  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     assert_cannot_be_read_any_more(world, 1)
 
     run_stages(world, run_id, "triangles", "truss")
-    run = world.ledger.get_run(run_id)
+    run = world.ledger.runs.get(run_id)
     sides = side_of_base(world, run), side_of_run(world, run)
     assert_difference(world, *sides, (world.expected[3][0], world.landed))  # its base was written again meanwhile
     run_stages(world, run_id, "audit", "publish", "report")
@@ -112,12 +112,12 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     world.assert_same_as_reference(4, 5)
     assert_consolidated(world)
 
-    prints = world.ledger.fingerprints_of(5)
+    prints = world.ledger.outputs.fingerprints_of(5)
     what, then = lose_files(world, "trussness")
     assert "trussness" in what and ".parquet" in what and "altneu rebuild" in (then or "")
     world.rebuild(from_landing=False)
     world.assert_same_as_reference(6)  # and the totals of the folded epochs are still those of history
-    assert world.ledger.fingerprints_of(6) == prints, "law 11: of the same contents"
+    assert world.ledger.outputs.fingerprints_of(6) == prints, "law 11: of the same contents"
     world.write_settings(None)
     assert semantic_settings.changed_meaning(world.home, world.ledger)[1] == "reload"
 
@@ -137,7 +137,7 @@ def run_stages(world: World, run_id: str, *stages: str) -> None:
 
 def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
-        Warehouse(world.spark, world.home).read_table("edges", world.ledger.get_revision(revision))
+        Warehouse(world.spark, world.home).read_table("edges", world.ledger.revisions.get(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.roll_back(world.home, world.ledger, revision)
 
@@ -151,13 +151,13 @@ def lose_files(world: World, table: str) -> tuple[str, str | None]:
     for file in (world.path / "warehouse" / "graph" / table / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(Exception, match=r"\.parquet") as broken:
-        Warehouse(world.spark, world.home).read_table(table, world.ledger.get_revision()).collect()
+        Warehouse(world.spark, world.home).read_table(table, world.ledger.revisions.get()).collect()
     return describe_error(broken.value)
 
 
 def assert_consolidated(world: World) -> None:
     """No two rows of a table say the same thing at the same time, and none says nothing."""
-    warehouse, row = Warehouse(world.spark, world.home), world.ledger.get_revision()
+    warehouse, row = Warehouse(world.spark, world.home), world.ledger.revisions.get()
     for table in TABLES:
         frame = warehouse.read_table(table, row)
         data = [column for column in frame.columns if column != "diff"]
@@ -173,7 +173,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     home_helpers.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
     home_helpers.run(home, ledger, [0, 1])
     assert views.select_totals(home, ledger)[0]["triangles"] == 2
-    pins = ledger.get_revision().snapshots
+    pins = ledger.revisions.get().snapshots
 
     def reopen(toml: str) -> Home:
         (home.path / "altneu.toml").write_text(toml)
@@ -182,7 +182,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
         with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
             compact(reopen(values), ledger, spark)
-        assert ledger.get_revision().snapshots == pins
+        assert ledger.revisions.get().snapshots == pins
     home = reopen('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
     home_helpers.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
@@ -194,12 +194,12 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
         home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
     home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
-    assert ledger.get_revision().frontier == 2  # the landed epoch is taken along
+    assert ledger.revisions.get().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
-    assert dict(warehouse.read_table("upserts", ledger.get_revision()).dtypes)["w"] == "double"
+    assert dict(warehouse.read_table("upserts", ledger.revisions.get()).dtypes)["w"] == "double"
     assert views.select_totals(home, ledger)[0]["edges"] == 4
     old = views.select_as_of(
-        warehouse, ledger.get_revision(1), "edges", 1
+        warehouse, ledger.revisions.get(1), "edges", 1
     )  # as published before the column had that type
     assert old.count() == 5
 
@@ -227,7 +227,7 @@ def test_a_landing_that_changes_while_it_is_read(
     monkeypatch.setattr(ingest, "count_rows", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
         home_helpers.run(world.home, world.ledger, [1])
-    assert world.ledger.get_revision().revision == 0
+    assert world.ledger.revisions.get().revision == 0
     monkeypatch.setattr(ingest, "count_rows", judge)
     world.publish_epochs(1)
     world.assert_same_as_reference(1)
@@ -244,7 +244,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
     world.rebuild(from_landing=False)
-    assert world.ledger.get_revision().revision == 2
+    assert world.ledger.revisions.get().revision == 2
     world.publish_epochs(2)
     world.assert_same_as_reference(1, 2, 3)  # the old ones keep the old meaning
 
@@ -359,7 +359,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     assert all(size.files <= 1 for size in facts.tables.values())
     world.assert_same_as_reference(2, 3, 4)
     with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
-        Warehouse(spark, world.home).read_table("edges", world.ledger.get_revision(1))
+        Warehouse(spark, world.home).read_table("edges", world.ledger.revisions.get(1))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.roll_back(world.home, world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
@@ -475,8 +475,8 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
             held[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
         for row in graph.changes_since(at, all_epochs=True).collect():
             triples[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
-        at = ledger.get_revision().revision
-        now = {} if ledger.get_revision().frontier is None else graph.edges().collect()
+        at = ledger.revisions.get().revision
+        now = {} if ledger.revisions.get().frontier is None else graph.edges().collect()
         wanted = {(frozenset((row.src, row.dst)), row.trussness): 1 for row in now}
         assert {key: n for key, n in held.items() if n} == wanted, at
         assert {key: n for key, n in triples.items() if n} == wanted, at

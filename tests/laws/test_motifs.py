@@ -130,8 +130,8 @@ def test_any_order_equals_recomputation(
         home_helpers.put(home, epoch, final[epoch])
     planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
     deliver(order[:2])  # the correction
-    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    plan = ledger.get_facts(row.run_id, TrianglesFacts).motif_plan
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
+    plan = ledger.stages.get_facts(row.run_id, TrianglesFacts).motif_plan
     assert plan == planned
     assert plan.startswith({"b": "enumeration", "d": "delta query in one task", "j": "delta query in joins"}[name[0]])
     assert row.frontier is not None
@@ -179,7 +179,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     square = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in square])
     home_helpers.run(home, ledger, [0])
-    digest = ledger.get_revision().config_digest
+    digest = ledger.revisions.get().config_digest
 
     def declare(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
@@ -198,7 +198,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
         "square": 1, "triangle": 2,
     }  # fmt: skip
     assert restated(declare("")) == {}
-    assert ledger.get_revision().config_digest == digest
+    assert ledger.revisions.get().config_digest == digest
     assert home_helpers.run(Home.open(home.path), ledger, [1]) is not None
 
 
@@ -206,7 +206,7 @@ def test_the_audit_finds_a_count_that_is_off_by_one(spark: SparkSession, tmp_pat
     home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\nwedge = "a-b, b-c"\ntriangle = "a-b, b-c, a-c"\n')
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(1, 2), (2, 3), (3, 1), (3, 4)]])
     home_helpers.run(home, ledger, [0])
-    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
 
     def broken(table: str):  # type: ignore[no-untyped-def]
         frame = warehouse.read_table(table, row)

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audit, audited_rows
 from pipeline.reading import views
 from pipeline.run.stages import edges
 from pipeline.state import schema as books
@@ -98,9 +98,9 @@ def test_any_order_equals_recomputation(
     deliver(order[:2], {epoch: batch(rng, epoch) for epoch in order[:2]})  # a group, wrong at first
     forget_wedges(ledger)
     deliver(order[2:], final)
-    before = ledger.get_revision()
+    before = ledger.revisions.get()
     assert home_helpers.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
-    assert ledger.get_revision() == before
+    assert ledger.revisions.get() == before
     deliver(order[:2], final)  # the correction: a late replacement of two epochs at once
     assert_everything(spark, home, ledger, landed, live_for, where, seed)
     if motifs:
@@ -114,13 +114,13 @@ def count_motif(name: str, landed: dict[int, list[Row]], epoch: int, live_for: i
 
 def forget_wedges(ledger: Ledger) -> None:
     """As in a home from before they were counted: the next run counts those of all epochs."""
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
 
 
 def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Of every vertex at every epoch, and as a reader sees those of the last one."""
-    row, names = ledger.get_revision(), list(home.config.motifs)
+    row, names = ledger.revisions.get(), list(home.config.motifs)
     warehouse = Warehouse(spark, home)
     rows = warehouse.read_table("motif_counts", row).collect()
     for epoch in range(row.frontier + 1):
@@ -136,12 +136,12 @@ def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> N
 
 def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Every vertex and edge at every epoch; every collection's diffs are consolidated and its contents sets."""
-    row = ledger.get_revision()
+    row = ledger.revisions.get()
     warehouse = Warehouse(spark, home)
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
-        for r in audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+        for r in audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
         if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}
@@ -165,7 +165,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
     home_helpers.run(home, ledger, [0])
-    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
     faults = {
         "edges one by one": ("edges", "a = 0 AND b = 1", 0),
         "trussness values of edges": ("trussness", "a = 0 AND b = 1", 1),
@@ -201,7 +201,7 @@ def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSess
     for epoch, batch_ in rows.items():
         home_helpers.put(home, epoch, batch_)
     home_helpers.run(home, ledger, [0])
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
     home_helpers.run(home, ledger, [1])
     points = views.select_totals(home, ledger, all_epochs=True)

@@ -33,7 +33,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     says that it holds three million rows: they fill six partitions."""
     world = World(spark, tmp_path / "home", live_for=2)
     world.publish_epochs(0, 2)
-    assert world.ledger.get_facts(world.ledger.get_revision().run_id, TrussFacts).rounds is None
+    assert world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, TrussFacts).rounds is None
     world.settings = "[truss]\nlimit_edges = 3\n"
     monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
     world.write_settings(world.live_for)
@@ -53,7 +53,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     assert [line for text in plans for line in broadcast_packs(text)] == []
     world.record_revision()
     world.assert_same_as_reference(1, 2)
-    facts = world.ledger.get_facts(world.ledger.get_revision().run_id, TrussFacts)
+    facts = world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, TrussFacts)
     told = [line for line in said if line.startswith("truss: epoch ") and ": round " in line]
     looked = [int(re.search(r"looked at ([\d,]+) edges", line)[1].replace(",", "")) for line in told]
     assert facts.methods == {"parts": facts.epochs}
@@ -68,13 +68,13 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
     warehouse = Warehouse(tiny, home)
     warehouse.ensure_tables()
     for run_id in ("alive", "failed", "mine"):
-        ledger.create_run(run_id, 0, epochs=[1], config={})
-        ledger.acquire_lease(run_id)
+        ledger.runs.create(run_id, 0, epochs=[1], config={})
+        ledger.runs.acquire_lease(run_id)
         kept = bsp_round_tables.RoundTables(warehouse, run_id).persist_rows(
             tiny.range(3).selectExpr("id AS a", "1 AS part")
         )
         assert [tuple(row) for row in kept.orderBy("a").collect()] == [(0, 1), (1, 1), (2, 1)]
-    ledger.finish_run("failed", RunState.FAILED)
+    ledger.runs.finish("failed", RunState.FAILED)
     assert warehouse.round_table_names() == {"rounds_alive_1", "rounds_failed_1", "rounds_mine_1"}
     assert not {
         name for name in relocate.table_locations(home, home_identity.require_identity(home)) if "rounds" in name
@@ -110,8 +110,8 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
             warehouse.load_metadata(f"rounds_mine_{n}").properties().get("write.parquet.page-row-limit") for n in (1, 2)
         ]
         assert limits == [None, "1"]
-    ledger.release_lease("alive")
-    ledger.finish_run("alive", RunState.INTERRUPTED)
+    ledger.runs.release_lease("alive")
+    ledger.runs.finish("alive", RunState.INTERRUPTED)
     assert bsp_round_tables.drop_abandoned_rounds(warehouse, ledger) == 1 and not warehouse.round_table_names()
 
 

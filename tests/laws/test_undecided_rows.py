@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from algorithms import edge_derivation
 from algorithms.spark_conf import configured
 from algorithms.sql_predicates import can_fail, fails_on, only_where
-from pipeline.checking import audit, edge_rederivation
+from pipeline.checking import audit, audited_rows, edge_rederivation
 from pipeline.errors import BatchRejected, RunFailed, UsageError
 from pipeline.landing import predicate_validation
 from pipeline.landing.predicate_validation import RowCondition
@@ -201,7 +201,7 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
             config=SimpleNamespace(edge_condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
         )
         values = list(TYPES)
-        surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
+        surviving = audited_rows.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
         ways = {
             "stage": contents(
                 edge_derivation.interval_steps(
@@ -332,16 +332,16 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     put(home, 1, (2, 4, "9", "upsert", 0))
     home_helpers.run(home, ledger, [0, 1])
     warehouse = Warehouse(spark, home)
-    (bad,) = warehouse.read_table("quarantine", ledger.get_revision()).collect()
+    (bad,) = warehouse.read_table("quarantine", ledger.revisions.get()).collect()
     assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
     assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
     assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
-    assert (ledger.published_batches()[0].rows, ledger.published_batches()[0].bad_rows) == (7, 1)
+    assert (ledger.outputs.published_batches()[0].rows, ledger.outputs.published_batches()[0].bad_rows) == (7, 1)
     assert [point["edges"] for point in views.select_totals(home, ledger, all_epochs=True)] == [6, 7]
-    checks = audit.audit_published(warehouse, ledger.get_revision(), [0, 1], lambda text: None)
+    checks = audit.audit_published(warehouse, ledger.revisions.get(), [0, 1], lambda text: None)
     assert [check["name"] for check in checks if not check["passed"]] == []
     told = explain.explain_edge(
-        warehouse, ledger.get_revision(), 1, ("1", "4")
+        warehouse, ledger.revisions.get(), 1, ("1", "4")
     )  # its delete has a tag on which the condition fails
     assert [row["fate"] for row in told["rows"]] == ["a deletion"] and not told["there"]
 
@@ -352,7 +352,7 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
         home_helpers.run(home, ledger, [2])
     assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
     runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
-    assert sorted(ledger.published_batches()) == [0, 1, 3]
+    assert sorted(ledger.outputs.published_batches()) == [0, 1, 3]
 
 
 def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
         runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:
-        batch = ledger.published_batches()[0]
+        batch = ledger.outputs.published_batches()[0]
         return views.select_totals(home, ledger)[0]["edges"], batch.rows, batch.bad_rows
 
     assert describe_batch() == (6, 6, 1)

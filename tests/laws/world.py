@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audited_rows
 from pipeline.home.home import Home
 from pipeline.reading import epoch_changes, views
 from pipeline.reading.graph import Graph
@@ -75,7 +75,7 @@ class World:
 
     def record_revision(self) -> None:
         """The newest revision has what is landed now, with the window of now."""
-        self.expected[self.ledger.get_revision().revision] = (copy.deepcopy(self.landed), self.live_for)
+        self.expected[self.ledger.revisions.get().revision] = (copy.deepcopy(self.landed), self.live_for)
 
     def publish_epochs(self, *several: int) -> None:
         """Land a batch for each, and publish them as one revision."""
@@ -85,7 +85,7 @@ class World:
 
     def roll_back(self, revision: int) -> None:
         rollback.roll_back(self.home, self.ledger, revision)
-        self.expected[self.ledger.get_revision().revision] = self.expected[revision]
+        self.expected[self.ledger.revisions.get().revision] = self.expected[revision]
         self.landed = copy.deepcopy(self.expected[revision][0])
 
     def rebuild(self, *, from_landing: bool) -> None:
@@ -97,11 +97,11 @@ class World:
         """Every edge's trussness and every vertex's triangles, at every epoch that the revision answers for."""
         warehouse = Warehouse(self.spark, self.home)
         for revision in revisions:
-            row = self.ledger.get_revision(revision)
+            row = self.ledger.revisions.get(revision)
             landed, live_for = self.expected[revision]
             assert row.frontier is not None
             shown = list(range(row.since or 0, row.frontier + 1))
-            kept = audit.select_maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
+            kept = audited_rows.select_maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
             found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
             wanted: Counter[Any] = Counter()
             for epoch in shown:
@@ -132,7 +132,7 @@ class World:
     def expected_edges(self, revision: int) -> Counter[Any]:
         """(a, b, trussness) of each edge at the frontier."""
         landed, live_for = self.expected[revision]
-        frontier = self.ledger.get_revision(revision).frontier
+        frontier = self.ledger.revisions.get(revision).frontier
         assert frontier is not None
         return Counter((a, b, k) for (a, b), k in expected_trussness(landed, frontier, live_for).items())
 
@@ -153,7 +153,7 @@ class Consumer:
     def follow(self) -> None:
         """Take up what has changed, and compare: which epochs are said to have changed, and every edge."""
         world, graph = self.world, Graph(self.world.home.path, self.world.spark)
-        newest = world.ledger.get_revision().revision
+        newest = world.ledger.revisions.get().revision
         for revision in range(self.at + 1, newest + 1):
             found = epoch_changes.changed_epochs(world.home, world.ledger, revision)
             said = {each.epoch: (each.before is not None, each.after is not None) for each in found}

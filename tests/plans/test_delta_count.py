@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import edge_derivation, triangles
-from pipeline.checking import audit
+from pipeline.checking import audited_rows
 from pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 
@@ -78,8 +78,8 @@ def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
     def exchanges(frame: DataFrame) -> list[str]:
         return re.findall(r"\bExchange \w+", physical(frame))
 
-    assert len(exchanges(audit.recompute_edges(read("upserts"), tables.home, [0]))) == 1
-    assert len(exchanges(audit.select_stored_rows(read, [0]))) == 1  # of four tables
+    assert len(exchanges(audited_rows.recompute_edges(read("upserts"), tables.home, [0]))) == 1
+    assert len(exchanges(audited_rows.select_stored_rows(read, [0]))) == 1  # of four tables
 
 
 @pytest.mark.law(8)

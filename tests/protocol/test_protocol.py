@@ -88,7 +88,7 @@ def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None
     patch.setattr(
         Ledger,
         "publish_revision",
-        lambda book, run, _, **more: publish(book, run, book.get_revision().revision, **more),
+        lambda book, run, _, **more: publish(book, run, book.revisions.get().revision, **more),
     )
 
 
@@ -123,7 +123,7 @@ def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """A held run counts as one that nobody works on any more."""
     leftovers = Ledger._dead_run_records
-    patch.setattr(Ledger, "_dead_run_records", lambda book: [*leftovers(book), *book.list_held()])
+    patch.setattr(Ledger, "_dead_run_records", lambda book: [*leftovers(book), *book.runs.list_held()])
 
 
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]

@@ -29,7 +29,7 @@ from pipeline.home.home import Home
 from pipeline.run import approval, compact, rollback, run_session, runner, stages, telemetry
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state import lease
+from pipeline.state import clock, lease, process_identity
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -52,7 +52,7 @@ class Protocol:
         self.world: World | None = None
         self.stages: dict[str, Callable[[RunContext], Facts]] = {"audit": see, "publish": publish_stage.publish}
         self.grace = GRACE
-        patch.setattr(lease, "read_clock", lambda: self.now)
+        patch.setattr(clock, "read_clock", lambda: self.now)
         patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
@@ -166,7 +166,7 @@ class World:
     def write(self, name: str, run_id: str | None = None) -> str:
         """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
         book, run_id = self.ledger(name), run_id or f"run of {name}"
-        book.create_run(run_id, book.get_revision().revision, epochs=[1], config={})
+        book.runs.create(run_id, book.revisions.get().revision, epochs=[1], config={})
         return self.stages(book, run_id)
 
     def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
@@ -185,9 +185,9 @@ class World:
     def hold(self, name: str) -> str:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
-        book.create_run(
+        book.runs.create(
             run_id,
-            book.get_revision().revision,
+            book.revisions.get().revision,
             epochs=[1],
             config=self.protocol.home.config.semantic_settings(),
             hold=True,
@@ -199,7 +199,7 @@ class World:
     def decide(self, name: str, how: str) -> str:
         """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
         book, home = self.ledger(name), self.protocol.home
-        for run in book.list_held()[:1]:
+        for run in book.runs.list_held()[:1]:
             if how == "discard":
                 approval.reject_run(home, book, run, name, None)
                 return "rejected"
@@ -210,16 +210,16 @@ class World:
 
     def take_over(self, name: str, run_id: str) -> str:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
-        self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
+        self.protocol.now += timedelta(seconds=process_identity.SILENCE + 1)
         book = self.ledger(name)
-        if not any(row.run_id == run_id for row in book.list_runs()):
+        if not any(row.run_id == run_id for row in book.runs.list_all()):
             return "nothing to take over"
         return self.stages(book, run_id)
 
     def compact(self, name: str) -> str:
         book, protocol = self.ledger(name), self.protocol
         tables = self._process(name).branches()
-        MemoryCompaction(protocol.home, book, tables, book.get_revision(), protocol.grace, lambda text: None).execute()  # type: ignore[arg-type]
+        MemoryCompaction(protocol.home, book, tables, book.revisions.get(), protocol.grace, lambda text: None).execute()  # type: ignore[arg-type]
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:
@@ -238,7 +238,7 @@ class World:
     def look(self, name: str) -> str:
         """A reader of the newest revision, table by table."""
         book = self.ledger(name)
-        row, process = book.get_revision(), self._process(name)
+        row, process = book.revisions.get(), self._process(name)
         for table, snapshot in row.snapshots.items():
             try:
                 rows = process.read(table, snapshot)
@@ -257,7 +257,7 @@ class World:
         truth = Ledger.__new__(Ledger)
         truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
         truth.engine = self.protocol.engine
-        revisions, runs = truth.list_revisions(), {row.run_id: row for row in truth.list_runs()}
+        revisions, runs = truth.revisions.list_all(), {row.run_id: row for row in truth.runs.list_all()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:
             back = runs[row.run_id].kind == "rollback"
@@ -322,7 +322,9 @@ class World:
             dropped = name == "rollback" and "a compaction kept only" in outcome
             assert faulty or fine or dropped, f"{name}, undisturbed: {outcome}"
         self.check()
-        self.protocol.now += timedelta(days=self.protocol.home.config.runs.hold_days, seconds=lease.SILENCE + 1)
+        self.protocol.now += timedelta(
+            days=self.protocol.home.config.runs.hold_days, seconds=process_identity.SILENCE + 1
+        )
         assert self.write("the next") == "published"
         self.check()
         books = self.known()

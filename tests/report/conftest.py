@@ -19,7 +19,7 @@ def ticking() -> Iterator[None]:
     ticks, start = count(), datetime.now(UTC) + timedelta(hours=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "pipeline.state.lease.timestamp",
+            "pipeline.state.clock.timestamp",
             lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds"),
         )
         yield

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import report
 from pipeline.home.home import Home
 from pipeline.run import rollback
-from pipeline.state import lease
+from pipeline.state import clock, lease
 from pipeline.state import schema as db
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch, StageState
@@ -84,27 +84,27 @@ class Seed:
         state: str = "failed",
     ) -> str:
         """A run over `landed` (epoch -> rows, quarantined): published, or ended in `state` with `error`."""
-        parent = self.ledger.get_revision()
+        parent = self.ledger.revisions.get()
         run_id = f"run{next(self.ids):04d}"
-        self.ledger.create_run(
+        self.ledger.runs.create(
             run_id, parent.revision, epochs=sorted(landed) if kind == "run" else [], config={}, kind=kind
         )
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
-            self.ledger.record_stage(run_id, stage, StageState.RUNNING, started)
+            self.ledger.stages.record(run_id, stage, StageState.RUNNING, started)
             said = from_json(stage, (facts or {}).get(stage, {"rows": 3}))
-            self.ledger.record_stage(run_id, stage, StageState.DONE, started, said)
+            self.ledger.stages.record(run_id, stage, StageState.DONE, started, said)
         batches = [StagedBatch(epoch, f"{epoch}-{run_id}", 1, rows, bad) for epoch, (rows, bad) in landed.items()]
-        self.ledger.put_batches(run_id, batches)
+        self.ledger.outputs.put_batches(run_id, batches)
         rows = []
         for epoch, diffs in (totals or {}).items():
             for name, diff in diffs.items():
                 truss = name.startswith("truss")
                 rows.append(("truss" if truss else name, int(name[5:]) if truss else 0, epoch, diff))
-        self.ledger.put_totals(run_id, ["vertices", "edges", "triangles", "truss"], rows)
-        self.ledger.put_checks(run_id, parent.revision + 1, checks or [])
+        self.ledger.outputs.put_totals(run_id, ["vertices", "edges", "triangles", "truss"], rows)
+        self.ledger.checks.put(run_id, parent.revision + 1, checks or [])
         if error is not None:
-            self.ledger.finish_run(run_id, state, error)
+            self.ledger.runs.finish(run_id, state, error)
         else:
             frontier = max([*landed, *([] if parent.frontier is None else [parent.frontier])])
             self.ledger.publish_revision(
@@ -116,12 +116,12 @@ class Seed:
         """A run of one epoch that waits for a decision; with other settings than the home has."""
         run_id = self.run({epoch: (3, 0)}, error="", state="running")
         with lease.hold_lease(self.ledger, run_id):
-            self.ledger.hold_run(run_id)
+            self.ledger.approvals.request(run_id)
         return run_id
 
     def rollback(self, revision: int) -> None:
         """Publish the state of a revision again."""
-        with self.ledger.engine.begin() as connection:  # a seeded revision pins no tables
+        with self.ledger.database.engine.begin() as connection:  # a seeded revision pins no tables
             connection.execute(
                 db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": str(revision)})
             )
@@ -129,7 +129,7 @@ class Seed:
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""
-        self.ledger.put_checks(None, self.ledger.get_revision().revision, results)
+        self.ledger.checks.put(None, self.ledger.revisions.get().revision, results)
 
     def good_days(self, count: int, first: int = DAY) -> None:
         """Days that load well, each a little larger, in one run, and audited."""
@@ -151,7 +151,7 @@ def long_history(path: Path, days: int) -> Seed:
         name: [] for name in ("runs", "ledger", "batches", "totals", "stages", "checks")
     }
     for number in range(1, days + 1):
-        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", lease.timestamp()
+        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", clock.timestamp()
         run = {
             "run_id": run_id,
             "parent": number - 1,
@@ -177,7 +177,7 @@ def long_history(path: Path, days: int) -> Seed:
         ]
         results = [*audit(day), *(check(day, f"check {n}") for n in range(CHECKS))]
         rows["checks"] += [{"run_id": run_id, "revision": number, "at": at, **result} for result in results]
-    with seed.ledger.engine.begin() as connection:
+    with seed.ledger.database.engine.begin() as connection:
         for name, listed in rows.items():
             connection.execute(db.metadata.tables[name].insert(), listed)
     return seed
@@ -214,5 +214,5 @@ def every_state(path: Path) -> Seed:
         [check(last + 4, "edges are unique", False, rows=[{"a": 1, "b": 2, "copies": 3, "note": HOSTILE}])],
         error=f"audit: 1 critical check(s) failed {HOSTILE}",
     )
-    seed.ledger.create_run("open", seed.ledger.get_revision().revision, epochs=[last + 5], config={})
+    seed.ledger.runs.create("open", seed.ledger.revisions.get().revision, epochs=[last + 5], config={})
     return seed

@@ -83,7 +83,7 @@ def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
 def test_the_grid_of_three_thousand_epochs(seed: Seed, browser: Any) -> None:
     """A light page; a month is gone to, also one that is folded; the arrows move from day to day."""
     seed.good_days(3_000)
-    seed.ledger.put_checks(None, 1, [check(DAY + 700, "edges are unique", False)])
+    seed.ledger.checks.put(None, 1, [check(DAY + 700, "edges are unique", False)])
     index = write(seed.home, seed.ledger, [DAY + 2_999])[0]
     assert {file.name for file in seed.home.reports.glob("*.html") if file.stat().st_size > 300_000} == set()
     visit = Visit(browser, index)

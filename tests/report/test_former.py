@@ -26,8 +26,8 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     then: dict[tuple[int, int], str] = {}
 
     def remember() -> None:
-        revision = seed.ledger.get_revision().revision
-        for epoch in seed.ledger.published_batches():
+        revision = seed.ledger.revisions.get().revision
+        for epoch in seed.ledger.outputs.published_batches():
             then[revision, epoch] = said(epoch_document(seed.home, seed.ledger, epoch))
 
     seed.good_days(6)

@@ -188,9 +188,9 @@ def test_a_run_that_others_overtook_makes_nothing_red(seed: Seed) -> None:
     seed.run({DAY: (9, 0)}, {}, error="superseded by revision 4", state="superseded")
     assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
     run_id = "late"  # it began on revision 3, another one published the epoch, and then it failed
-    seed.ledger.create_run(run_id, 3, epochs=[DAY], config={})
+    seed.ledger.runs.create(run_id, 3, epochs=[DAY], config={})
     seed.run({DAY: (9, 0)}, {}, audit(DAY))
-    seed.ledger.finish_run(run_id, "failed", "it lost")
+    seed.ledger.runs.finish(run_id, "failed", "it lost")
     assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
     seed.run({DAY: (5, 0)}, {}, error="interrupted during truss", state="interrupted")
     assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"

@@ -21,7 +21,7 @@ from pipeline.report.epoch_page import describe_epoch
 from pipeline.report.html import render_epoch_page
 from pipeline.report.html.formatting import STATES, format_number, format_signed
 from pipeline.report.page_queries import ReportState
-from pipeline.state import lease
+from pipeline.state import clock
 from pipeline.state.epoch_status import list_epoch_statuses
 from pipeline.state.incidents import STAGES as STAGES_FAIL
 from pipeline.state.incidents import list_incidents
@@ -319,7 +319,7 @@ def judge(world: World) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
     state = ReportState(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
-    documents = {epoch: describe_epoch(state, epoch, lease.timestamp()) for epoch in epochs}
+    documents = {epoch: describe_epoch(state, epoch, clock.timestamp()) for epoch in epochs}
     alone = epoch_document(home, ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():
@@ -354,7 +354,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
-    stand = list_epoch_statuses(ledger, ledger.get_revision())
+    stand = list_epoch_statuses(ledger, ledger.revisions.get())
     there = files.ReportIndex(home, stand, files.PageStore(home))
     every = list_incidents(ledger)
     found = files.index_document(home, ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
@@ -394,7 +394,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
         for r, e in sorted(back.items(), reverse=True)
     ]
     everything = {one.run_id: one for one in (*world.revisions, *world.tried)}
-    runs = sorted((ledger.get_run(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
+    runs = sorted((ledger.runs.get(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
     match(
         {
             "epochs": epochs,

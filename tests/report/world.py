@@ -173,13 +173,13 @@ class World:
         return self.add(made, run_id, diffs, results)
 
     def add(self, made: Published, run_id: str, diffs: Any, results: list[dict[str, Any]]) -> Published:
-        row = self.seed.ledger.get_revision()
+        row = self.seed.ledger.revisions.get()
         found = Published(
             made.revision, run_id, made.kind, made.epochs, made.batches, made.errors, made.frontier,
             row.published_at, diffs,
         )  # fmt: skip
         self.revisions.append(found)
-        at = {stored.name: stored.at for stored in self.seed.ledger.list_checks(run_id=run_id)}
+        at = {stored.name: stored.at for stored in self.seed.ledger.checks.select(run_id=run_id)}
         self.checks += [Check(result, made.revision, at[result["name"]], run_id) for result in results]
         return found
 
@@ -227,7 +227,7 @@ class World:
         revision = self.dice.randint(1, len(self.revisions) - 1)  # the newest itself is refused
         target = self.of(revision)
         self.seed.rollback(revision)
-        row = self.seed.ledger.get_revision()
+        row = self.seed.ledger.revisions.get()
         number = len(self.revisions) + 1
         changed = {
             e for e in {*before.batches, *target.batches}
@@ -262,7 +262,7 @@ class World:
     def record(self, results: list[dict[str, Any]]) -> None:
         assert self.newest
         if results:
-            at = max(row.at for row in self.seed.ledger.list_checks(epoch=results[0]["epoch"]))
+            at = max(row.at for row in self.seed.ledger.checks.select(epoch=results[0]["epoch"]))
             self.checks += [Check(row, self.newest.revision, at, None) for row in results]
 
     def end(self, state: str) -> list[int]:
@@ -346,7 +346,7 @@ class World:
     def attempt(
         self, run_id: str, state: str, error: str | None, epochs: int, revision: int | None, kind: str
     ) -> dict[str, Any]:
-        row = self.seed.ledger.get_run(run_id)
+        row = self.seed.ledger.runs.get(run_id)
         return {
             "run_id": run_id,
             "state": state,

@@ -86,10 +86,10 @@ class Story(RuleBasedStateMachine):
     def _restated(self) -> bool:
         """Do the settings give another meaning to history than what is published?"""
         world = self.world
-        return world.ledger.get_revision().revision > 0 and world.newest.settings != world.settings
+        return world.ledger.revisions.get().revision > 0 and world.newest.settings != world.settings
 
     def _folded(self, epoch: int) -> bool:
-        since = self.world.ledger.get_revision().since
+        since = self.world.ledger.revisions.get().since
         return since is not None and epoch < since
 
     def _run(self, epochs: list[int], remove: bool = False) -> None:
@@ -168,7 +168,7 @@ class Story(RuleBasedStateMachine):
 
     def _rebuild(self, from_landing: bool) -> None:
         world = self.world
-        since = world.ledger.get_revision().since
+        since = world.ledger.revisions.get().since
         gone = [e for e, batch in world.newest.batches.items() if e not in world.landed and batch != ()]
         folded = since is not None and self._restated()  # what is folded can be counted otherwise from the files alone
         if (from_landing and gone) or (not from_landing and folded):
@@ -187,10 +187,10 @@ class Story(RuleBasedStateMachine):
     def rollback(self, data: st.DataObject) -> None:
         world = self.world
         readable = [
-            r.revision for r in world.ledger.list_revisions() if r.snapshots and r.revision not in world.damaged
+            r.revision for r in world.ledger.revisions.list_all() if r.snapshots and r.revision not in world.damaged
         ]
         revision = data.draw(st.sampled_from(sorted(readable)))
-        if revision == world.ledger.get_revision().revision:
+        if revision == world.ledger.revisions.get().revision:
             return
         rollback.roll_back(world.home, world.ledger, revision)
         world.rolled_back(revision)
@@ -201,11 +201,11 @@ class Story(RuleBasedStateMachine):
     def compact(self) -> None:
         compact(self.world.home, self.world.ledger, self.spark, grace=0)
 
-    @precondition(lambda self: self.world.newest.batches and self.world.ledger.get_revision().since is None)
+    @precondition(lambda self: self.world.newest.batches and self.world.ledger.revisions.get().since is None)
     @rule(measure=st.sampled_from(["vertices", "edges", "triangles"]), wrong=st.sampled_from([-3, 5]))
     def repair(self, measure: str, wrong: int) -> None:
         """Somebody writes into the database: the audit finds it, and what `altneu repair` does then puts it right."""
-        world, row = self.world, self.world.ledger.get_revision()
+        world, row = self.world, self.world.ledger.revisions.get()
         if self._restated() or row.revision in world.damaged:
             return
         world.damage(measure, wrong)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
+from pipeline.checking import audited_rows
 from pipeline.landing.epoch_states import list_epoch_rows
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
@@ -170,28 +170,28 @@ class World:
         self._is(self.truths[revision])
 
     def _is(self, truth: Truth) -> None:
-        revision = self.ledger.get_revision().revision
+        revision = self.ledger.revisions.get().revision
         assert revision == max(self.truths) + 1, f"revision {revision} after {max(self.truths)}"
         self.truths[revision] = truth
 
     def damage(self, measure: str, wrong: int) -> None:
         """Write over a total of the newest revision, at its frontier, as somebody with a client of SQL might."""
-        row = self.ledger.get_revision()
+        row = self.ledger.revisions.get()
         place = {"run_id": row.run_id, "measure": measure, "k": 0, "epoch": row.frontier}
         where = [totals.c[name] == value for name, value in place.items()]
-        with self.ledger.engine.begin() as connection:
+        with self.ledger.database.engine.begin() as connection:
             if not connection.execute(totals.update().where(*where).values(diff=totals.c.diff + wrong)).rowcount:
                 connection.execute(totals.insert().values(**place, diff=wrong))
         self.damaged.add(row.revision)
 
     def unchanged(self) -> None:
-        assert self.ledger.get_revision().revision == max(self.truths), "a revision that nobody published"
+        assert self.ledger.revisions.get().revision == max(self.truths), "a revision that nobody published"
 
     # -- readers ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Every kind of reader of the newest revision sees the truth, and the same."""
-        row = self.ledger.get_revision()
+        row = self.ledger.revisions.get()
         self.unchanged()
         self._grid(row)
         if row.frontier is None:
@@ -207,7 +207,7 @@ class World:
 
     def check_old(self) -> None:
         """So does every reader of an older revision that is kept; totals are kept of all."""
-        for row in self.ledger.list_revisions():
+        for row in self.ledger.revisions.list_all():
             if row.revision not in self.damaged:
                 self._totals(row)
             if row.snapshots:
@@ -270,7 +270,7 @@ class World:
     def _tables(self, row: Revision) -> None:
         """Every edge and vertex at every epoch that the revision answers for, out of the tables."""
         warehouse, epochs = Warehouse(self.spark, self.home), self._epochs(row)
-        found = audit.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
+        found = audited_rows.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
         numbers = self._numbers(warehouse, row)
         named = {}
         for r in found:
@@ -298,7 +298,7 @@ class World:
 
     def _consumer(self, row: Revision) -> None:
         """Who applies the changes since the revision that he has, has the newest one."""
-        kept = {r.revision for r in self.ledger.list_revisions() if r.snapshots}
+        kept = {r.revision for r in self.ledger.revisions.list_all() if r.snapshots}
         if self.held_at and self.held_at not in kept:  # compacted away under him: he begins again
             self.held, self.held_at = Counter(), 0
         for r in Graph(self.home.path, self.spark).changes_since(self.held_at).collect():

@@ -165,4 +165,4 @@ def test_motifs_beyond_a_task_are_an_error_that_names_the_setting(tiny: SparkSes
     with pytest.raises(UsageError, match=r"6 edge intervals are more than the 2 .*\[truss\] limit_edges") as error:
         home_helpers.run(home, ledger, [0])
     assert error.value.next is not None and "[motifs]" in error.value.next
-    assert ledger.get_revision().frontier is None
+    assert ledger.revisions.get().frontier is None

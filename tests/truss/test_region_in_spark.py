@@ -75,26 +75,26 @@ def run(world: World, *epochs: int) -> list[str]:
     shown = {each.NAME: each for each in forecast_run(world.home, world.ledger, plan).decisions}
     runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     for decision in (shown["truss"], shown["audit"]):
-        found = world.ledger.get_facts(world.ledger.get_revision().run_id, decision.FACTS)
+        found = world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, decision.FACTS)
         assert decision.strategy_of(found) in decision.possible_strategies, (decision, found)
     world.record_revision()
     return said
 
 
 def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
-    run_id = world.ledger.get_revision().run_id
-    return world.ledger.get_facts(run_id, TrussFacts), world.ledger.get_facts(run_id, AuditFacts)
+    run_id = world.ledger.revisions.get().run_id
+    return world.ledger.stages.get_facts(run_id, TrussFacts), world.ledger.stages.get_facts(run_id, AuditFacts)
 
 
 def certified(world: World) -> None:
     """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
-    found = graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
+    found = graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
     assert found is not None
     state = truss_checkpoint_table.read_checkpoint(Warehouse(world.spark, world.home), found)
-    assert state is not None and state.at == world.ledger.get_revision().frontier
+    assert state is not None and state.at == world.ledger.revisions.get().frontier
     rows = truss_local_update.sum_state(state.rows).collect()
     assert {(row.a, row.b, row.level + 2) for row in rows} == set(
-        world.expected_edges(world.ledger.get_revision().revision)
+        world.expected_edges(world.ledger.revisions.get().revision)
     )
     assert len(rows) == len({(row.a, row.b) for row in rows}) and all(row.diff == 1 for row in rows)
     names = ("a", "b", "level", "label", "own", "backing")
@@ -215,7 +215,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
-    rollback.roll_back(world.home, world.ledger, world.ledger.get_revision().revision - 1)
+    rollback.roll_back(world.home, world.ledger, world.ledger.revisions.get().revision - 1)
     del world.landed[3]
     world.record_revision()
     with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
@@ -240,7 +240,7 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
         assert (
             truss_checkpoint_table.read_checkpoint(
                 Warehouse(world.spark, world.home),
-                graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision()),
+                graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get()),
             )
             is None
         )
@@ -289,7 +289,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
 
     def spoilt(column: str, value: str, where: str = "true") -> None:
         found = truss_checkpoint_table.read_checkpoint(
-            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
+            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
         )
         assert found is not None
         rows = found.rows.where(where).withColumn(column, F.expr(value))
@@ -344,7 +344,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
 
     def foreign() -> None:
         found = truss_checkpoint_table.read_checkpoint(
-            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
+            warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
         )
         assert found is not None
         other = truss_local_update.RegionState(found.rows.where("level > 0"), found.at, found.ends)
@@ -380,7 +380,7 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
     world.publish_epochs(0, 1)
     found = truss_checkpoint_table.read_checkpoint(
-        Warehouse(world.spark, world.home), graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        Warehouse(world.spark, world.home), graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
     )
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
@@ -410,7 +410,7 @@ def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: py
     for epoch in range(2, 9):
         world.land_batches(epoch)
         run(world, epoch)
-        found = graph_cache.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        found = graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
         assert found is not None
         rows.append(int(metadata().snapshot_summary(found.snapshot)["total-records"]))
         assert len(IcebergTable.snapshot_ids(metadata())) <= 3

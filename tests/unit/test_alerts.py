@@ -23,7 +23,7 @@ from pipeline import cli
 from pipeline.errors import UsageError
 from pipeline.run import alerts
 from pipeline.state import alert_log as rows
-from pipeline.state import incidents, lease
+from pipeline.state import clock, incidents
 from pipeline.state.alert_log import AlertKey, AlertKind
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Severity
@@ -79,7 +79,7 @@ def nothing(seed: Seed) -> None:
 
 def overcome(seed: Seed) -> None:
     """The failed run is tried again, and is at work now."""
-    seed.ledger.acquire_lease(seed.ledger.list_runs()[-1].run_id)
+    seed.ledger.runs.acquire_lease(seed.ledger.runs.list_all()[-1].run_id)
 
 
 LATER, PAST = "2999-01-01T00:00:00.000+00:00", "2000-01-01T00:00:00.000+00:00"
@@ -254,8 +254,8 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
     assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is False
     alerts.send_alerts(seed.home, seed.ledger)
     assert receiver.got == []
-    old = (lease.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
-    with seed.ledger.engine.begin() as connection:
+    old = (clock.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
+    with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
     alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == [f"! {WARNS}"]

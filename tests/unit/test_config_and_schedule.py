@@ -297,9 +297,9 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     home = Home.open(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
     ledger = Ledger(home.database)
     beyond = 12_523_620
-    ledger.create_run("r", 0, epochs=[10, beyond], config=home.config.semantic_settings())
-    ledger.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
-    ledger.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
+    ledger.runs.create("r", 0, epochs=[10, beyond], config=home.config.semantic_settings())
+    ledger.outputs.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
+    ledger.outputs.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
     ledger.publish_revision("r", 0, frontier=beyond, snapshots={}, digest=home.config.semantic_digest(), mark=None)
     rows = views.select_totals(home, ledger, all_epochs=True)
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [

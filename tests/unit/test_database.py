@@ -52,9 +52,9 @@ def test_users_of_one_database_share_an_engine_until_the_last_one_is_gone(tmp_pa
 def test_ledgers_leave_no_descriptors(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     ledgers = [Ledger(f"sqlite:///{file}") for _ in range(20)]
-    assert all(ledger.get_revision().revision == 0 for ledger in ledgers)
+    assert all(ledger.revisions.get().revision == 0 for ledger in ledgers)
     assert descriptors(file) == 0
-    assert len({id(ledger.engine) for ledger in ledgers}) == 1
+    assert len({id(ledger.database.engine) for ledger in ledgers}) == 1
 
 
 def test_the_sensor_leaves_no_descriptors(tmp_path: Path) -> None:
@@ -133,12 +133,12 @@ def test_a_writer_waits_and_says_so(
     helper.start()
     try:
         rows = [("edges", 0, epoch, 1) for epoch in range(1000)]
-        ledger.put_totals("r", ["edges"], rows)
+        ledger.outputs.put_totals("r", ["edges"], rows)
     finally:
         helper.join()
         logging.getLogger("altneu").removeHandler(handler)
         other.close()
-    assert len(ledger.staged_totals("r", 1)) == 1000
+    assert len(ledger.outputs.staged_totals("r", 1)) == 1000
     text = f"waiting for another writer of {home.path / 'altneu.db'}"
     assert [record.getMessage() for record in caplog.records] == [text]
 
@@ -148,15 +148,15 @@ def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     shutil.rmtree(home.path)
     with pytest.raises(sa.exc.OperationalError, match="unable to open database file"):
-        ledger.get_revision()
+        ledger.revisions.get()
 
 
 def test_a_restart_of_the_server_between_two_questions_is_not_noticed(postgres: str) -> None:
     """A process that lives long, such as that of Airflow's page, has kept a connection that is gone since."""
     ledger = Ledger(postgres)
-    assert ledger.get_revision().revision == 0
+    assert ledger.revisions.get().revision == 0
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
     others += "AND pid <> pg_backend_pid()"
     with sa.create_engine(postgres, poolclass=sa.NullPool).connect() as another:
         assert another.execute(sa.text(others)).all(), "it had kept one"
-    assert ledger.get_revision().revision == 0
+    assert ledger.revisions.get().revision == 0

@@ -30,8 +30,8 @@ def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKi
     """All that is landed, without its tables."""
     parent, known = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.create_run(run_id, parent.revision, epochs=[*known], config=home.config.semantic_settings(), kind=kind)
-    ledger.put_batches(
+    ledger.runs.create(run_id, parent.revision, epochs=[*known], config=home.config.semantic_settings(), kind=kind)
+    ledger.outputs.put_batches(
         run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in known.values()]
     )
     ledger.publish_revision(
@@ -134,5 +134,5 @@ def test_tasks_of_airflow_fail_and_say_it(world: tuple[Home, Ledger]) -> None:
     home_helpers.put(home, 8, ROW)
     said: list[str] = []
     planned = run_tasks.plan_range(str(home.path), None, None, say=said.append)
-    assert planned is not None and ledger.get_run(planned["run_id"]).epochs == (8,)
+    assert planned is not None and ledger.runs.get(planned["run_id"]).epochs == (8,)
     assert SAYS in said[0]

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from pipeline import cli, report
 from pipeline.errors import UsageError
+from pipeline.state import clock
 from pipeline.state import incidents as by
-from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.schema import notes
 from tests.report.conftest import ticking
@@ -165,7 +165,7 @@ def test_what_people_say_stays_with_the_incident(tmp_path: Path) -> None:
     stopped(0, broken(0))(seed)
     (one,) = by.list_incidents(seed.ledger)
     by.record_note(seed.ledger, one, "Ada", "the source sends it again")
-    seed.ledger.put_checks("run0001", 1, [broken(0)])  # the stage is tried again, and replaces its results
+    seed.ledger.checks.put("run0001", 1, [broken(0)])  # the stage is tried again, and replaces its results
     (again,) = by.list_incidents(seed.ledger)
     assert again.acknowledgement and again.acknowledgement.by == "Ada"
     lands(0, broken(0, True))(seed)
@@ -182,22 +182,22 @@ def test_a_mute_ends(tmp_path: Path) -> None:
     lands(0, rows(0, False))(seed)
     by.record_note(seed.ledger, by.list_incidents(seed.ledger)[0], None, None, "2100-01-01T00:00:00.000+00:00")
     (one,) = by.list_incidents(seed.ledger)
-    assert one.mute_at(lease.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
-    assert report.incident_document(seed.home, one, lease.timestamp())["state"] == "muted"
+    assert one.mute_at(clock.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
+    assert report.incident_document(seed.home, one, clock.timestamp())["state"] == "muted"
     assert report.incident_document(seed.home, one, "2101")["state"] == "open"
     by.record_note(seed.ledger, one, None, None, "2000-01-01T00:00:00.000+00:00")  # the newest word counts
-    assert by.list_incidents(seed.ledger)[0].mute_at(lease.timestamp()) is None
+    assert by.list_incidents(seed.ledger)[0].mute_at(clock.timestamp()) is None
 
 
 def test_a_database_of_before_has_its_incidents(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, rows(0, False))(seed)
-    with seed.ledger.engine.begin() as connection:
+    with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE notes"))
         connection.execute(sa.text("UPDATE altneu_version SET version_num = 'v0006'"))
     reader = Ledger(seed.home.database)
     assert shown(reader) == [("as many rows as usual", True, [0])]
-    assert not sa.inspect(reader.engine).has_table(notes.name)
+    assert not sa.inspect(reader.database.engine).has_table(notes.name)
 
 
 # -- the command --------------------------------------------------------------------------------------------------

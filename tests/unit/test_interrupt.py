@@ -45,7 +45,7 @@ def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals)
 
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted) as raised:
         runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
-    row = ledger.list_runs()[-1]
+    row = ledger.runs.list_all()[-1]
     assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
 
 
@@ -56,11 +56,11 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
         raise ConnectionRefusedError("no JVM answers")
 
     home, ledger = landed
-    ledger.create_run("a", 0, epochs=[1], config={})
+    ledger.runs.create("a", 0, epochs=[1], config={})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
         runner.execute_stage(home, ledger, "a", "edges")
-    row = ledger.get_run("a")
+    row = ledger.runs.get("a")
     assert (row.state, row.error, row.owner) == ("interrupted", "interrupted during edges", None)
 
 

@@ -19,25 +19,25 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
-    ledger.create_run(run_id, parent, epochs=[1], config={})
-    ledger.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
-    ledger.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
+    ledger.runs.create(run_id, parent, epochs=[1], config={})
+    ledger.outputs.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
+    ledger.outputs.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
 
 
 @pytest.mark.law(7)
 def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
-    assert ledger.get_revision() == EMPTY
+    assert ledger.revisions.get() == EMPTY
     begin(ledger, "a")
-    assert (ledger.get_revision(), ledger.published_batches(), ledger.total_diffs()) == (EMPTY, {}, [])
+    assert (ledger.revisions.get(), ledger.outputs.published_batches(), ledger.outputs.total_diffs()) == (EMPTY, {}, [])
     row = ledger.publish_revision("a", 0, frontier=1, snapshots={"edges": 2**62 + 1}, digest="d", mark=None)
     assert (row.revision, row.snapshots) == (1, {"edges": 2**62 + 1})
-    assert ledger.total_diffs() == [("edges", 0, 1, 1, 5)]
-    assert ledger.published_batches()[1].digest == "a"
+    assert ledger.outputs.total_diffs() == [("edges", 0, 1, 1, 5)]
+    assert ledger.outputs.published_batches()[1].digest == "a"
     assert (
         ledger.publish_revision("a", 0, frontier=1, snapshots={"edges": 2**62 + 1}, digest="d", mark=None) == row
     )  # a lost answer, asked again
     with pytest.raises(AltneuError, match="revision 7 was not published; the newest is 1"):
-        ledger.get_revision(7)
+        ledger.revisions.get(7)
 
 
 @pytest.mark.law(7)
@@ -63,16 +63,16 @@ def test_of_many_writers_one_wins(ledger: Ledger) -> None:
     won = [name for name, outcome in outcomes.items() if not isinstance(outcome, RevisionConflict)]
     assert len(won) == 1
     assert all(won[0] in outcome.what for outcome in outcomes.values() if isinstance(outcome, RevisionConflict))
-    assert [row.run_id for row in ledger.list_revisions()] == won
-    assert len(ledger.total_diffs()) == 1
+    assert [row.run_id for row in ledger.revisions.list_all()] == won
+    assert len(ledger.outputs.total_diffs()) == 1
 
 
 def test_a_stage_tried_again_replaces_what_it_wrote(ledger: Ledger) -> None:
     begin(ledger, "a")
-    ledger.put_totals("a", ["edges"], [("edges", 0, 1, 7), ("edges", 0, 2, 0)])
-    ledger.put_totals("a", ["triangles"], [("triangles", 0, 1, 1)])
+    ledger.outputs.put_totals("a", ["edges"], [("edges", 0, 1, 7), ("edges", 0, 2, 0)])
+    ledger.outputs.put_totals("a", ["triangles"], [("triangles", 0, 1, 1)])
     ledger.publish_revision("a", 0, frontier=1, snapshots={}, digest="d", mark=None)
-    assert sorted(ledger.total_diffs()) == [("edges", 0, 1, 1, 7), ("triangles", 0, 1, 1, 1)]
+    assert sorted(ledger.outputs.total_diffs()) == [("edges", 0, 1, 1, 7), ("triangles", 0, 1, 1, 1)]
 
 
 def test_totals_accumulate_over_epochs_and_revisions() -> None:

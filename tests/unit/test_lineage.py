@@ -46,7 +46,7 @@ SNAPSHOTS = {"upserts": 2**60 + 1, "edges": 2**60 + 3, "trussness": 7}
 def publishes(seed: Seed, *checks: dict[str, Any], snapshots: dict[str, int] = SNAPSHOTS) -> str:
     run_id = seed.run({DAY: (9, 1), DAY + 1: (4, 0)}, {DAY: {"edges": 9}}, list(checks))
     texts = {table: str(each) for table, each in snapshots.items()}
-    with seed.ledger.engine.begin() as connection:  # a seeded revision pins no tables
+    with seed.ledger.database.engine.begin() as connection:  # a seeded revision pins no tables
         mine = schema.ledger.c.run_id == run_id
         connection.execute(sa.update(schema.ledger).where(mine).values(snapshots=texts))
     return run_id
@@ -75,7 +75,7 @@ def told(receiver: Receiver) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
-    seed.ledger.create_run("run_1", 0, epochs=[DAY], config={})
+    seed.ledger.runs.create("run_1", 0, epochs=[DAY], config={})
     openlineage.emit_run(seed.home, seed.ledger, "run_1")
     (start,) = told(receiver)
     assert (start["eventType"], start["outputs"]) == ("START", [])
@@ -143,7 +143,7 @@ def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Re
 
 def test_a_run_that_is_rejected_and_one_that_is_taken_back(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
-    run = seed.ledger.get_run(seed.hold(DAY + 2))
+    run = seed.ledger.runs.get(seed.hold(DAY + 2))
     approval.reject_run(seed.home, seed.ledger, run, "ada", "half of it is missing")
     (event,) = told(receiver)
     assert event["eventType"] == "ABORT" and "half of it" in event["run"]["facets"]["errorMessage"]["message"]

@@ -249,10 +249,10 @@ def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says:
 
 def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
     ledger = Ledger(own.database, writes=True)
-    ledger.create_run("mine", ledger.get_revision().revision, epochs=[1], config={})
+    ledger.runs.create("mine", ledger.revisions.get().revision, epochs=[1], config={})
     with lease.hold_lease(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is active"):
         moved(own, tmp_path / "new")
-    ledger.finish_run("mine", RunState.FAILED)
+    ledger.runs.finish("mine", RunState.FAILED)
     same(own, moved(own, tmp_path / "new"))
 
 
@@ -279,8 +279,8 @@ def test_a_second_mover(home: Home, tmp_path: Path) -> None:
 def test_a_home_that_changes_meanwhile(own: Home, tmp_path: Path) -> None:
     def run(*_: object) -> dict[int, list[str]]:
         ledger = Ledger(own.database, writes=True)
-        ledger.create_run("mine", ledger.get_revision().revision, epochs=[1], config={})
-        ledger.finish_run("mine", RunState.FAILED)
+        ledger.runs.create("mine", ledger.revisions.get().revision, epochs=[1], config={})
+        ledger.runs.finish("mine", RunState.FAILED)
         return {}
 
     with pytest.raises(AltneuError, match="has changed the home while it was copied") as error:

@@ -34,12 +34,12 @@ def test_another_run_is_told_at_the_start(
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 4, [(0, 1, None, "upsert", 0)])
     other = Ledger(home.database)
-    other.create_run("other", 0, epochs=[] if kind == "compact" else [4, 7], config={}, kind=kind)
+    other.runs.create("other", 0, epochs=[] if kind == "compact" else [4, 7], config={}, kind=kind)
     if end:
-        other.finish_run("other", end)
+        other.runs.finish("other", end)
     monkeypatch.setattr(runner, "execute_run", run)
     with pytest.raises(AltneuError, match="another test's"):
         execute_plan(home, ledger, planning.plan_epochs(home, ledger, [4]))
-    row, said = ledger.get_run("other"), capsys.readouterr().err.splitlines()
+    row, said = ledger.runs.get("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
     assert told == ([] if end else [SAID[kind].format(format_moment(row.started_at), format_moment(row.beat_at))]), said

@@ -88,7 +88,7 @@ def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
 def test_an_old_home_keeps_its_name_and_reading_stores_nothing(old: Path) -> None:
     names = sql(old, "SELECT DISTINCT catalog_name FROM iceberg_tables")
     before = sql(old, "SELECT name FROM sqlite_master ORDER BY name")
-    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).revisions.get().revision == 6
     assert [(settled(old),)] == names
     assert sql(old, "SELECT name FROM sqlite_master ORDER BY name") == before
     home_identity.claim_identity(Home.open(old))
@@ -145,7 +145,7 @@ def test_a_home_elsewhere_names_the_command(
     with pytest.raises(home_identity.HomeMoved):
         home_identity.require_identity(Home.open(there))
     relocate_home(Home.open(there))
-    assert home_identity.open_ledger(Home.open(there)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(there)).revisions.get().revision == 6
 
 
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Two databases on the same tables"):
         relocate_home(Home.open(copy))
     relocate_home(Home.open(copy), original_gone=True)
-    assert home_identity.open_ledger(Home.open(copy)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(copy)).revisions.get().revision == 6
 
 
 def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
@@ -225,10 +225,10 @@ def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="which still exist: a copy needs a database of its own"):
         relocate_home(Home.open(copy))
     assert (tmp_path / "ledger.db").read_bytes() == before
-    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).revisions.get().revision == 6
     shutil.rmtree(old / "warehouse")  # it was moved, then
     relocate_home(Home.open(copy))
-    assert home_identity.open_ledger(Home.open(copy)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(copy)).revisions.get().revision == 6
 
 
 def test_a_home_that_may_only_be_read(old: Path) -> None:
@@ -236,5 +236,5 @@ def test_a_home_that_may_only_be_read(old: Path) -> None:
     file = old / "altneu.db"
     home_identity.open_ledger(Home.open(old))  # columns that came later are added once
     before, times = file.read_bytes(), os.stat(file).st_mtime_ns
-    assert home_identity.open_ledger(Home.open(old)).get_revision().revision == 6
+    assert home_identity.open_ledger(Home.open(old)).revisions.get().revision == 6
     assert file.read_bytes() == before and os.stat(file).st_mtime_ns == times

@@ -37,8 +37,8 @@ def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
     """All that is landed, without its tables."""
     parent, found = compare_with_ledger(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.create_run(run_id, parent.revision, epochs=[*found], config={})
-    ledger.put_batches(
+    ledger.runs.create(run_id, parent.revision, epochs=[*found], config={})
+    ledger.outputs.put_batches(
         run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in found.values()]
     )
     ledger.publish_revision(
@@ -82,7 +82,7 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
         (8, "missing"),
         (9, "incomplete"),
     ]
-    assert (plan.parent, plan.run, plan.kind) == (ledger.get_revision(), (4, 8), RunKind.RUN)
+    assert (plan.parent, plan.run, plan.kind) == (ledger.revisions.get(), (4, 8), RunKind.RUN)
     assert planning.plan_run(home, ledger, everything, force=True).run == (2, 4, 8)
     some = planning.plan_run(home, ledger, lambda epoch: epoch.epoch < 4, force=True)
     assert ([each.epoch for each in some.epochs], some.run) == ([2], (2,))
@@ -120,7 +120,7 @@ def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World
     change(home, 4)
     plan = planning.plan_epochs(home, ledger, [8, 2, 4])
     assert ([each.epoch for each in plan.epochs], plan.run) == ([8, 2, 4], (8, 4))
-    assert (plan.parent, plan.kind) == (ledger.get_revision(), RunKind.RUN)
+    assert (plan.parent, plan.kind) == (ledger.revisions.get(), RunKind.RUN)
 
 
 def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -> None:
@@ -190,7 +190,7 @@ def test_a_rebuild_from_the_landing_needs_all_of_it(world: World) -> None:
     change(home, 4)
     plan = planning.plan_rebuild(home, ledger, from_landing=True)
     assert ([each.epoch for each in plan.epochs], plan.run) == ([2, 4, 6, 8], (2, 4, 6, 8))
-    assert (plan.parent, plan.kind) == (ledger.get_revision(), RunKind.RELOAD)
+    assert (plan.parent, plan.kind) == (ledger.revisions.get(), RunKind.RELOAD)
     for epoch in (2, 6):
         gone(home, epoch)
     with pytest.raises(UsageError, match=r"2 published epoch\(s\) are not in the landing any more \(the first: 2\)"):

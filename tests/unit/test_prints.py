@@ -33,32 +33,32 @@ def seed(tmp_path: Path) -> Seed:
 
 def publish(seed: Seed, staged: Diffs | None) -> None:
     """One more revision; `staged`: what its run says of fingerprints. None: it is of before there were any."""
-    begin = seed.ledger.create_run
+    begin = seed.ledger.runs.create
 
     def and_stage(run_id: str, *arguments: object, **named: object) -> None:
         begin(run_id, *arguments, **named)  # type: ignore[arg-type]
         if staged is not None:
-            seed.ledger.put_fingerprints(run_id, of(staged))
+            seed.ledger.outputs.put_fingerprints(run_id, of(staged))
 
-    seed.ledger.create_run = and_stage  # type: ignore[method-assign]
-    seed.run({DAY + seed.ledger.get_revision().revision: (1, 0)}, {DAY: {"edges": 1, "vertices": 2}})
-    seed.ledger.create_run = begin  # type: ignore[method-assign]
-    newest = seed.ledger.get_revision()
-    seed.ledger.repin_revisions(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
+    seed.ledger.runs.create = and_stage  # type: ignore[method-assign]
+    seed.run({DAY + seed.ledger.revisions.get().revision: (1, 0)}, {DAY: {"edges": 1, "vertices": 2}})
+    seed.ledger.runs.create = begin  # type: ignore[method-assign]
+    newest = seed.ledger.revisions.get()
+    seed.ledger.revisions.repin(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
 
 
 def test_what_cancels_leaves_no_trace(seed: Seed) -> None:
     publish(seed, {"edges": {1: 5, 2: 7}, "names": {}})
     publish(seed, {"edges": {2: -7, 3: 1}, "names": {}})
     ledger = seed.ledger
-    assert ledger.fingerprints_of(0) == {}
-    assert ledger.fingerprints_of(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
-    assert ledger.fingerprints_of(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
-    assert ledger.fingerprints_at([2, 1]) == {n: ledger.fingerprints_of(n) for n in (1, 2)}
-    run_id = ledger.get_revision().run_id
-    assert ledger.staged_fingerprints(run_id) == of({"edges": {2: -7, 3: 1}, "names": {}})
-    ledger.put_fingerprints(run_id, of({"edges": {9: 1}}))  # a stage that is tried again replaces what it wrote
-    assert ledger.staged_fingerprints(run_id) == of({"edges": {9: 1}, "names": {}})
+    assert ledger.outputs.fingerprints_of(0) == {}
+    assert ledger.outputs.fingerprints_of(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
+    assert ledger.outputs.fingerprints_of(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
+    assert ledger.outputs.fingerprints_at([2, 1]) == {n: ledger.outputs.fingerprints_of(n) for n in (1, 2)}
+    run_id = ledger.revisions.get().run_id
+    assert ledger.outputs.staged_fingerprints(run_id) == of({"edges": {2: -7, 3: 1}, "names": {}})
+    ledger.outputs.put_fingerprints(run_id, of({"edges": {9: 1}}))  # a stage that is tried again replaces what it wrote
+    assert ledger.outputs.staged_fingerprints(run_id) == of({"edges": {9: 1}, "names": {}})
 
 
 def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
@@ -69,9 +69,11 @@ def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
     for target in (1, 2, 3, 0, 3, 1, 0, 2):
         row, _ = rollback.roll_back(home, ledger, target)
         wanted = (
-            ledger.fingerprints_of(target) if target else {table: {} for table in ledger.fingerprints_of(row.parent)}
+            ledger.outputs.fingerprints_of(target)
+            if target
+            else {table: {} for table in ledger.outputs.fingerprints_of(row.parent)}
         )
-        assert ledger.fingerprints_of(row.revision) == wanted
+        assert ledger.outputs.fingerprints_of(row.revision) == wanted
 
 
 def test_what_nobody_took_is_not_known(seed: Seed) -> None:
@@ -80,33 +82,33 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     publish(seed, None)
     publish(seed, {"edges": {1: 5}})  # the first run that knows them stages those of the whole table
     home, ledger = seed.home, seed.ledger
-    assert (ledger.fingerprints_of(1), ledger.fingerprints_of(2)) == ({}, of({"edges": {1: 5}}))
+    assert (ledger.outputs.fingerprints_of(1), ledger.outputs.fingerprints_of(2)) == ({}, of({"edges": {1: 5}}))
     assert rollback.roll_back(home, ledger, 1)[0].revision == 3
-    assert ledger.fingerprints_of(3) == {}
+    assert ledger.outputs.fingerprints_of(3) == {}
     publish(seed, {"edges": {1: 2}})
-    assert ledger.fingerprints_of(4) == of({"edges": {1: 2}})
+    assert ledger.outputs.fingerprints_of(4) == of({"edges": {1: 2}})
     rollback.roll_back(home, ledger, 2)
-    assert ledger.fingerprints_of(5) == of({"edges": {1: 5}})
+    assert ledger.outputs.fingerprints_of(5) == of({"edges": {1: 5}})
     rollback.roll_back(home, ledger, 3)
     rollback.roll_back(home, ledger, 2)  # from a state that is not known to one that is
-    assert ledger.fingerprints_of(6) == {} and ledger.fingerprints_of(7) == of({"edges": {1: 5}})
-    assert ledger.fingerprints_of(2) == of({"edges": {1: 5}})
+    assert ledger.outputs.fingerprints_of(6) == {} and ledger.outputs.fingerprints_of(7) == of({"edges": {1: 5}})
+    assert ledger.outputs.fingerprints_of(2) == of({"edges": {1: 5}})
 
 
 def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> None:
     """Somebody went back to it for a run: what it wrote is in no fingerprint."""
     for staged in ({"edges": {1: 5}}, None, {"edges": {1: 9}}, {"edges": {2: 1}}):
         publish(seed, staged)
-    found = [seed.ledger.fingerprints_of(revision) for revision in (1, 2, 3, 4)]
+    found = [seed.ledger.outputs.fingerprints_of(revision) for revision in (1, 2, 3, 4)]
     assert found == [of({"edges": {1: 5}}), {}, of({"edges": {1: 9}}), of({"edges": {1: 9, 2: 1}})]
 
 
 def test_an_older_database_knows_none(tmp_path: Path) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
-    with ledger.engine.begin() as connection:
+    with ledger.database.engine.begin() as connection:
         connection.exec_driver_sql("drop table fingerprints")
         connection.exec_driver_sql("update altneu_version set version_num = 'v0005'")
-    assert Ledger(ledger.uri).fingerprints_of(3) == {}
+    assert Ledger(ledger.database.uri).outputs.fingerprints_of(3) == {}
 
 
 def test_folding() -> None:
@@ -139,7 +141,7 @@ def test_a_rebuild_says_what_is_as_before(seed: Seed, capsys: pytest.CaptureFixt
     publish(seed, {"edges": {DAY + 1: 2}, "names": {}, "degrees": {DAY: 1}})
 
     def said(revision: int) -> str:
-        print_same(seed.home, seed.ledger, seed.ledger.get_revision(revision))
+        print_same(seed.home, seed.ledger, seed.ledger.revisions.get(revision))
         return " ".join(capsys.readouterr().out.split())
 
     assert said(2) == "it is not known whether the tables are as before: revision 1 has no fingerprints"

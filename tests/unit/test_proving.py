@@ -192,7 +192,7 @@ def prove(
 def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored, staged = Stored(), []
     run = stored.run()
-    run.ledger.put_fingerprints = lambda run_id, change: staged.append((run_id, change))
+    run.ledger.outputs.put_fingerprints = lambda run_id, change: staged.append((run_id, change))
     found = prove(monkeypatch, stored, run)
     assert found == proof_verification.ProofResult([FIRST, FRONTIER], [], None, 5)
     assert staged == [("mine", stored.change)]
@@ -230,8 +230,8 @@ def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest
 def test_where_nothing_was_replayed_nothing_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
     run = stored.run()
-    run.ledger.get_proof = lambda run_id: None
-    run.ledger.get_facts = lambda run_id, kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
+    run.ledger.outputs.get_proof = lambda run_id: None
+    run.ledger.stages.get_facts = lambda run_id, kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
     stored.change = {table: {FIRST: print_of(1)} if table == "degrees" else {} for table in COLLECTIONS}
     found = prove(monkeypatch, stored, run)
     assert found is not None
@@ -262,9 +262,9 @@ def test_why_there_is_no_proof(
     stored = Stored()
     run = stored.run()
     proof = stored.proof if has_base else replace(stored.proof, base={})
-    run.ledger.get_proof = lambda run_id: proof if has_proof else None
-    run.ledger.fingerprints_of = lambda revision: known
-    run.ledger.get_facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
+    run.ledger.outputs.get_proof = lambda run_id: proof if has_proof else None
+    run.ledger.outputs.fingerprints_of = lambda revision: known
+    run.ledger.stages.get_facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
     assert proof_verification.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
         assert prove(monkeypatch, stored, run) is None
@@ -275,7 +275,7 @@ def test_fingerprints_are_read_of_what_is_new_or_of_all(monkeypatch: pytest.Monk
     """Of a table that the run adds to and whose fingerprint is known: of its new rows. Else of all rows."""
     known = {"edges": {1: print_of(1), 2: print_of(2)}, "degrees": {1: print_of(3)}}
     run = Stored().run()
-    run.ledger.fingerprints_of = lambda revision: known
+    run.ledger.outputs.fingerprints_of = lambda revision: known
     run.appends_to = lambda table: keeps or table == "upserts"
     run.warehouse = SimpleNamespace(collections=["edges", "degrees", "trussness"])
     run.read_delta, run.read_after = (lambda table: f"new {table}"), (lambda table: f"all {table}")

@@ -53,7 +53,7 @@ def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
 def test_only_the_paths_differ(home: Home) -> None:
     before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
     relocate_home(home)
-    assert home_identity.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).revisions.get().revision == 6
     lists = 0
     for table, location in locations(home).items():
         old, new = before[table], json.loads(Path(location).read_text())
@@ -114,7 +114,7 @@ def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monke
     with pytest.raises(home_identity.HomeMoved):
         home_identity.open_ledger(home)
     relocate_home(home)
-    assert home_identity.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).revisions.get().revision == 6
 
 
 def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.Mon
             relocate_home(home)
     assert locations(home) == before
     relocate_home(home)
-    assert home_identity.open_ledger(home).get_revision().revision == 6
+    assert home_identity.open_ledger(home).revisions.get().revision == 6
 
 
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
@@ -188,7 +188,7 @@ def test_there_and_back_again(home: Home) -> None:
         path = path.rename(path.parent / name)
         moved = Home.open(path)
         relocate_home(moved)
-        assert home_identity.open_ledger(moved).get_revision().revision == 6
+        assert home_identity.open_ledger(moved).revisions.get().revision == 6
         assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
     assert relocate_home(Home.open(path)).tables == 0
 
@@ -199,4 +199,4 @@ def test_a_home_without_tables(tmp_path: Path) -> None:
     home_identity.claim_identity(made)
     there = made.path.rename(tmp_path / "there")
     relocate_home(Home.open(there))
-    assert home_identity.open_ledger(Home.open(there)).get_revision().revision == 0
+    assert home_identity.open_ledger(Home.open(there)).revisions.get().revision == 0

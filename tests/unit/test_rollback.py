@@ -28,8 +28,8 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     home, ledger = seed.home, seed.ledger
     row, epochs = rollback.roll_back(home, ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
-    assert ledger.get_revision() == row
-    assert ledger.published_batches() == {} and views.select_totals(home, ledger, all_epochs=True) == []
+    assert ledger.revisions.get() == row
+    assert ledger.outputs.published_batches() == {} and views.select_totals(home, ledger, all_epochs=True) == []
     assert views.select_totals(home, ledger, revision=1)[0]["edges"] == 10
     assert (list_epoch_rows(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
     assert semantic_settings.changed_meaning(home, ledger) == ([], "run")
@@ -56,7 +56,7 @@ def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     with pytest.raises(UsageError, match="the published state is already revision 0"):
         rollback.roll_back(seed.home, seed.ledger, 0)
-    assert seed.ledger.get_revision() == EMPTY
+    assert seed.ledger.revisions.get() == EMPTY
 
 
 def test_to_the_current_revision_is_refused(seed: Seed) -> None:
@@ -64,26 +64,26 @@ def test_to_the_current_revision_is_refused(seed: Seed) -> None:
         rollback.roll_back(seed.home, seed.ledger, 1)
     with pytest.raises(UsageError, match="no revision -1"):
         rollback.roll_back(seed.home, seed.ledger, -1)
-    assert seed.ledger.get_revision().revision == 1 and len(seed.ledger.list_runs()) == 1
+    assert seed.ledger.revisions.get().revision == 1 and len(seed.ledger.runs.list_all()) == 1
 
 
 def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshots that a rollback has read may be gone: it does not pin them."""
     ledger = seed.ledger
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3}})
-    ledger.create_run("compaction", 2, epochs=[], config={}, kind="compact")
-    ledger.repin_revisions("compaction", {"edges": 5}, [1], None, [])
-    ledger.repin_revisions("compaction", {"edges": 7}, [2], None, [])
+    ledger.runs.create("compaction", 2, epochs=[], config={}, kind="compact")
+    ledger.revisions.repin("compaction", {"edges": 5}, [1], None, [])
+    ledger.revisions.repin("compaction", {"edges": 7}, [2], None, [])
     put = Ledger.put_totals
 
     def meanwhile(*arguments: object) -> None:
         put(*arguments)  # type: ignore[arg-type]
-        ledger.repin_revisions("compaction", {"edges": 6}, [2], None, [1])
+        ledger.revisions.repin("compaction", {"edges": 6}, [2], None, [1])
 
     monkeypatch.setattr(Ledger, "put_totals", meanwhile)
     with pytest.raises(RevisionConflict, match="a compaction has changed revision 1 meanwhile"):
         rollback.roll_back(seed.home, ledger, 1)
-    assert ledger.get_revision().revision == 2
+    assert ledger.revisions.get().revision == 2
 
 
 def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +93,6 @@ def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkey
     monkeypatch.setattr(seed.ledger, "publish_revision", publish)
     with pytest.raises(KeyboardInterrupt):
         rollback.roll_back(seed.home, seed.ledger, 0)
-    run = seed.ledger.list_runs()[-1]
+    run = seed.ledger.runs.list_all()[-1]
     assert (run.state, run.error, run.owner) == ("interrupted", "interrupted during rollback", None)
-    assert seed.ledger.get_revision().revision == 1
+    assert seed.ledger.revisions.get().revision == 1

@@ -34,10 +34,10 @@ def test_an_error_ends_the_stage_and_the_run_and_passes_unchanged(ledger: Ledger
     error, words = ENDS[state]
     with pytest.raises(type(error)) as raised, begin(ledger) as session:
         session.start_stage()
-        assert ledger.get_run(session.run_id).owner == ledger.owner()
+        assert ledger.runs.get(session.run_id).owner == ledger.database.owner()
         raise error
     assert raised.value is error
-    run, (stage,) = ledger.get_run(session.run_id), ledger.list_stages(session.run_id)
+    run, (stage,) = ledger.runs.get(session.run_id), ledger.stages.select(session.run_id)
     assert (run.state, run.error, run.owner, stage.stage, stage.state) == (state, words, None, "compact", state)
     assert isinstance(stage.facts, FailedFacts) and stage.facts.error == words
 
@@ -49,26 +49,26 @@ def test_the_first_error_is_the_one_on_record(ledger: Ledger) -> None:
         except OSError as error:
             session.record_failure(error)
             raise RunFailed("in other words") from error
-    assert ledger.get_run(session.run_id).error == "OSError: the cause"
-    assert ledger.list_stages(session.run_id) == []  # a rollback has none
+    assert ledger.runs.get(session.run_id).error == "OSError: the cause"
+    assert ledger.stages.select(session.run_id) == []  # a rollback has none
 
 
 def test_what_is_done_stays_done(ledger: Ledger) -> None:
     """The answer to the last write may be lost."""
     with pytest.raises(OSError, match="no answer"), begin(ledger) as session:
-        ledger.finish_run(session.run_id, RunState.DONE)
+        ledger.runs.finish(session.run_id, RunState.DONE)
         raise OSError("no answer")
-    assert ledger.get_run(session.run_id).state == "done"
+    assert ledger.runs.get(session.run_id).state == "done"
 
 
 def test_who_does_not_get_the_lease_changes_nothing(ledger: Ledger) -> None:
-    session, other = begin(ledger), Ledger(ledger.uri)
+    session, other = begin(ledger), Ledger(ledger.database.uri)
     other.owner = lambda: "elsewhere/1/1.00"
-    other.acquire_lease(session.run_id)
-    before = ledger.get_run(session.run_id)
+    other.runs.acquire_lease(session.run_id)
+    before = ledger.runs.get(session.run_id)
     with pytest.raises(LeaseLost), session:
         raise AssertionError("not reached")
-    assert ledger.get_run(session.run_id) == before
+    assert ledger.runs.get(session.run_id) == before
 
 
 def test_a_conflict_is_no_failure() -> None:

@@ -17,15 +17,15 @@ DIFFS = [("edges", 0, 3), ("vertices", 0, 3), ("triangles", 0, 1), ("wedges", 0,
 
 def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> ReportedTotals:
     ledger = Ledger(f"sqlite:///{folder / 'altneu.db'}")
-    ledger.create_run("r", 0, epochs=[1, 2], config={})
+    ledger.runs.create("r", 0, epochs=[1, 2], config={})
     rows = [(measure, k, epoch, n if epoch == 1 else -n) for epoch in (1, 2) for measure, k, n in DIFFS]
     sums = {(measure, k, epoch): diff for measure, k, epoch, diff in rows if measure != without}
     for measure, k, epoch, diff in more:
         sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) + diff
-    ledger.put_totals("r", {key[0] for key in sums}, [(*key, diff) for key, diff in sums.items()])
-    ledger.put_batches("r", [StagedBatch(1, "d", 1, 3, 1)])
+    ledger.outputs.put_totals("r", {key[0] for key in sums}, [(*key, diff) for key, diff in sums.items()])
+    ledger.outputs.put_batches("r", [StagedBatch(1, "d", 1, 3, 1)])
     ledger.publish_revision("r", 0, frontier=2, snapshots={}, digest="digest", mark=None)
-    return reported_totals(ledger, ledger.get_revision(), [1, 2])
+    return reported_totals(ledger, ledger.revisions.get(), [1, 2])
 
 
 def test_what_is_right_has_no_difference(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def seed(tmp_path: Path) -> Seed:
 
 
 def stage(seed: Seed, name: str) -> telemetry.StageTelemetry:
-    return telemetry.StageTelemetry(seed.home, seed.ledger, seed.ledger.list_runs()[-1], name)
+    return telemetry.StageTelemetry(seed.home, seed.ledger, seed.ledger.runs.list_all()[-1], name)
 
 
 class Tables:

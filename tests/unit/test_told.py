@@ -28,10 +28,10 @@ class World:
         self.states: dict[str, str | None] = {}
 
     def publish(self, *epochs: int) -> int:
-        parent = self.ledger.get_revision()
+        parent = self.ledger.revisions.get()
         run_id, revision = f"run{parent.revision + 1}", parent.revision + 1
-        self.ledger.create_run(run_id, parent.revision, epochs=list(epochs), config={})
-        self.ledger.put_batches(run_id, [StagedBatch(epoch, f"{epoch} {run_id}", 1, 3, 0) for epoch in epochs])
+        self.ledger.runs.create(run_id, parent.revision, epochs=list(epochs), config={})
+        self.ledger.outputs.put_batches(run_id, [StagedBatch(epoch, f"{epoch} {run_id}", 1, 3, 0) for epoch in epochs])
         frontier = max([*epochs, *([] if parent.frontier is None else [parent.frontier])])
         self.ledger.publish_revision(
             run_id, parent.revision, frontier=frontier, snapshots={"edges": revision}, digest="digest", mark=None

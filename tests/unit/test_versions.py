@@ -102,44 +102,44 @@ def test_an_old_database_becomes_what_a_new_one_is(uri: str, name: str, tmp_path
         return
     Ledger(new)
     assert shape(uri) == shape(new)
-    assert ledger.get_revision().snapshots == {"edges": 2**53 + 1}
+    assert ledger.revisions.get().snapshots == {"edges": 2**53 + 1}
 
 
 @pytest.mark.parametrize("name", OLD)
 def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
     make(uri, name)
     ledger = Ledger(uri, writes=True)
-    assert [(run.kind, run.state, run.epochs) for run in ledger.list_runs()] == [
+    assert [(run.kind, run.state, run.epochs) for run in ledger.runs.list_all()] == [
         (RunKind.RUN, RunState.PUBLISHED, (1, 2)),
         (RunKind.RUN, RunState.UNCHANGED, (3,)),
     ]
-    assert ledger.published_batches()[1].rows == 5
-    ledger.create_run("c", 1, epochs=[4], config={})
-    ledger.put_batches("c", [StagedBatch(4, "y", 1, 2, 0)])
+    assert ledger.outputs.published_batches()[1].rows == 5
+    ledger.runs.create("c", 1, epochs=[4], config={})
+    ledger.outputs.put_batches("c", [StagedBatch(4, "y", 1, 2, 0)])
     assert ledger.publish_revision("c", 1, frontier=4, snapshots={"edges": 1}, digest="d", mark=None).revision == 2
-    assert Ledger(uri).published_batches()[4].rows == 2
+    assert Ledger(uri).outputs.published_batches()[4].rows == 2
 
 
 def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(uri: str) -> None:
     make(uri, "v0001")
     before = shape(uri)
     reader = Ledger(uri)
-    assert reader.published_batches()[1].rows == 5, "this needs no new column"
+    assert reader.outputs.published_batches()[1].rows == 5, "this needs no new column"
     with pytest.raises(
         DatabaseOutdated,
         match=f"does not have what this command needs .*v0001; this version needs {versions.newest_version()}",
     ) as told:
-        reader.get_revision()
+        reader.revisions.get()
     assert "altneu doctor" in (told.value.next or "")
     assert shape(uri) == before
     Ledger(uri, writes=True)
-    assert reader.get_revision().revision == 1
+    assert reader.revisions.get().revision == 1
 
 
 def test_a_database_without_a_number_that_lacks_nothing_is_read_as_it_is(uri: str) -> None:
     make(uri, "v0005")
     before = shape(uri)
-    assert Ledger(uri).get_revision().revision == 1
+    assert Ledger(uri).revisions.get().revision == 1
     assert shape(uri) == before
 
 
@@ -149,7 +149,7 @@ def test_columns_that_an_interrupted_version_has_added_stay(uri: str) -> None:
     with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN kind VARCHAR(16)")
         connection.exec_driver_sql("UPDATE runs SET kind = 'rebuild'")
-    assert {run.kind for run in Ledger(uri, writes=True).list_runs()} == {RunKind.REBUILD}
+    assert {run.kind for run in Ledger(uri, writes=True).runs.list_all()} == {RunKind.REBUILD}
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -181,7 +181,7 @@ def test_a_migration_that_fails_leaves_the_old_version(uri: str, monkeypatch: py
         with pytest.raises(RuntimeError):
             Ledger(uri, writes=True)
     assert shape(uri) == before
-    assert Ledger(uri, writes=True).get_revision().revision == 1
+    assert Ledger(uri, writes=True).revisions.get().revision == 1
 
 
 WRITER = """
@@ -190,7 +190,7 @@ from pipeline.state import database, versions
 from pipeline.state.ledger import Ledger
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 database.SAY = 0.1
-print(Ledger(sys.argv[1], writes=True).get_revision().revision, flush=True)
+print(Ledger(sys.argv[1], writes=True).revisions.get().revision, flush=True)
 """
 
 

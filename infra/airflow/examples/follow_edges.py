@@ -31,7 +31,7 @@ def follow(home: str, copy: str) -> tuple[int, int]:
         base.execute("CREATE TABLE IF NOT EXISTS applied (revision INTEGER PRIMARY KEY)")
         base.execute("BEGIN IMMEDIATE")  # another run waits here
         old = base.execute("SELECT coalesce(max(revision), 0) FROM applied").fetchone()[0]
-        new = graph.ledger.get_revision().revision  # 0 before the first publication; an emptied graph has one
+        new = graph.ledger.revisions.get().revision  # 0 before the first publication; an emptied graph has one
         if new > old:
             changes = graph.arrow.changes_since(old, new).to_pylist()
             gone = [(row["src"], row["dst"], row["trussness"]) for row in changes if row["diff"] < 0]

@@ -49,7 +49,7 @@ def audit_run(run: RunContext) -> AuditFacts:
             results += check_differences(*comparison)
     results += _check_serving_tables(run, epochs)
     run.new_snapshots.update(run.unpublished_revision().snapshots)  # publish pins these and no others
-    run.ledger.put_checks(run.run_id, run.revision, results)
+    run.ledger.checks.put(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
     if critical:
@@ -91,7 +91,9 @@ def _recompute_epochs(
     run: RunContext, epochs: Iterable[int]
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
-    placed = truss_checkpoint_table.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
+    placed = truss_checkpoint_table.read_labels(
+        run.warehouse, run.ledger.stages.get_facts(run.run_id, TrussFacts).certified
+    )
     return listed, audit.find_differences(
         run.warehouse,
         run.read_after,
@@ -108,7 +110,8 @@ def staged_totals(run: RunContext, epochs: Iterable[int]) -> ReportedTotals:
     ledger = run.ledger
     diffs = run.total_diffs()
     rows = {
-        epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.published_batches(run.parent.revision).items()
+        epoch: (batch.rows, batch.bad_rows)
+        for epoch, batch in ledger.outputs.published_batches(run.parent.revision).items()
     }
-    rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
+    rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.outputs.staged_batches(run.run_id)}
     return reported_totals_from(diffs, rows, epochs)

@@ -62,7 +62,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     degree_diffs = edge_derivation.degree_total_changes(
         run.read_before("degrees"), run.read_delta("degrees"), broadcast=few, whole=tiny
     )
-    known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
+    known = run.ledger.outputs.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # There was no wedge, or no version that counts wedges, when the parent was published: count all of them.
         all_diffs = edge_derivation.degree_total_changes(

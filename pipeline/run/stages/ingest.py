@@ -58,7 +58,7 @@ def accept_batches(run: RunContext) -> Accepted:
     judged = count_failures if conditions else None
     counts, wrong = spark_reader.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without_wrong_batches(run, batches, wrong)
-    published = run.ledger.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
+    published = run.ledger.outputs.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
         batches = _without_wrong_batches(
@@ -75,12 +75,12 @@ def accept_batches(run: RunContext) -> Accepted:
 def ingest(run: RunContext) -> IngestFacts:
     predicate_validation.require_conditions(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
-        same_filter = run.ledger.get_run(run.parent.run_id).config.get("where") == run.home.config.edges.where
+        same_filter = run.ledger.runs.get(run.parent.run_id).config.get("where") == run.home.config.edges.where
         stored = run.read_before("upserts"), run.read_before("quarantine")
         predicate_validation.require_decided(run.home, *stored, same_filter=same_filter)
         for table in LANDED:
             run.write_rows(table, None)
-        run.ledger.put_batches(run.run_id, [])
+        run.ledger.outputs.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
     batches, counts, digests, published = accepted.batches, accepted.counts, accepted.digests, accepted.published
@@ -111,7 +111,7 @@ def ingest(run: RunContext) -> IngestFacts:
             raise Unavailable(
                 "the landing changed while it was read. Nothing was published.", "run the same command again"
             )
-    run.ledger.put_batches(
+    run.ledger.outputs.put_batches(
         run.run_id,
         [
             StagedBatch(batch.epoch, digests[batch.epoch], len(batch.files), *counts.get(batch.epoch, (0, 0)))

@@ -16,8 +16,8 @@ from ..run_context import RunContext
 
 
 def publish(run: RunContext) -> PublishFacts:
-    warned = run.ledger.get_facts(run.run_id, AuditFacts).failed
-    row = run.ledger.published_by(run.run_id)
+    warned = run.ledger.stages.get_facts(run.run_id, AuditFacts).failed
+    row = run.ledger.revisions.published_by(run.run_id)
     if row is None:
         approval.require_decision(run.home, run.ledger, run.run_id)
         row = run.ledger.publish_revision(
@@ -33,7 +33,7 @@ def publish(run: RunContext) -> PublishFacts:
     facts = PublishFacts(revision=row.revision, tables=sizes)
     try:
         run.warehouse.update_refs(run.ledger, run.run_id)
-        run.ledger.forget_branches([run.run_id])
+        run.ledger.runs.forget_branches([run.run_id])
         approval.expire_held_runs(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:

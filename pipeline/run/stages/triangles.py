@@ -136,7 +136,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
 def _resume_from_graph(run: RunContext) -> DataFrame | None:
     """Compute the changes from the parent's graph cache; EXECUTES. Return None where it is missing or does not fit."""
     graph = resume_inputs.find_graph(run, graph_cache.cache_location(run.home))
-    first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
+    first = run.ledger.stages.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
     edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("triangle_counts")

@@ -45,7 +45,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
     if decision.strategy is Strategy.NOTHING or first is None:
         run.write_rows("trussness", None)
         run.put_totals(["truss"], [])
-        run.ledger.put_proof(run.run_id, None)
+        run.ledger.outputs.put_proof(run.run_id, None)
         return TrussFacts(
             rows=0,
             epochs=0,
@@ -94,7 +94,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         elif truss.LEFT in notes_by_kind:
             certified = truss_checkpoint.save_checkpoint(run, truss.checkpoint_rows(new, notes_by_kind[truss.LEFT]))
     parent, name = resume_inputs.parent_graph_key(run), None
-    run.ledger.put_proof(run.run_id, notes_by_kind.get(truss.PROOF))
+    run.ledger.outputs.put_proof(run.run_id, notes_by_kind.get(truss.PROOF))
     if graph_cache.cached_epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
@@ -174,7 +174,7 @@ def _update_region(
     if state is None:
         run.say("the truss checkpoint of the last run is missing: computing in partitions")
         return None
-    fingerprints = run.ledger.fingerprints_of(run.parent.revision)
+    fingerprints = run.ledger.outputs.fingerprints_of(run.parent.revision)
     update = truss_local_update.trussness_changes(
         state,
         resume_inputs.changed_edges(run, state.at, first),
