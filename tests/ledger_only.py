@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from pipeline.errors import AltneuError
 from pipeline.home.home import Home
 from pipeline.landing import spark_reader
-from pipeline.run import compact, compaction_verification, rollback, run_context, serving_tables
+from pipeline.run import compact, rollback, run_context
 from pipeline.run.run_context import RunContext
 from pipeline.run.stages import get_stage
 from pipeline.state import home_identity
@@ -132,18 +132,16 @@ def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, targ
     }
 
 
-def rewrite_table(
-    tables: MemoryTables, table: str, row: Revision, *, run_id: str, since: int | None, oldest: int, **_: Any
-) -> int:
-    """Take the place of `compact._rewrite_if_useful`: equal rows of the revisions up to the oldest kept one become
-    one."""
-    assert since is None
-    folded: dict[tuple[Any, ...], int] = {}
+def rewrite_table(compaction: compact.Compaction, table: str, run_id: str, horizon: compact.Horizon) -> int:
+    """Take the place of `Compaction.rewrite_table`: equal rows up to the oldest kept revision become one."""
+    assert horizon.since is None
+    tables: Any = compaction.warehouse
+    row, folded = compaction.row, dict[tuple[Any, ...], int]()
     for *key, revision, diff in tables.shown(table, row.snapshots[table], row):
-        place_ = (*key, max(revision, oldest))
+        place_ = (*key, max(revision, horizon.kept[0]))
         folded[place_] = folded.get(place_, 0) + diff
     rows = tuple((*key, diff) for key, diff in folded.items() if diff)
-    return tables.rewrite_on_branch(table, run_id, row.snapshots[table], rows)
+    return int(tables.rewrite_on_branch(table, run_id, row.snapshots[table], rows))
 
 
 def trust_the_disk(connection: Any, _: Any) -> None:
@@ -176,9 +174,8 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         for module in (refs_without_spark, rollback):
             patch.setattr(module, "open_branches", owner.tables)
         patch.setattr(rollback, "rewrite_revision", partial(write_again, owner))
-        patch.setattr(compact, "_rewrite_if_useful", rewrite_table)
-        patch.setattr(compaction_verification, "verify_compaction", lambda *_, **__: None)
-        patch.setattr(serving_tables, "verify_folded", lambda *_, **__: None)
+        patch.setattr(compact.Compaction, "rewrite_table", rewrite_table)
+        patch.setattr(compact.Compaction, "verify_tables", lambda *_: None)
         patch.setattr(bsp_round_tables, "drop_abandoned_rounds", lambda *_, **__: None)
         sa.event.listen(sa.Engine, "connect", trust_the_disk)
         try:

@@ -42,21 +42,24 @@ def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
     return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
 
 
-def hold_run(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
-    """Hold a run whose checks are done.
+def hold_unapproved_run(home: Home, ledger: Ledger, run_id: str) -> str | None:
+    """Hold a run whose checks are done if a person has to approve it first.
+
+    Returns:
+        Why the run is held, or None when it may be published, or is.
 
     Raises:
         RevisionConflict: Another run has published a revision since this run began.
         LeaseLost: Another process has taken over the run.
     """
-    conflict = ledger.runs.supersede_if_behind(run_id)
-    if conflict is not None:
-        raise conflict
-    with lease.hold_lease(ledger, run_id):
-        ledger.approvals.request(run_id)
+    ledger.runs.require_newest_parent(run_id)
     run = ledger.runs.get(run_id)
-    _renew_pages(home, ledger, run)
-    return run
+    why = None if run.state is RunState.PUBLISHED else approval_reason(home, ledger, run_id)
+    if why is not None and run.state is not RunState.HELD:
+        with lease.hold_lease(ledger, run_id):
+            ledger.approvals.request(run_id)
+        _renew_pages(home, ledger, run)
+    return why
 
 
 def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:

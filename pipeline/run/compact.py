@@ -13,32 +13,29 @@ are not disturbed. A run that builds on the old snapshots is still right, and th
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
-import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.upserts import DELETE, winning_upserts
 
-from ..errors import LeaseLost, UsageError, describe_error
+from ..errors import UsageError
 from ..home.home import Home
-from ..interrupt import interruption_of
 from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
-from ..state import clock, lease
+from ..state import clock
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_run_id
+from ..state.records import PLAIN, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, graph_cache
-from ..storage.branches import Branches
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from . import approval, compaction_verification, serving_tables
+from .run_session import RunSession
 from .semantic_settings import changed_values
 
 Say = Callable[[str], None]
@@ -107,28 +104,32 @@ def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
     return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
+class Horizon(NamedTuple):
+    """What a compaction keeps."""
+
+    since: int | None  # the epoch before which history is folded; None: all epochs are kept
+    kept: list[int]  # the revisions that will read the new tables
+    dropped: list[int]  # the revisions that expire
+
+
+def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> Horizon:
     """Return what a compaction of revision `row` keeps.
 
     Revisions that are published later are not considered, because their rows are not in the new tables.
-
-    Returns:
-        The epoch `since` before which history is folded (None: all epochs are kept), the revisions that will read the
-        new tables, and the revisions that expire.
     """
     newest = row.revision
     kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
     rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
     oldest = newest - home.config.retention.revisions + 1
-    line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
+    kept = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
     if home.config.retention.epochs is not None and row.frontier is not None:
         first = min(ledger.outputs.published_batches(newest), default=row.frontier)
         wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
-    return since, line, dropped
+    return Horizon(since, kept, dropped)
 
 
 def compact(
@@ -163,147 +164,100 @@ def compact(
         )
     warehouse = Warehouse(spark, home)
     warehouse.ensure_tables()
-    live_for = ledger.runs.get(row.run_id).config.get(
-        "live_for"
-    )  # as it was published, even if altneu.toml has changed
-    sizes = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
-
-    def rewrite_table(table: str, run_id: str, since: int | None, oldest: int) -> int:
-        say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
-        return _rewrite_if_useful(
-            warehouse, table, row, run_id=run_id, since=since, oldest=oldest, size=sizes[table], live_for=live_for
-        )
-
-    def verify_tables(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
-        say("comparing fingerprints")
-        compaction_verification.verify_compaction(
-            home, ledger, warehouse, row=row, pins=pins, since=since, revisions=revisions, live_for=live_for
-        )
-        serving_tables.verify_folded(warehouse, row, pins, since)
-        return True
-
     with warehouse.size_plans(row):
-        facts = replace_and_drop(
-            home,
-            ledger,
-            warehouse,
-            row=row,
-            rewrite=rewrite_table,
-            verify=verify_tables,
-            remove_orphans=warehouse.remove_orphans,
-            grace=grace,
-            say=say,
-        )
+        facts = Compaction(home, ledger, warehouse, row, grace, say).execute()
     graph_cache.drop_other_graphs(
         home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.revisions.get())
     )  # removes what killed runs have left behind
     bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
     refresh_pages(home, ledger)
-    return replace(facts, before=sizes)
-
-
-def replace_and_drop(
-    home: Home,
-    ledger: Ledger,
-    warehouse: Branches,
-    *,
-    row: Revision,
-    rewrite: Callable[[str, str, int | None, int], int],
-    verify: Callable[[dict[str, int], int | None, list[int]], bool],
-    remove_orphans: Callable[[str], int],
-    grace: float,
-    say: Say,
-) -> CompactFacts:
-    """Carry out the steps of a compaction, independently of what a table is.
-
-    Args:
-        home: The home.
-        ledger: Its ledger.
-        warehouse: The branches and snapshots of the tables.
-        row: The revision that is compacted.
-        rewrite: A function from a table, the run id, `since` and the oldest kept revision to the new snapshot.
-        verify: A function of the new snapshots, `since` and the kept revisions. It raises an error where a new table
-            gives another answer than the old one, and returns whether it has compared them.
-        remove_orphans: A function that removes the files of a table which no snapshot names, and returns their number.
-        grace: For how many seconds something must have been out of use before it is removed.
-        say: A function that takes lines about the progress.
-
-    Returns:
-        The facts of the compaction, without the sizes before it.
-    """
-    approval.expire_held_runs(home, ledger)
-    warehouse.discard_leftovers(ledger)
-    since, line, dropped = compaction_horizon(home, ledger, row)
-    run_id = new_run_id()
-    ledger.runs.create(run_id, row.revision, epochs=[], config={}, kind=RunKind.COMPACT)
-    with lease.hold_lease(ledger, run_id):
-        started = time.time()
-        ledger.stages.record(run_id, "compact", StageState.RUNNING, started)
-        try:
-            pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
-            verified = verify(pins, since, line)
-            ledger.revisions.repin(run_id, pins, line, since, dropped)
-            after = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in pins.items()}
-            warehouse.update_refs(ledger, run_id)
-            at = clock.read_clock().timestamp()
-            before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
-            expired, orphans = 0, 0
-            for table in row.snapshots:
-                say(f"{table}: dropping what nobody can read")
-                expired += warehouse.expire_snapshots(table, ledger, before_ms, run_id)
-                orphans += remove_orphans(table)
-        except BaseException as error:
-            state, why = (
-                (RunState.INTERRUPTED, "interrupted during compact")
-                if interruption_of(error)
-                else (RunState.FAILED, describe_error(error)[0])
-            )
-            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.runs.finish(run_id, state, why)
-            raise
-        facts = CompactFacts(
-            since=since,
-            revisions=[line[0], line[-1]],
-            dropped_revisions=len(dropped),
-            expired_snapshots=expired,
-            orphans=orphans,
-            tables=after,
-            verified=verified,
-        )
-        ledger.stages.record(run_id, "compact", StageState.DONE, started, facts)
-        ledger.runs.finish(run_id, RunState.DONE)
-        ledger.runs.forget_branches([run_id])
     return facts
 
 
-def _rewrite_if_useful(
-    warehouse: Warehouse,
-    table: str,
-    row: Revision,
-    *,
-    run_id: str,
-    since: int | None,
-    oldest: int,
-    size: Size,
-    live_for: int | None,
-) -> int:
-    """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present snapshot."""
-    base = row.snapshots[table]
-    if not size.rows or (size.files == 1 and since == row.since and not warehouse.count_removed_rows(table, base)):
-        return base
-    if table in PLAIN:
-        if not serving_tables.declared_as_stored(warehouse, table, base):
+class Compaction:
+    """A compaction of revision `row`. `execute` carries out its steps; what a table is, only the other methods know."""
+
+    def __init__(self, home: Home, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
+        self.home, self.ledger, self.warehouse, self.row = home, ledger, warehouse, row
+        self.grace, self.say = grace, say
+        self.live_for = ledger.runs.get(row.run_id).config.get(
+            "live_for"
+        )  # as published, whatever altneu.toml says now
+        self.sizes = self._table_sizes(row.snapshots)
+
+    def execute(self) -> CompactFacts:
+        """Write the new tables, verify them, let the kept revisions read them, and drop what nobody can read."""
+        ledger, warehouse, row = self.ledger, self.warehouse, self.row
+        approval.expire_held_runs(self.home, ledger)
+        warehouse.discard_leftovers(ledger)
+        horizon = compaction_horizon(self.home, ledger, row)
+        with RunSession.begin(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
+            session.start_stage()
+            pins = {table: self.rewrite_table(table, session.run_id, horizon) for table in row.snapshots}
+            self.verify_tables(pins, horizon)
+            ledger.revisions.repin(session.run_id, pins, horizon.kept, horizon.since, horizon.dropped)
+            after = self._table_sizes(pins)
+            warehouse.update_refs(ledger, session.run_id)
+            expired, orphans = self._drop_unreadable(session.run_id)
+            facts = CompactFacts(
+                since=horizon.since,
+                revisions=[horizon.kept[0], horizon.kept[-1]],
+                dropped_revisions=len(horizon.dropped),
+                expired_snapshots=expired,
+                orphans=orphans,
+                tables=after,
+                verified=True,
+            )
+            session.finish_stage(facts)
+            ledger.runs.finish(session.run_id, RunState.DONE)
+            ledger.runs.forget_branches([session.run_id])
+        return replace(facts, before=self.sizes)
+
+    def rewrite_table(self, table: str, run_id: str, horizon: Horizon) -> int:
+        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one."""
+        warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], horizon.since
+        self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
+        is_folded = since == self.row.since
+        if not size.rows or (size.files == 1 and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
-        return warehouse.rewrite_on_branch(
-            table,
-            run_id,
-            base,
-            sort_into_files(table, serving_tables.fold_serving_table(warehouse, table, base, since), size),
+        if table not in PLAIN:
+            rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
+            rows = fold_rows(table, rows, since, horizon.kept[0], self.live_for)
+        elif serving_tables.declared_as_stored(warehouse, table, base):
+            rows = serving_tables.fold_serving_table(warehouse, table, base, since)
+        else:
+            return base
+        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size))
+
+    def verify_tables(self, pins: dict[str, int], horizon: Horizon) -> None:
+        """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
+        self.say("comparing fingerprints")
+        compaction_verification.verify_compaction(
+            self.home,
+            self.ledger,
+            self.warehouse,
+            row=self.row,
+            pins=pins,
+            since=horizon.since,
+            revisions=horizon.kept,
+            live_for=self.live_for,
         )
-    rows = visible_rows(warehouse.read_snapshot(table, base), row)
-    folded = fold_rows(table, rows, since, oldest, live_for)
-    return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, folded, size))
+        serving_tables.verify_folded(self.warehouse, self.row, pins, horizon.since)
+
+    def _table_sizes(self, snapshots: dict[str, int]) -> dict[str, Size]:
+        return {table: self.warehouse.snapshot_size(table, snapshot) for table, snapshot in snapshots.items()}
+
+    def _drop_unreadable(self, run_id: str) -> tuple[int, int]:
+        """Drop what nobody can read; return the number of expired snapshots, and of files that no snapshot names."""
+        at = clock.read_clock().timestamp()
+        before_ms = int((at - self.grace if self.grace > 0 else at + 60) * 1000)
+        expired, orphans = 0, 0
+        for table in self.row.snapshots:
+            self.say(f"{table}: dropping what nobody can read")
+            expired += self.warehouse.expire_snapshots(table, self.ledger, before_ms, run_id)
+            orphans += self.warehouse.remove_orphans(table)
+        return expired, orphans
 
 
 def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:

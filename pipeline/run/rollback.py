@@ -6,24 +6,20 @@ ones. In that case its rows are written again, so that the tables hold exactly w
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
-
-import sqlalchemy as sa
 
 from algorithms.fingerprint import Fingerprint
 
-from ..errors import LeaseLost, UsageError, describe_error
+from ..errors import UsageError, describe_error
 from ..home.home import Home
-from ..interrupt import interruption_of
 from ..report import refresh_pages
 from ..state import fingerprint_sums
-from ..state.lease import hold_lease
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision, RunKind, RunState, StagedBatch, new_run_id
+from ..state.records import PLAIN, Revision, RunKind, StagedBatch
 from ..state.revisions import exact_revisions
 from ..storage.refs_without_spark import open_branches
 from . import openlineage
+from .run_session import RunSession
 from .semantic_settings import changed_values
 
 
@@ -59,27 +55,15 @@ def roll_back(
         )
     before, after = ledger.outputs.published_batches(parent.revision), ledger.outputs.published_batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
-    run_id = new_run_id()
     config = ledger.runs.get(target.run_id).config if target.revision else home.config.semantic_settings()
-    ledger.runs.create(run_id, parent.revision, epochs=epochs, config=config, kind=RunKind.ROLLBACK)
-    with hold_lease(ledger, run_id):
-        try:
-            pins = target.snapshots
-            if target.revision and target.revision not in exact_revisions(ledger.revisions.list_all()):
-                say(f"revision {revision} shares its tables with later ones: writing its rows again")
-                pins = rewrite_revision(home, ledger, run_id, target)
-            published = _republish(home, ledger, run_id, parent, target, pins, epochs)
-            if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
-                say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
-        except BaseException as error:
-            state, why = (
-                (RunState.INTERRUPTED, "interrupted during rollback")
-                if interruption_of(error)
-                else (RunState.FAILED, describe_error(error)[0])
-            )
-            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.runs.finish(run_id, state, why)
-            raise
+    with RunSession.begin(ledger, parent.revision, RunKind.ROLLBACK, epochs=epochs, config=config) as session:
+        run_id, pins = session.run_id, target.snapshots
+        if target.revision and target.revision not in exact_revisions(ledger.revisions.list_all()):
+            say(f"revision {revision} shares its tables with later ones: writing its rows again")
+            pins = rewrite_revision(home, ledger, run_id, target)
+        published = _republish(home, ledger, run_id, parent, target, pins, epochs)
+        if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
+            say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         try:
             open_branches(home).update_refs(ledger, run_id)
             ledger.runs.forget_branches([run_id])

@@ -1,8 +1,9 @@
-"""The execution of runs, stage by stage.
+"""The execution of runs, step by step, for the command line and for Airflow.
 
 `begin_run` records a run on the newest revision. `execute_stage` executes one stage of it in this process, so that each
-stage may be a task of its own. `execute_run` does both for a whole plan. Every stage is recorded with its seconds and
-facts, and sends a heartbeat while it works. A failure is recorded with its error, and loses nothing.
+stage may be a task of its own; `RunDriver` takes a run through all steps that this process is to take, and asks a
+policy what to do when another run has published first. `execute_run` does it for a whole plan. Every stage is recorded
+with its seconds and facts, or with its error, by a `RunSession`; a failure loses nothing.
 
 There are several kinds of runs. A `run` adds batches; a `rebuild` computes everything again from the stored upserts,
 and a `reload` from the landing. A rollback, which publishes an old revision again, is in the module `rollback`.
@@ -13,41 +14,44 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from .. import events, landing
 from ..errors import (
     AltneuError,
+    ForeignWrite,
     LeaseLost,
     RevisionConflict,
     RunFailed,
     Unavailable,
     UsageError,
-    describe_error,
     is_transient,
 )
 from ..home.home import Home
-from ..interrupt import Interrupted, interruption_of
+from ..interrupt import Interrupted
 from ..optional_dependencies import require_extras
-from ..state import lease
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
-from ..state.stage_results import KINDS, Facts, FailedFacts, display_fields
+from ..state.stage_results import KINDS, Facts, display_fields
 from . import approval, openlineage, telemetry
 from .planning import Plan
+from .run_session import RunSession
 from .semantic_settings import changed_meaning
-from .stages import NAMES, STAGES, get_stage
+from .stages import NAMES, STAGES, Stage, get_stage
+
+if TYPE_CHECKING:
+    from .run_context import RunContext
 
 Say = Callable[[str, str], None]  # stage, text
 LAST = [each.name for each in STAGES if not each.before_publish]
-# kind of a run → the kinds of restatement that it covers
-_COVERS = {
-    RunKind.RUN: ("run",),
-    RunKind.REBUILD: ("run", "rebuild"),
-    RunKind.RELOAD: ("run", "rebuild", "reload"),
-}
+
+
+def ignore_progress(stage: str, text: str) -> None:
+    """Ignore a line about the progress of a stage."""
 
 
 def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alone: bool = False) -> str | None:
@@ -99,7 +103,8 @@ def execute_stage(
     ledger: Ledger,
     run_id: str,
     name: str,
-    say: Say = lambda stage, text: None,
+    say: Say = ignore_progress,
+    *,
     spare: Collection[int] = (),
     accept: bool = False,
 ) -> Facts:
@@ -123,93 +128,59 @@ def execute_stage(
     """
     from expectations.gx_runner import import_in_background
 
-    from ..report import rows_page
-    from ..storage.session import session_for, size_plans
+    from ..report import refresh_pages, rows_page
+    from ..storage.session import session_for
     from .run_context import RunContext
 
-    this, row = get_stage(name), ledger.runs.get(run_id)
-    if row.state is RunState.PUBLISHED and this.before_publish:
+    stage, row = get_stage(name), ledger.runs.get(run_id)
+    if row.state is RunState.PUBLISHED and stage.before_publish:
         return ledger.stages.get_facts(run_id, KINDS[name])
-    conflict = ledger.runs.supersede_if_behind(run_id)
-    if conflict is not None:
-        raise conflict
+    ledger.runs.require_newest_parent(run_id)
     if row.state is RunState.REJECTED:
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
-    if this.suites:
+    if stage.suites:
         import_in_background()
     if name in LAST:
         rows_page.import_in_background()
-    with lease.hold_lease(ledger, run_id, again=this.before_publish):
+    with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
         watch = telemetry.StageTelemetry(home, ledger, row, name)
-        ledger.stages.record(run_id, name, StageState.RUNNING, watch.started)
+        session.start_stage()
         try:
-            landed = functools.cache(lambda: _estimate_landed_rows(home, row.epochs))
-            spark = session_for(home, ledger, landed)
-            run = RunContext(
-                home,
-                ledger,
-                spark,
-                run_id,
-                ledger.runs.get_parent(row),
-                list(row.epochs),
-                lambda text: say(name, text),
-                row.kind,
-                spare,
-                accept,
-            )
-            if this is STAGES[0]:
-                run.warehouse.ensure_tables(retype=not run.appends_to("upserts") or run.parent.frontier is None)
-            read = landed() if this is STAGES[0] else 0
-            with size_plans(spark, run.count_stored_rows() + read if this.before_publish else None):
-                facts = watch.measure(this.run_stage, run)
-            if run.new_snapshots:
-                facts = replace(facts, snapshots=run.new_snapshots)
-            ledger.stages.record(run_id, name, StageState.DONE, watch.started, facts)
+            landed = functools.cache(functools.partial(_estimate_landed_rows, home, row.epochs))
+            spark, parent = session_for(home, ledger, landed), ledger.runs.get_parent(row)
+            report = functools.partial(say, name)
+            run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
+            facts = _run_stage(stage, run, watch, landed)
+            session.finish_stage(facts)
         except BaseException as error:
-            raised = _record_stage_failure(home, ledger, row, name, watch, error)
-            if raised is error:
+            outcome = session.record_failure(error, watch.cost())
+            if outcome.interruption is None and stage.is_critical:
+                refresh_pages(home, ledger, row.epochs)
+            watch.report_failed(outcome.what)
+            if isinstance(outcome.interruption, Interrupted):
+                outcome.interruption.during = name
+            if outcome.interruption is not None:
+                raise outcome.interruption from None
+            if isinstance(error, AltneuError):
                 raise
-            raise raised from (error if isinstance(raised, RunFailed) else None)
+            kind = Unavailable if is_transient(error) else RunFailed
+            what = f"stage {name} of run {run_id} failed: {outcome.what}. What was published is unchanged."
+            raise kind(what, outcome.next) from error
         watch.report_done(facts)
     return facts
 
 
-def _record_stage_failure(
-    home: Home, ledger: Ledger, run: RunRecord, name: str, watch: telemetry.StageTelemetry, error: BaseException
-) -> BaseException:
-    """Record how an unfinished stage has ended, and return the exception to raise.
+def _run_stage(stage: Stage, run: RunContext, watch: telemetry.StageTelemetry, landed: Callable[[], float]) -> Facts:
+    """Run the function of a stage with plans for the rows that it works on; return its facts, cost and snapshots."""
+    from ..storage.session import size_plans
 
-    An interruption (a signal, or a scheduler's termination or timeout) is returned unchanged, even where cleaning up
-    has failed after it.
-    """
-    stop = interruption_of(error)
-    what, then = describe_error(error)
-    state, message = StageState.FAILED, f"{name}: {what}"
-    if stop is not None:
-        reason = f" ({type(stop).__name__}: {stop})"
-        if isinstance(stop, (Interrupted, KeyboardInterrupt)):
-            reason = ""
-        if isinstance(stop, Interrupted):
-            stop.during = name
-        state, message = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
-        what = message
-    elif isinstance(error, RevisionConflict):
-        state = StageState.SUPERSEDED
-    with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
-        ledger.stages.record(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
-        if get_stage(name).is_critical:
-            ledger.runs.finish(run.run_id, RunState(state), message)
-    if stop is None and get_stage(name).is_critical:
-        from ..report import refresh_pages
-
-        refresh_pages(home, ledger, run.epochs)
-    watch.report_failed(what)
-    if stop is not None:
-        return stop
-    if isinstance(error, AltneuError):
-        return error
-    failed = Unavailable if is_transient(error) else RunFailed
-    return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is unchanged.", then)
+    rows = 0.0
+    if stage is STAGES[0]:
+        run.warehouse.ensure_tables(retype=not run.appends_to("upserts") or run.parent.frontier is None)
+        rows = landed()
+    with size_plans(run.spark, run.count_stored_rows() + rows if stage.before_publish else None):
+        facts = watch.measure(stage.run_stage, run)
+    return replace(facts, snapshots=run.new_snapshots) if run.new_snapshots else facts
 
 
 def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
@@ -218,11 +189,85 @@ def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
     return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
 
+class Step(IntEnum):
+    """The steps of a run. A process may take some of them, and leave the others to another one."""
+
+    COMPUTE = 0  # the stages before publish
+    APPROVE = 1  # the run is held if a person has to approve it
+    PUBLISH = 2
+    REPORT = 3
+
+
+def refuse(run_id: str, conflict: RunFailed) -> str | None:
+    """Raise the conflict: the policy of the command line, where the user types the command again."""
+    raise conflict
+
+
+@dataclass(frozen=True)
+class RunDriver:
+    """The driver of runs through their steps, for the command line and for Airflow.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        say: A function that takes a stage and a line about its progress.
+        spare: Epochs that may be left out where their own batches are wrong.
+        accept: Whether the gate accepts any number of rows.
+        replace_run: The policy for a run that another one has overtaken or disturbed. It takes its id and the error,
+            and returns the id of a run that takes its place, or None when nothing is left to do, or raises the error.
+    """
+
+    home: Home
+    ledger: Ledger
+    say: Say = ignore_progress
+    spare: Collection[int] = ()
+    accept: bool = False
+    replace_run: Callable[[str, RunFailed], str | None] = refuse
+
+    def drive(self, run_id: str, first: Step = Step.COMPUTE, last: Step = Step.REPORT) -> tuple[str, str | None]:
+        """Take a run, or those that take its place, from one step to another. Each of the latter begins at `COMPUTE`.
+
+        Returns:
+            The id of the last run, and why it waits for an approval, or None where it does not.
+        """
+        while True:
+            try:
+                with _record_interruption(self.ledger, run_id):
+                    return run_id, self._take_steps(run_id, first, last)
+            except (RevisionConflict, ForeignWrite) as conflict:
+                successor = self.replace_run(run_id, conflict)
+            if successor is None:
+                return run_id, None
+            run_id, first = successor, Step.COMPUTE
+
+    def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
+        from expectations.gx_runner import import_in_background
+
+        if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
+            import_in_background()
+            for name in NAMES[: -len(LAST)]:
+                self.execute_stage(run_id, name)
+        if first <= Step.APPROVE:
+            why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
+            if why is not None:
+                return why
+        for name in LAST[: last - Step.APPROVE]:
+            self.execute_stage(run_id, name)
+        return None
+
+    def execute_stage(self, run_id: str, name: str) -> Facts:
+        """Execute one stage of a run, and say so."""
+        self.say(name, "")
+        facts = execute_stage(self.home, self.ledger, run_id, name, self.say, spare=self.spare, accept=self.accept)
+        self.say(name, "done " + format_facts(self.home, facts))
+        return facts
+
+
 def execute_run(
     home: Home,
     ledger: Ledger,
     plan: Plan,
-    say: Say = lambda stage, text: None,
+    say: Say = ignore_progress,
     *,
     hold: bool = False,
     keep_going: bool = False,
@@ -242,46 +287,21 @@ def execute_run(
     Returns:
         The published revision, or the held run, or None when there was nothing to do.
     """
-    from expectations.gx_runner import import_in_background
-
     run_id = begin_run(home, ledger, plan, hold=hold)
     if run_id is None:
         return None
-    with _record_interruption(ledger, run_id):
-        import_in_background()
-        spare = plan.run if keep_going else ()
-        _execute_stages(
-            home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept=accept
-        )
-        why = approval.approval_reason(home, ledger, run_id)
-        if why is not None:
-            say(NAMES[-2], f"not published: {why}")
-            return approval.hold_run(home, ledger, run_id)
-        _execute_stages(home, ledger, run_id, LAST, say)
+    driver = RunDriver(home, ledger, say, spare=plan.run if keep_going else (), accept=accept)
+    _, why = driver.drive(run_id)
+    if why is not None:
+        say(LAST[0], f"not published: {why}")
+        return ledger.runs.get(run_id)
     return ledger.revisions.get()
 
 
-def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
+def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = ignore_progress) -> Revision:
     """Publish a held run that was approved, by executing the stages that it was held before."""
-    with _record_interruption(ledger, run_id):
-        _execute_stages(home, ledger, run_id, LAST, say)
+    RunDriver(home, ledger, say).drive(run_id, Step.PUBLISH)
     return ledger.revisions.get(ledger.runs.get(run_id).parent + 1)
-
-
-def _execute_stages(
-    home: Home,
-    ledger: Ledger,
-    run_id: str,
-    names: Sequence[str],
-    say: Say,
-    spare: Collection[int] = (),
-    *,
-    accept: bool = False,
-) -> None:
-    for name in names:
-        say(name, "")
-        facts = execute_stage(home, ledger, run_id, name, say, spare, accept)
-        say(name, "done " + format_facts(home, facts))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
@@ -47,7 +47,7 @@ class DatabaseSession:
             if run_id in self.leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
                 if not connection.execute(runs.update().where(mine).values(beat_at=clock.timestamp())).rowcount:
-                    raise self.lease_lost_error(connection, str(run_id))
+                    self.raise_lease_lost(connection, str(run_id))
             yield connection
 
     def replace_rows(
@@ -59,8 +59,8 @@ class DatabaseSession:
             if rows:
                 connection.execute(table.insert(), rows)
 
-    def lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
-        """Return the error to raise where this process does not hold the lease of a run."""
+    def raise_lease_lost(self, connection: sa.Connection, run_id: str) -> NoReturn:
+        """Raise the error that says why this process does not hold the lease of a run."""
         row = RunRecord.from_row(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"
@@ -72,4 +72,4 @@ class DatabaseSession:
             host = row.owner.split("/")[0].rpartition(".")[0] or row.owner.split("/")[0]
             pid = row.owner.rsplit("/", 2)[1]
             what = f"process {pid} on {host} works on run {run_id} (last heartbeat {row.beat_at})"
-        return LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")
+        raise LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")

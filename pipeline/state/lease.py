@@ -24,17 +24,17 @@ BEAT = 5.0  # seconds between two heartbeats
 
 
 @contextlib.contextmanager
-def hold_lease(ledger: Ledger, run_id: str, *, again: bool = False) -> Iterator[None]:
+def hold_lease(ledger: Ledger, run_id: str, *, reset_approval: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with heartbeats, until the block has ended.
 
-    `again`: the run will compute again, see `RunStore.acquire_lease`. Raises `LeaseLost` where another process has it.
+    `reset_approval`: see `RunStore.acquire_lease`. Raises `LeaseLost` where another process has it.
     """
 
     def send_heartbeat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will report it
             ledger.runs.renew_lease(run_id)
 
-    ledger.runs.acquire_lease(run_id, again=again)
+    ledger.runs.acquire_lease(run_id, reset_approval=reset_approval)
     try:
         with run_periodically(BEAT, send_heartbeat):
             yield

@@ -11,6 +11,8 @@ a URI.
 
 from __future__ import annotations
 
+import contextlib
+
 import sqlalchemy as sa
 
 from ..errors import RevisionConflict
@@ -85,26 +87,22 @@ class Ledger:
             # both may read the same compacted snapshot, which contains the rows of the revisions in between, too
             "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
         }
-        try:
-            with self.database.write_transaction(run_id) as connection:
-                connection.execute(ledger.insert().values(**row))
-                if again is not None and again.revision:
-                    pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
-                    if decode_snapshots(connection.execute(pins).scalar_one()) != again.snapshots:
-                        raise RevisionConflict(
-                            f"a compaction has changed revision {again.revision} meanwhile. Nothing was published.",
-                            "run the same command again",
-                        )
-                connection.execute(
-                    runs.update()
-                    .where(runs.c.run_id == run_id)
-                    .values(state=RunState.PUBLISHED, error=None, finished_at=clock.timestamp())
-                )
-        except sa.exc.IntegrityError:
-            won = self.revisions.get(parent + 1)
-            if won.run_id == run_id:  # our own insert succeeded, but its answer was lost
-                return won
-            conflict = self.runs.supersede_if_behind(run_id)
-            assert conflict is not None
-            raise conflict from None
-        return self.revisions.get(parent + 1)
+        # refused where another run has this revision by now, or where we have it, but the answer to our insert was lost
+        with contextlib.suppress(sa.exc.IntegrityError), self.database.write_transaction(run_id) as connection:
+            connection.execute(ledger.insert().values(**row))
+            if again is not None and again.revision:
+                pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
+                if decode_snapshots(connection.execute(pins).scalar_one()) != again.snapshots:
+                    raise RevisionConflict(
+                        f"a compaction has changed revision {again.revision} meanwhile. Nothing was published.",
+                        "run the same command again",
+                    )
+            connection.execute(
+                runs.update()
+                .where(runs.c.run_id == run_id)
+                .values(state=RunState.PUBLISHED, error=None, finished_at=clock.timestamp())
+            )
+        published = self.revisions.get(parent + 1)
+        if published.run_id != run_id:
+            self.runs.require_newest_parent(run_id)
+        return published

@@ -174,23 +174,25 @@ class RunStore:
                 beat = {"beat_at": clock.timestamp(), "base": run.base and run.base.to_json()}
                 connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
-    def acquire_lease(self, run_id: str, *, again: bool = False) -> None:
+    def acquire_lease(self, run_id: str, *, reset_approval: bool = False) -> None:
         """Take the lease on a run. A failed run that is tried again is running from now on. Raises `LeaseLost`.
 
-        `again`: the run will compute again. A held run is reopened for that, and its approval holds no more.
+        `reset_approval`: the run will compute again. A held run is reopened for that, and its approval holds no more.
         """
-        row = self.get(run_id)
-        over = row.state is RunState.REJECTED or (row.discarded and row.state is not RunState.PUBLISHED)
-        free = (row.owner is None or row.owner == self.database.owner() or not row.has_heartbeat) and not over
-        reopened = again and row.state is RunState.HELD
-        seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
-        taken: dict[str, str | None] = {"owner": self.database.owner(), "beat_at": clock.timestamp()}
-        if row.state in OPEN or reopened:
-            taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
+        run = self.get(run_id)
+        is_over = run.state is RunState.REJECTED or (run.discarded and run.state is not RunState.PUBLISHED)
+        is_free = run.owner is None or run.owner == self.database.owner() or not run.has_heartbeat
+        reopened = reset_approval and run.state is RunState.HELD
+        values: dict[str, str | None] = {"owner": self.database.owner(), "beat_at": clock.timestamp()}
+        if run.state in OPEN or reopened:
+            values |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
+        unchanged = (runs.c.run_id == run_id) & (runs.c.state == run.state) & (runs.c.owner == run.owner)
+        if run.owner:
+            unchanged &= runs.c.beat_at == run.beat_at
+        take = runs.update().where(unchanged).values(**values)
         with self.database.engine.begin() as connection:
-            mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
-            if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
-                raise self.database.lease_lost_error(connection, run_id)
+            if is_over or not is_free or not connection.execute(take).rowcount:
+                self.database.raise_lease_lost(connection, run_id)
             if reopened:
                 record_verdict(connection, run_id, Verdict.WANTED)
         self.database.leases.add(run_id)
@@ -208,30 +210,30 @@ class RunStore:
             pass
 
     def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
-        """Record the end of a run. A run that is published, superseded, held or rejected keeps its state."""
-        stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
+        """Record the end of a run. A run that is published, done, superseded, held or rejected keeps its state."""
+        stays = [RunState.PUBLISHED, RunState.DONE, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
         with self.database.write_transaction(run_id) as connection:
             connection.execute(
                 runs.update().where(where).values(state=state, error=error, finished_at=clock.timestamp())
             )
 
-    def supersede_if_behind(self, run_id: str) -> RevisionConflict | None:
-        """Record a run as superseded where another run has published on its parent, and return the error to raise.
+    def require_newest_parent(self, run_id: str) -> None:
+        """Raise `RevisionConflict` where another run has published on a run's parent, and record the run as superseded.
 
-        Return None where none has. A held run stays held, so that its pages can be read.
+        A held run stays held, so that its pages can be read.
         """
         run = self.get(run_id)
         newest = self.revisions.get().revision
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
-            return None
+            return
         won = self.revisions.get(run.parent + 1)
         if run.state in OPEN:
             what = f"superseded by revision {won.revision}"
             mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
             with self.database.write_transaction(run_id) as connection:
                 connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp()))
-        return RevisionConflict(
+        raise RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",
             "run the same command again" + (" (with --hold)" if run.state is RunState.HELD else ""),

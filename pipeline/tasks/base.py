@@ -50,11 +50,6 @@ def skippable_epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
 
 
-def batch_policy(ledger: Ledger, planned: PlannedRun) -> tuple[list[int], bool]:
-    """Return how `runner.execute_stage` treats wrong batches: `skippable_epochs` and `accept`."""
-    return skippable_epochs(ledger, planned), planned.get("accept", False)
-
-
 def last_label(handed: Mapping[str, Any]) -> str | None:
     """Return the label of the last epoch of a `PlannedRun` or `PublishedRun`.
 

@@ -13,32 +13,33 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AltneuError, BatchRejected, CheckFailed, ForeignWrite, RevisionConflict, RunFailed, UsageError
+from ..errors import AltneuError, BatchRejected, CheckFailed, RevisionConflict, RunFailed, UsageError
 from ..formatting import count_epochs
 from ..home.home import Home
-from ..run.stages import STAGES
-from ..state.records import RunRecord, RunState, Severity, StageState
-from ..state.stage_results import PublishFacts, ReportFacts, to_json, without_version
+from ..state.records import RunRecord, RunState, Severity
+from ..state.stage_results import ReportFacts, to_json, without_version
 from .base import (
     PUBLISH,
     ApprovalRequest,
     PlannedRun,
     PublishedRun,
     Say,
-    batch_policy,
     format_error,
     format_failures,
     ignore_message,
     open_home,
+    skippable_epochs,
 )
 
 if TYPE_CHECKING:
     from expectations.model import Check
 
     from ..run.planning import Plan
+    from ..run.runner import RunDriver
     from ..state.ledger import Ledger
 
 ATTEMPTS = 5  # the number of attempts to publish while other writers win again and again
@@ -72,8 +73,6 @@ def plan_range(
         UsageError: No epoch of the range has landed.
         BatchRejected: A compaction has folded all epochs that are left to do.
     """
-    from dataclasses import replace
-
     from ..landing.epoch_states import REMEDY, describe_folded, record_folded
     from ..run import planning
 
@@ -168,14 +167,10 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
     A run that another revision has overtaken already does nothing here, and returns the reason as `superseded`. The
     error of an audit names every failed critical check, its epoch and its first rows.
     """
-    from ..run import runner
-
     home, ledger = open_home(path)
     run_id = planned["run_id"]
     try:
-        facts = runner.execute_stage(
-            home, ledger, run_id, name, lambda stage, text: say(text), *batch_policy(ledger, planned)
-        )
+        facts = _make_driver(home, ledger, planned, say).execute_stage(run_id, name)
     except CheckFailed as error:
         failed = _failed_checks(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{format_failures(home, failed)}", error.next) from None
@@ -184,8 +179,61 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         return {"superseded": text}
-    say(f"{name}: {runner.format_facts(home, facts)}")
     return without_version(to_json(facts))
+
+
+def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> RunDriver:
+    """Return the driver of a planned run, which logs what the stages report and their results."""
+    from ..run.runner import RunDriver
+
+    def log_stage(stage: str, text: str) -> None:
+        facts = text.removeprefix("done ")
+        if text:
+            say(text if facts == text else f"{stage}: {facts}")
+
+    spare, accept = skippable_epochs(ledger, planned), planned.get("accept", False)
+    return RunDriver(home, ledger, log_stage, spare=spare, accept=accept)
+
+
+class Replanning:
+    """The policy of the tasks for a run that was overtaken: its epochs run again on the newest revision.
+
+    They are those that are still to be published as landed. Of a run that took along the epochs of other DAG runs it
+    is none once its own epoch is published: the others have DAG runs, which also fail by their own errors.
+    """
+
+    def __init__(self, home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> None:
+        self.home, self.ledger, self.planned, self.say = home, ledger, planned, say
+        self.epochs = ledger.runs.get(planned["run_id"]).epochs  # without those that it has left out
+        self.reruns = 0
+
+    def replace_run(self, run_id: str, conflict: RunFailed) -> str | None:
+        """Log the conflict, and begin a run in place of the run; return its id, or None when nothing is left to do.
+
+        Raise `RevisionConflict` when other writers have won `ATTEMPTS` times.
+        """
+        self.say(conflict.what)
+        return self.begin_run()
+
+    def begin_run(self) -> str | None:
+        """Begin a run of what is left to do, as `replace_run` does."""
+        from ..run import planning, runner
+
+        wanted = exclude_gone(self.home, self.ledger, self.epochs, self.say)
+        plan = planning.plan_epochs(self.home, self.ledger, wanted)
+        if "own" in self.planned and self.planned["own"] not in plan.run:
+            plan = replace(plan, run=())
+        if plan.run and self.reruns == ATTEMPTS - 1:
+            raise RevisionConflict(
+                f"{count_epochs(_format_labels(self.home, self.epochs))}: other writers published first, "
+                f"{ATTEMPTS} times in a row. Nothing of it was published.",
+                "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
+            )
+        run_id = runner.begin_run(self.home, self.ledger, plan)
+        if run_id is not None:
+            self.reruns += 1
+            self.say(f"run {run_id} has the same epochs, on revision {plan.parent.revision}")
+        return run_id
 
 
 def request_approval(
@@ -202,71 +250,28 @@ def request_approval(
     Returns:
         The run that is asked about, and the question; None instead of the question if the run may be published, or if
         nothing is left to publish. A run that was overtaken is computed again, so that nothing is published which
-            nobody
-        has seen.
+        nobody has seen.
     """
-    from ..run import approval, runner
+    from ..run.runner import Step
 
     home, ledger = open_home(path)
-    for _ in range(ATTEMPTS):
-        run = ledger.runs.get(planned["run_id"])
-        if run.state is RunState.PUBLISHED or ledger.runs.supersede_if_behind(run.run_id) is not None:
-            if run.state is RunState.PUBLISHED or home.config.publish.approve == "never":
-                return planned, None
-            newest = ledger.revisions.get().revision
-            same = [
-                held
-                for held in ledger.runs.list_held()
-                if held.parent == newest and set(held.epochs) == set(run.epochs)
-            ]
-            if same:
-                planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
-                continue
-            plan = _remaining_plan(home, ledger, planned, run.epochs, say)
-            again = runner.begin_run(home, ledger, plan)
-            if again is None:
-                return planned, None
-            say(f"the run was overtaken; run {again} has the same epochs, on revision {plan.parent.revision}")
-            planned = {**planned, "run_id": again, "parent": plan.parent.revision}
-            try:
-                _execute_stages(home, ledger, again, planned, say)
-            except (RevisionConflict, ForeignWrite) as lost:
-                say(lost.what)
-            continue
-        why = approval.approval_reason(home, ledger, run.run_id)
-        if why is None:
-            return planned, None
-        if run.state is not RunState.HELD:
-            run = approval.hold_run(home, ledger, run.run_id)
-        say(f"run {run.run_id} is held: {why}")
-        return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
-    what = count_epochs(_format_labels(home, ledger.runs.get(planned["run_id"]).epochs))
-    raise RevisionConflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
+    replanning = Replanning(home, ledger, planned, say)
 
+    def replace_run(run_id: str, conflict: RunFailed) -> str | None:
+        if home.config.publish.approve == "never":  # then publish computes it again
+            return None
+        newest, epochs = ledger.revisions.get().revision, set(ledger.runs.get(run_id).epochs)
+        same = [held.run_id for held in ledger.runs.list_held() if held.parent == newest and set(held.epochs) == epochs]
+        return same[-1] if same else replanning.replace_run(run_id, conflict)
 
-def _remaining_plan(home: Home, ledger: Ledger, planned: PlannedRun, epochs: Iterable[int], say: Say) -> Plan:
-    """Return what is still to be published of a run that was overtaken, on the newest revision.
-
-    It is nothing once the DAG run's own epoch is published: the epochs that it took along are run by their own DAG
-    runs, which also fail by their own errors.
-    """
-    from dataclasses import replace
-
-    from ..run import planning
-
-    plan = planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say))
-    return replace(plan, run=()) if "own" in planned and planned["own"] not in plan.run else plan
-
-
-def _execute_stages(home: Home, ledger: Ledger, run_id: str, planned: PlannedRun, say: Say) -> None:
-    """Execute the stages before publish of a run that replaces the planned one."""
-    from ..run import runner
-
-    for name in (stage.name for stage in STAGES if stage.before_publish):
-        facts = runner.execute_stage(
-            home, ledger, run_id, name, lambda stage, text: say(text), *batch_policy(ledger, planned)
-        )
-        say(f"{name}: {runner.format_facts(home, facts)}")
+    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replace_run)
+    run_id, why = driver.drive(planned["run_id"], Step.APPROVE, Step.APPROVE)
+    run = ledger.runs.get(run_id)
+    planned = {**planned, "run_id": run_id, "parent": run.parent}
+    if why is None:
+        return planned, None
+    say(f"run {run_id} is held: {why}")
+    return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
 
 
 def _approval_request(
@@ -317,51 +322,37 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
     newest one. The returned epochs and labels are just those that the run has published. Raise `RevisionConflict` if
     other writers win `ATTEMPTS` times.
     """
-    from ..run import approval, runner
+    from ..run.runner import Step
 
     home, ledger = open_home(path)
-    run_id = planned["run_id"]
-    epochs = ledger.runs.get(run_id).epochs  # without those that it has left out
-
-    def published_run(revision: int | None, reruns: int) -> PublishedRun:
-        mine = [] if revision is None else list(ledger.runs.get(run_id).epochs)
-        labels = _format_labels(home, mine)
-        return {"run_id": run_id, "revision": revision, "epochs": mine, "labels": labels, "reruns": reruns}
-
-    for reruns in range(ATTEMPTS):
-        row = ledger.revisions.published_by(run_id)
-        published = None if row is None else row.revision
-        try:
-            if reruns:
-                _execute_stages(home, ledger, run_id, planned, say)
-                why = approval.approval_reason(home, ledger, run_id)
-                if why is not None:
-                    approval.hold_run(home, ledger, run_id)
-                    raise RunFailed(
-                        f"run {planned['run_id']} was overtaken; its epochs are computed again as run {run_id}, which "
-                        f"is held: {why}.",
-                        f"clear the task approve, or: altneu publish {run_id}",
-                    )
-            if published is None:
-                runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
-                published = ledger.stages.get_facts(run_id, PublishFacts).revision
-                result = published_run(published, reruns)
-                say(f"published revision {published}: {count_epochs(result['labels'])}")
-                return result
-        except (RevisionConflict, ForeignWrite) as lost:
-            say(lost.what)
-        plan = _remaining_plan(home, ledger, planned, epochs, say)
-        again = runner.begin_run(home, ledger, plan)
-        if again is None:  # this run has published them, or another run with more epochs
-            say(f"already published as landed, at revision {plan.parent.revision}")
-            return published_run(published, reruns)
-        run_id = again
-        say(f"run {run_id} has the same epochs, on revision {plan.parent.revision}")
-    raise RevisionConflict(
-        f"{count_epochs(_format_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in "
-        "a row. Nothing of it was published.",
-        "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
-    )
+    replanning = Replanning(home, ledger, planned, say)
+    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replanning.replace_run)
+    run_id, why = planned["run_id"], None
+    before = ledger.revisions.published_by(run_id)
+    if before is None:
+        run_id, why = driver.drive(run_id, Step.PUBLISH, Step.PUBLISH)
+    elif (successor := replanning.begin_run()) is not None:  # the task was cleared, and epochs have landed again
+        run_id, why = driver.drive(successor, Step.COMPUTE, Step.PUBLISH)
+    if why is not None:
+        raise RunFailed(
+            f"run {planned['run_id']} was overtaken; its epochs are computed again as run {run_id}, which is held: "
+            f"{why}.",
+            f"clear the task approve, or: altneu publish {run_id}",
+        )
+    row = ledger.revisions.published_by(run_id)
+    epochs = [] if row is None else list(ledger.runs.get(run_id).epochs)
+    labels = _format_labels(home, epochs)
+    if row == before:  # this run has published them, or another run with more epochs
+        say(f"already published as landed, at revision {ledger.revisions.get().revision}")
+    elif row is not None:
+        say(f"published revision {row.revision}: {count_epochs(labels)}")
+    return {
+        "run_id": run_id,
+        "revision": None if row is None else row.revision,
+        "epochs": epochs,
+        "labels": labels,
+        "reruns": replanning.reruns,
+    }
 
 
 def raise_warnings(path: str, published: PublishedRun, say: Say = ignore_message) -> None:
@@ -387,15 +378,14 @@ def write_report(
 
     For a failed run `published` is None. It needs no Spark.
     """
-    import time
-
     from ..report import write_run_pages
+    from ..run.run_session import RunSession
 
     home, ledger = open_home(path)
-    started = time.time()
+    session = RunSession(ledger, (published or planned)["run_id"], "report")
     pages, why = write_run_pages(home, ledger, list(ledger.runs.get(planned["run_id"]).epochs))
-    facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
-    ledger.stages.record((published or planned)["run_id"], "report", StageState.DONE, started, facts)
+    # without the lease: a failed run that somebody takes goes on
+    session.finish_stage(ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why))
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")
     return pages
 

@@ -385,9 +385,10 @@ def test_a_conflict_at_the_last_moment(
     for name in BEFORE_PUBLISH:
         run_tasks.execute_stage(path, ours, name)
     home_helpers.run(home, ledger, [first + 1])
-    look = RunStore.supersede_if_behind
+    require = RunStore.require_newest_parent
     blind = [None]
-    monkeypatch.setattr(RunStore, "supersede_if_behind", lambda runs, run: blind.pop() if blind else look(runs, run))
+    patched = lambda store, run_id: blind.pop() if blind else require(store, run_id)  # noqa: E731
+    monkeypatch.setattr(RunStore, "require_newest_parent", patched)
     done = run_tasks.publish_run(path, ours)
     assert (done["revision"], done["reruns"]) == (2, 1)
     assert sorted(ledger.outputs.published_batches()) == [first, first + 1]

@@ -82,14 +82,25 @@ class Catalog:
         return repr((self.metadata, sorted((name, sorted(rows)) for name, rows in self.rows.items())))
 
 
+class ProcessBranches(Branches):
+    """The branches of the tables as a process has them."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process.catalog.metadata, process.look)
+        self.process = process
+
+    def remove_orphans(self, table: str) -> int:
+        return 0
+
+
 class Process:
     """What one process sees of the catalog and of the database: every call is a step of its scheduler."""
 
     def __init__(self, catalog: Catalog, scheduler: Scheduler = at_once) -> None:
         self.catalog, self.step = catalog, scheduler
 
-    def branches(self) -> Branches:
-        return Branches(self.catalog.metadata, self.look)
+    def branches(self) -> ProcessBranches:
+        return ProcessBranches(self)
 
     def look(self, name: str) -> iceberg.IcebergTable:
         self.step(f"look at {name}", False)

@@ -85,7 +85,7 @@ def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: s
 def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """Who publishes second takes the next number, whatever was published since its run began."""
     publish = Ledger.publish_revision
-    patch.setattr(RunStore, "supersede_if_behind", lambda store, run_id: None)
+    patch.setattr(RunStore, "require_newest_parent", lambda store, run_id: None)
     patch.setattr(
         Ledger,
         "publish_revision",

@@ -295,19 +295,22 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
 def test_what_overtakes_a_run(ledger: Ledger) -> None:
     ledger.runs.create("late", 0, epochs=[1], config={})
     ledger.runs.create("compaction", 0, epochs=[], config={}, kind=RunKind.COMPACT)
-    assert ledger.runs.supersede_if_behind("late") is None
+    ledger.runs.require_newest_parent("late")
     publish(ledger, "r1", 1)
     publish(ledger, "r2", 2)
-    assert ledger.runs.supersede_if_behind("compaction") is None and ledger.runs.supersede_if_behind("r1") is None
-    conflict = ledger.runs.supersede_if_behind("late")
-    assert isinstance(conflict, RevisionConflict)
-    assert conflict.what.startswith("run late builds on revision 0, but run r1 has published revision 1 meanwhile")
+    ledger.runs.require_newest_parent("compaction")
+    ledger.runs.require_newest_parent("r1")
+    overtaken = "run late builds on revision 0, but run r1 has published revision 1 meanwhile"
+    with pytest.raises(RevisionConflict, match=overtaken):
+        ledger.runs.require_newest_parent("late")
     run = ledger.runs.get("late")
     assert (run.state, run.error) == ("superseded", "superseded by revision 1") and run.finished_at
     ended = run.finished_at
-    assert ledger.runs.supersede_if_behind("late") is not None and ledger.runs.get("late").finished_at == ended
+    with pytest.raises(RevisionConflict, match=overtaken):
+        ledger.runs.require_newest_parent("late")
+    assert ledger.runs.get("late").finished_at == ended
     ledger.runs.finish("compaction", RunState.DONE)
-    assert ledger.runs.supersede_if_behind("compaction") is None
+    ledger.runs.require_newest_parent("compaction")
     assert {run.run_id: str(run.state) for run in ledger.runs.list_all()} == {
         "late": "superseded",
         "compaction": "done",

@@ -1,0 +1,79 @@
+"""How the work of a process on a run is recorded, whatever kind of run it is. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
+from pipeline.home.home import Home
+from pipeline.run.run_session import RunSession, classify
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import RunKind, RunState
+from pipeline.state.stage_results import FailedFacts
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(Home.open(tmp_path, create=True).database)
+
+
+def begin(ledger: Ledger, kind: RunKind = RunKind.COMPACT) -> RunSession:
+    return RunSession.begin(ledger, 0, kind, epochs=[], config={})
+
+
+ENDS = {
+    "failed": (OSError("no such device"), "OSError: no such device"),
+    "interrupted": (KeyboardInterrupt(), "interrupted during compact"),
+}
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_an_error_ends_the_stage_and_the_run_and_passes_unchanged(ledger: Ledger, state: str) -> None:
+    error, words = ENDS[state]
+    with pytest.raises(type(error)) as raised, begin(ledger) as session:
+        session.start_stage()
+        assert ledger.runs.get(session.run_id).owner == ledger.database.owner()
+        raise error
+    assert raised.value is error
+    run, (stage,) = ledger.runs.get(session.run_id), ledger.stages.select(session.run_id)
+    assert (run.state, run.error, run.owner, stage.stage, stage.state) == (state, words, None, "compact", state)
+    assert isinstance(stage.facts, FailedFacts) and stage.facts.error == words
+
+
+def test_the_first_error_is_the_one_on_record(ledger: Ledger) -> None:
+    with pytest.raises(RunFailed, match="in other words"), begin(ledger, RunKind.ROLLBACK) as session:
+        try:
+            raise OSError("the cause")
+        except OSError as error:
+            session.record_failure(error)
+            raise RunFailed("in other words") from error
+    assert ledger.runs.get(session.run_id).error == "OSError: the cause"
+    assert ledger.stages.select(session.run_id) == []  # a rollback has none
+
+
+def test_what_is_done_stays_done(ledger: Ledger) -> None:
+    """The answer to the last write may be lost."""
+    with pytest.raises(OSError, match="no answer"), begin(ledger) as session:
+        ledger.runs.finish(session.run_id, RunState.DONE)
+        raise OSError("no answer")
+    assert ledger.runs.get(session.run_id).state == "done"
+
+
+def test_who_does_not_get_the_lease_changes_nothing(ledger: Ledger) -> None:
+    session, other = begin(ledger), Ledger(ledger.database.uri)
+    other.owner = lambda: "elsewhere/1/1.00"
+    other.runs.acquire_lease(session.run_id)
+    before = ledger.runs.get(session.run_id)
+    with pytest.raises(LeaseLost), session:
+        raise AssertionError("not reached")
+    assert ledger.runs.get(session.run_id) == before
+
+
+def test_a_conflict_is_no_failure() -> None:
+    conflict = RevisionConflict("another run was first", "run the same command again")
+    outcome = classify(conflict, "publish")
+    assert (outcome.state, outcome.what, outcome.next) == ("superseded", conflict.what, conflict.next)
+    assert outcome.interruption is None
+    assert classify(SystemExit(143), "edges").what == "interrupted during edges (SystemExit: 143)"
