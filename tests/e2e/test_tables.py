@@ -108,7 +108,7 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
 def test_main_and_tags_are_what_is_published_and_taken_back(
     numbers: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the process that takes back dies before the tags, in a moved home, and in the end of nothing."""
+    """Also where the process that takes back dies before the tags, in a moved home, and when all is taken back."""
     home, ledger = numbers.copy(tmp_path / "home")
     check(home, ledger, 1, 2)
     told: list[str] = []

@@ -51,7 +51,7 @@ def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: 
 
 @pytest.mark.parametrize("live_for", [None, 2])
 @pytest.mark.parametrize("where", [None, "w > 1"])
-@pytest.mark.parametrize("n", [0, 25, 90])
+@pytest.mark.parametrize("n", [0, pytest.param(25, marks=pytest.mark.slow), 90])
 def test_a_first_load_finds_the_edges_of_all_pairs(
     spark: SparkSession, n: int, where: str | None, live_for: int | None
 ) -> None:

@@ -50,7 +50,7 @@ def test_dear():
 
 @pytest.mark.dear("a whole history")
 def test_too_dear():
-    spend(0, seconds=121)
+    spend(0, seconds=91)
 
 @pytest.mark.slow
 def test_a_sweep():
@@ -82,7 +82,7 @@ def test_what_costs_too_much_fails_and_the_dearest_are_named(processes: tuple[st
     assert failed == {"test_a_command_is_a_run_too", "test_long", "test_too_dear"}
     assert "costs 5 Spark runs (a test of the default tier may have 4)" in output
     assert "costs 31 s (a test of the default tier may take 30)" in output
-    assert "takes 121 s; a test of the default tier may take 120" in output
+    assert "takes 91 s; a test of the default tier may take 90" in output
     said = output.partition("what it cost")[2]
     assert "126 Spark runs" in said and re.search(r" 12 runs  fixture history", said)
     dearest = re.findall(r"runs  (?:fixture |\S+::)(\w+)", said)
