@@ -36,13 +36,14 @@ from pyspark.sql import functions as F
 
 from algorithms.color_partitioning import Columns, map_cells
 from algorithms.edge_derivation import interval_steps, join_on_pair
-from algorithms.graph_cache_task import INTERVAL, CachedGraph, resume_task, split_moved, split_rows
+from algorithms.graph_cache_task import CachedGraph, resume_task, split_fresh
 from algorithms.kernels import triangle_update
 from algorithms.kernels.graph import Colours
 from algorithms.kernels.intervals import consolidate, make_disjoint, to_longs
 from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import epoch_batches
 from algorithms.kernels.triangle_history import colours_for, vertex_changes
+from algorithms.tagged_rows import INTERVAL, RowKind, compute_in_one_task, result_table, tag_rows, take_kinds
 
 CHANGE = ["vertex", "epoch", "diff"]
 
@@ -196,37 +197,33 @@ def recounted_vertex_changes(
     return new.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: CachedGraph, first: int, last: int) -> DataFrame:
-    """Return vertex changes computed from the graph cache, with a `note` (`graph_cache_task.absent_reason`).
+def resumed_vertex_changes(
+    edges: DataFrame, stored: DataFrame, cached: CachedGraph, first: int, last: int
+) -> DataFrame:
+    """Return vertex changes computed from the graph cache, as rows of `tagged_rows.RESULT` with the vertex as `a`.
 
     Args:
-        edges: the intervals that begin or end within `first`..max(`kept.at`, `last`), and `fresh`: those that the
+        edges: the intervals that begin or end within `first`..max(`cached.at`, `last`), and `fresh`: those that the
             cached graph has not seen. Further intervals do no harm. Intervals that end after `last` must be open.
         stored: the stored triples from `first` on.
-        kept: the cached graph.
+        cached: the cached graph.
         first: the first epoch of the result.
         last: the last epoch of the result.
     """
-    zero = F.lit(0).cast("bigint")
-    rows = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("vertex"), zero.alias("mark"))
-    counts = stored.where(F.col("epoch").between(first, last)).select("vertex", "epoch", "diff")
-    none, mark = [zero.alias(name) for name in ("a", "b", "until")], F.lit(1).cast("bigint").alias("mark")
-    both = rows.unionByName(counts.select("*", *none, F.lit(False).alias("fresh"), mark))
 
-    def changes(graph: PersistentGraph, table: pa.Table) -> pa.Table:
-        moves, counts = split_rows(table, "mark")
-        new = triangle_update.vertex_changes(
-            graph, epoch_batches(graph, kept.at, *split_moved(moves), first, last), first
-        )
-        vertex, epoch, diff = to_longs(counts, ["vertex", "epoch", "diff"])
-        vertex, epoch, diff = consolidate(
-            [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])
-        )
-        note = pa.nulls(len(vertex), pa.string())
-        return pa.table({"vertex": vertex, "epoch": epoch, "diff": diff, "note": note})
+    def count_from_graph(graph: PersistentGraph, parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+        moved, counts = take_kinds(parts, 6, RowKind.INTERVAL, RowKind.STORED)
+        batches = epoch_batches(graph, cached.at, *split_fresh(moved), first, last)
+        vertex, epoch, diff = triangle_update.vertex_changes(graph, batches, first)
+        data = [np.concatenate([vertex, counts[0]]), np.concatenate([epoch, counts[1]])]
+        vertex, epoch, diff = consolidate(data, np.concatenate([diff, -counts[2]]))
+        yield result_table(RowKind.CHANGE, a=vertex, epoch=epoch, diff=diff)
 
-    schema = "vertex bigint, epoch bigint, diff bigint, note string"
-    return both.coalesce(1).mapInArrow(resume_task(kept, ("vertex", "epoch", "diff"), changes), schema)
+    rows = tag_rows(6, edges, RowKind.INTERVAL, *INTERVAL, "fresh")
+    counts = stored.where(F.col("epoch").between(first, last))
+    return compute_in_one_task(
+        resume_task(cached, count_from_graph), rows, tag_rows(6, counts, RowKind.STORED, *CHANGE)
+    )
 
 
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

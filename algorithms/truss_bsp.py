@@ -40,6 +40,8 @@ from algorithms.kernels import partition_kernels as kernel
 from algorithms.kernels.graph import Colours, Ints, Shorts
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.level_sorted_graph import LABEL_GAP
+from algorithms.tagged_rows import RowKind, kind_column
+from algorithms.truss_plan import TRIPLE, ReplayRequest
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`
@@ -54,30 +56,29 @@ Say = Callable[[int, str], None]
 def trussness_changes(
     intervals: DataFrame,
     trussness: DataFrame,
-    first: int,
-    last: int,
+    request: ReplayRequest,
+    *,
     size: int,
     say: Say = lambda epoch, text: None,
     rounds: RoundStore | None = None,
 ) -> DataFrame:
-    """Return the difference between the trussness replayed over epochs `first`..`last` and the stored one at these
-    epochs.
+    """Return trussness changes computed in partitions.
 
     Args:
-        intervals: signed, a, b, epoch, until, diff; none begins or ends outside first - 1 .. last.
-        trussness: the stored triples up to `last`.
-        first: the first epoch to replay.
-        last: the last epoch to replay.
+        intervals: signed, a, b, epoch, until, diff (`truss.alive_intervals`).
+        trussness: the stored triples.
+        request: what is computed; nothing is proved or left.
         size: the number of edges for which a task has memory.
         say: takes the progress of each round: the epoch, and a text.
         rounds: the store of the results of rounds.
 
     Returns:
-        a, b, k, epoch, diff, note, to be read while the store holds the rounds.
+        Rows of `tagged_rows.RESULT`, without the columns of certificates, to be read while the store holds the rounds.
     """
     rounds = rounds or ExecutorRoundStore()
-    rows, epochs = _opening_rows(intervals, trussness, first, rounds)
-    later = trussness.where(F.col("epoch") >= first)
+    trussness = trussness.where(F.col("epoch") <= request.last)
+    rows, epochs = _opening_rows(intervals, trussness, request.first, rounds)
+    later = trussness.where(F.col("epoch") >= request.first)
     triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
     notes: list[tuple[int, str]] = []
     if epochs:
@@ -111,9 +112,8 @@ def trussness_changes(
                 notes.append((epoch, json.dumps(note)))
     rounds.drop_rows(rows)
     log = intervals.sparkSession.createDataFrame(notes, "epoch bigint, note string")
-    zeros = [_long_literal(0, name) for name in (*EDGE, "k", "diff")]
-    changed = sum_triples(triples).withColumn("note", F.lit(None).cast("string"))
-    return changed.unionByName(log.select(*zeros, "epoch", "note")).select(*EDGE, "k", "epoch", "diff", "note")
+    changed = sum_triples(triples).select(kind_column(RowKind.CHANGE), *TRIPLE)
+    return changed.unionByName(log.select(kind_column(RowKind.NOTE), "*"), allowMissingColumns=True)
 
 
 def elimination_order(

@@ -7,11 +7,11 @@ Method   The state is every edge with kappa = trussness - 2 and its certificate 
          (`executor_adjacency`), and the task begins again from the stored values, until it lacks nothing.
 Shapes   Edges: a < b. State: a, b, level, label, own, backing. Moved: a, b, epoch, until, diff, fresh: the signed
          intervals that begin or end within the window, or between it and the epoch of the state; `fresh`: those that
-         the state has not seen. Trussness: triples a, b, k, epoch, diff.
+         the state has not seen. Trussness: triples a, b, k, epoch, diff. Rows of the task: `tagged_rows`.
 Cost     EXECUTES. The state is read once and left on the executors' disks; then there are some ten hops, each of which
          takes a few small jobs: what they look up grows with the region, not with the graph. A task takes about 350
          bytes for each edge of the region.
-Errors   `RegionUnfit` if the state does not have the stored trussness, or is proved wrong, or the region has more
+Errors   `PlanUnfit` if the state does not have the stored trussness, or is proved wrong, or the region has more
          edges than a task may hold. ValueError, in the task, if state and edges contradict each other.
 Source   reference/truss/region of the design.
 """
@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
@@ -31,147 +31,165 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.bsp import EDGE, FIXED, RoundStore
-from algorithms.executor_adjacency import VALUES, Missing, open_adjacency
+from algorithms.executor_adjacency import VALUES, Adjacency, Missing, open_adjacency
 from algorithms.fingerprint import Fingerprint
-from algorithms.graph_cache_task import INTERVAL, consume_columns, run_in_one_task, tag_rows
 from algorithms.kernels.graph import Ints, distinct_values, positions_of
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.level_sorted_graph import UNASKED
 from algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
 from algorithms.kernels.replay import pair_batches
 from algorithms.spark_conf import configured
-from algorithms.truss import PROOF
+from algorithms.tagged_rows import (
+    INTERVAL,
+    RESULT,
+    RowKind,
+    input_table,
+    kind_column,
+    result_table,
+    rows_of_kind,
+    run_in_one_task,
+    tag_rows,
+    take_kinds,
+)
 from algorithms.truss_bsp import sum_triples
+from algorithms.truss_plan import (
+    TRIPLE,
+    CheckpointChange,
+    PlanUnfit,
+    ReplayRequest,
+    TrussCheckpoint,
+    TrussResult,
+    certificate_rows,
+    read_result,
+)
 
-# The input and output of a task: rows of several kinds, with their numbers in the same columns.
-NUMBERS = ["a", "b", "c", "d", "e", "f"]
-GIVEN = ["kind", *NUMBERS]
-MADE = "kind bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint, epoch bigint, diff bigint, note string"
-VALUE, ASKED, MOVED, DEGREE, CHANGED, NOTE, PROVED, SIZE = range(8)
+WIDTH = 6  # how many numbers a row of the task's input has
+INPUTS = RowKind.CERTIFICATE, RowKind.INTERVAL, RowKind.LOOKUP, RowKind.DEGREE
 
 Say = Callable[[str], None]
 
 
-class RegionUnfit(Exception):
-    """Raised when an update by region is not possible; the message says why, for a person."""
-
-
-@dataclass(frozen=True)
-class RegionState:
-    """A checkpoint of a graph.
-
-    rows: those of the state with a diff, which are summed; at: their epoch; ends: the labels at which the next edges
-    are put at the front and at the back.
-    """
-
-    rows: DataFrame
-    at: int
-    ends: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class RegionUpdate:
-    """The result of an update.
-
-    changes: those of the trussness, with notes and a proof (`truss.trussness_changes`); state: the change of the
-    checkpoint; ends: its new ends; hops: how often edges were looked up; edges: how many edges the task knew at last.
-    """
-
-    changes: DataFrame
-    state: DataFrame
-    ends: tuple[int, int]
-    hops: int
-    edges: int
-
-
-@contextmanager
-def trussness_changes(
-    state: RegionState,
+def update_region(
+    checkpoint: TrussCheckpoint,
     moved: DataFrame,
     trussness: DataFrame,
-    first: int,
-    last: int,
+    request: ReplayRequest,
+    *,
     size: int,
     most: int,
     known: Fingerprint,
     rounds: RoundStore,
+    stack: ExitStack,
     say: Say = lambda text: None,
-) -> Iterator[RegionUpdate]:
-    """Hold the difference between the trussness over epochs `first`..`last` and the stored one, while the block runs.
+) -> TrussResult:
+    """Return the changes of the trussness and of the checkpoint, computed in the region that a change reaches.
 
-    The frames of the result have to be read within the block.
+    The frames of the result have to be read before the stack is closed.
 
     Args:
-        state: the checkpoint.
+        checkpoint: the state.
         moved: the intervals that begin or end; the module docstring has the columns.
         trussness: the stored triples from `first` on.
-        first: the first epoch of the result.
-        last: the last epoch of the result.
+        request: what is computed; the changes are always proved, and nothing else.
         size: about the number of edges of the graph.
         most: the number of edges that the task may hold.
         known: the fingerprint of the trussness at the epoch of the checkpoint.
         rounds: the store of the edges that are looked up.
+        stack: it releases what the update holds.
         say: takes one line of progress for each hop.
 
     Raises:
-        RegionUnfit: an update by region is not possible.
+        PlanUnfit: an update by region is not possible.
     """
-    spark, cached, stored = moved.sparkSession, list[DataFrame](), list[DataFrame]()
+    stack.enter_context(configured(moved.sparkSession, FIXED))
+    moved = _persist(moved.select(*INTERVAL, "fresh"), stack)
+    seeds = moved.select(*EDGE).distinct()
+    say("indexing all edges for look-ups")
+    try:
+        graph = stack.enter_context(open_adjacency(checkpoint.rows, seeds, size, rounds.parallel_tasks, most))
+        if graph.fingerprint != known:
+            raise PlanUnfit("the checkpoint of the run before does not have the stored trussness")
+        region = RegionUpdate(
+            graph, moved, partial(_solve_task, request, checkpoint.at, checkpoint.ends), rounds, stack
+        )
+        region.load_edges([column.to_numpy() for column in seeds.toArrow().columns])
+        while True:
+            wanted = region.solve()
+            if region.edges > most:
+                raise PlanUnfit(f"the region has more than the {most:,} edges that a task may hold")
+            if not wanted[0].size:
+                stored = trussness.where(F.col("epoch").between(request.first, request.last))
+                return region.read_result(stored, checkpoint.ends)
+            region.hops += 1
+            say(f"hop {region.hops}: {region.edges:,} edges are known; looking up the triangles of {wanted[0].size:,}")
+            region.load_triangles(wanted)
+    except Missing as error:
+        raise PlanUnfit(str(error)) from error
 
-    def persist_frame(frame: DataFrame) -> DataFrame:
-        cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return cached[-1]
 
-    def save_state(found: list[Ints]) -> DataFrame:
-        stored.append(rounds.persist_rows(spark.createDataFrame(_input_table(VALUE, *found))))
-        return stored[-1]
+class RegionUpdate:
+    """The part of a graph that a task knows, and what the task makes of it, hop by hop.
 
-    with configured(spark, FIXED), ExitStack() as stack:
-        try:
-            moved = persist_frame(moved.select(*INTERVAL, "fresh"))
-            seeds = moved.select(*EDGE).distinct()
-            say("indexing all edges for look-ups")
-            graph = stack.enter_context(open_adjacency(state.rows, seeds, size, rounds.parallel_tasks, most))
-            if graph.fingerprint != known:
-                raise RegionUnfit("the checkpoint of the run before does not have the stored trussness")
-            edges = [column.to_numpy() for column in seeds.toArrow().columns]
-            ends = distinct_values(np.concatenate(edges))
-            near = pa.concat_tables(
-                [
-                    _input_table(VALUE, *graph.look_up_edges(*edges)),
-                    _input_table(DEGREE, ends, graph.look_up_degrees(ends)),
-                ]
-            )
-            inputs = [tag_rows(moved, GIVEN, MOVED, *INTERVAL, "fresh"), spark.createDataFrame(near)]
-            task = run_in_one_task(partial(_solve_task, first, last, state.at, state.ends))
-            hops = 0
-            while True:
-                found = persist_frame(reduce(DataFrame.unionByName, inputs).repartition(1).mapInArrow(task, MADE))
-                answers = found.where(F.col("kind").isin(ASKED, SIZE)).select(*GIVEN).toArrow()
-                kind, *numbers = (column.to_numpy() for column in answers.columns)
-                counted, front, back, wrong = (int(number[kind == SIZE].sum()) for number in numbers[:4])
-                if counted > most:
-                    raise RegionUnfit(f"the region has more than the {most:,} edges that a task may hold")
-                wanted = [number[kind == ASKED] for number in numbers[:3]]
-                if not wanted[0].size:
-                    break
-                hops += 1
-                say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {wanted[0].size:,}")
-                inputs += [
-                    save_state(graph.look_up_triangles(*wanted)),
-                    spark.createDataFrame(_input_table(ASKED, *wanted)),
-                ]
-            if wrong:
-                raise RegionUnfit(f"{wrong:,} edges of the checkpoint of the run before are wrong by the proof")
-            labels = (front, back) if (kind == SIZE).any() else state.ends
-            yield _update_region(found, trussness.where(F.col("epoch").between(first, last)), labels, hops, counted)
-        except Missing as error:
-            raise RegionUnfit(str(error)) from error
-        finally:
-            for frame in cached:
-                frame.unpersist()
-            for frame in stored:
-                rounds.drop_rows(frame)
+    hops: how often triangles were looked up; edges: how many the task knew at last.
+    """
+
+    def __init__(
+        self,
+        graph: Adjacency,
+        moved: DataFrame,
+        solve: Callable[[list[pa.RecordBatch]], Iterator[pa.Table]],
+        rounds: RoundStore,
+        stack: ExitStack,
+    ) -> None:
+        self._graph, self._task, self._rounds, self._stack = graph, run_in_one_task(solve), rounds, stack
+        self._inputs = [tag_rows(WIDTH, moved, RowKind.INTERVAL, *INTERVAL, "fresh")]
+        self._spark = moved.sparkSession
+        self.hops = self.edges = 0
+
+    def load_edges(self, edges: list[Ints]) -> None:
+        """Look up edges (a, b), and the degrees of their ends; EXECUTES."""
+        ends = distinct_values(np.concatenate(edges))
+        values = input_table(WIDTH, RowKind.CERTIFICATE, *self._graph.look_up_edges(*edges))
+        degrees = input_table(WIDTH, RowKind.DEGREE, ends, self._graph.look_up_degrees(ends))
+        self._inputs.append(self._spark.createDataFrame(pa.concat_tables([values, degrees])))
+
+    def load_triangles(self, wanted: list[Ints]) -> None:
+        """Look up the triangles on edges (a, b, level); EXECUTES."""
+        values = input_table(WIDTH, RowKind.CERTIFICATE, *self._graph.look_up_triangles(*wanted))
+        kept = self._rounds.persist_rows(self._spark.createDataFrame(values))
+        self._stack.callback(self._rounds.drop_rows, kept)
+        self._inputs += [kept, self._spark.createDataFrame(input_table(WIDTH, RowKind.LOOKUP, *wanted))]
+
+    def solve(self) -> list[Ints]:
+        """Run the task, and return the edges (a, b, level) whose triangles it lacks; EXECUTES."""
+        whole = reduce(DataFrame.unionByName, self._inputs).repartition(1)
+        self._rows = _persist(whole.mapInArrow(self._task, RESULT), self._stack)
+        answers = rows_of_kind(self._rows, RowKind.LOOKUP, RowKind.SIZE).select("kind", "a", "b", "k").toArrow()
+        kind, *numbers = (column.to_numpy() for column in answers.columns)
+        self._sizes = [[int(value) for value in number[kind == RowKind.SIZE]] for number in numbers]
+        self.edges = sum(self._sizes[0])
+        return [number[kind == RowKind.LOOKUP] for number in numbers]
+
+    def read_result(self, stored: DataFrame, ends: tuple[int, int]) -> TrussResult:
+        """Return the result of the task; EXECUTES. `ends`: those of the checkpoint, if the task had nothing to do."""
+        come = rows_of_kind(self._rows, RowKind.CHANGE).select(*TRIPLE)
+        gone = stored.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))
+        changes = sum_triples([come, gone]).select(kind_column(RowKind.CHANGE), "*")
+        others = rows_of_kind(self._rows, RowKind.NOTE, RowKind.PROOF, RowKind.UNFIT)
+        result = read_result(_persist(others.unionByName(changes, allowMissingColumns=True), self._stack))
+        for front, back in zip(*self._sizes[1:], strict=True):
+            ends = front, back
+        return replace(
+            result,
+            summary=replace(result.summary, rounds=self.hops),
+            checkpoint=CheckpointChange(certificate_rows(self._rows), ends, anew=False),
+            region_edges=self.edges,
+        )
+
+
+def _persist(frame: DataFrame, stack: ExitStack) -> DataFrame:
+    stack.callback(frame.persist(StorageLevel.MEMORY_AND_DISK).unpersist)
+    return frame
 
 
 def sum_state(rows: DataFrame) -> DataFrame:
@@ -179,48 +197,32 @@ def sum_state(rows: DataFrame) -> DataFrame:
     return rows.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def _input_table(kind: int, *columns: Ints) -> pa.Table:
-    """Return rows of one kind for the task, in the columns `GIVEN`."""
-    size = columns[0].size
-    nothing = [np.zeros(size, np.int64)] * (len(NUMBERS) - len(columns))
-    return pa.table(dict(zip(GIVEN, [np.full(size, kind), *columns, *nothing], strict=True)))
-
-
-def _update_region(result: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: int, edges: int) -> RegionUpdate:
-    kind = F.col("kind")
-    come = result.where(kind == CHANGED).select(*EDGE, F.col("c").alias("k"), "epoch", "diff")
-    gone = stored.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))
-    notes = result.where(kind.isin(NOTE, PROVED)).select(*EDGE, F.col("c").alias("k"), "epoch", "diff", "note")
-    changes = sum_triples([come, gone]).withColumn("note", F.lit(None).cast("string")).unionByName(notes)
-    named = [F.col(number).alias(name) for number, name in zip(NUMBERS, [*EDGE, *VALUES], strict=True)]
-    state = result.where(kind == VALUE).select(*named, "diff")
-    return RegionUpdate(changes, state, ends, hops, edges)
-
-
 # -- the task --------------------------------------------------------------------------------------------------------
 
 
-def _solve_task(first: int, last: int, at: int, ends: tuple[int, int], parts: list[pa.RecordBatch]) -> list[pa.Table]:
-    """Return the next look-ups, or the result."""
-    kind, *numbers = consume_columns(parts, GIVEN)
-    columns = dict(zip(NUMBERS, numbers, strict=True))
-
-    def columns_of(wanted: int) -> list[Longs]:
-        chosen = kind == wanted
-        return [columns[name][chosen] for name in NUMBERS]
-
-    *interval, fresh = columns_of(MOVED)
-    known = _known_edges(columns_of(VALUE), interval[:2], columns_of(ASKED))
+def _solve_task(
+    request: ReplayRequest, at: int, ends: tuple[int, int], parts: list[pa.RecordBatch]
+) -> Iterator[pa.Table]:
+    """Yield the next look-ups, or the result."""
+    values, (*interval, fresh), opened, (vertex, degree, *_) = take_kinds(parts, WIDTH, *INPUTS)
+    known = _known_edges(values, interval[:2], opened)
     where = positions_of(known.a, known.b, *interval[:2])
-    steps = pair_batches(known.level >= 0, where, (interval[2], interval[3], interval[4]), fresh == 0, at, first, last)
+    first, times = request.first, (interval[2], interval[3], interval[4])
+    steps = pair_batches(known.level >= 0, where, times, fresh == 0, at, first, request.last)
     batches = [each for each in steps if each[0] >= first or each[1].size or each[2].size]
-    vertex, degree = columns_of(DEGREE)[:2]
     order = np.argsort(vertex)
     result = solve_region(known, ends, batches, (vertex[order], degree[order]))
     if isinstance(result, MissingLookups):
-        pairs = known.a[result.place], known.b[result.place]
-        return [_output_table(SIZE, known.a.size), _output_table(ASKED, *pairs, result.least.astype(np.int64))]
-    return _result_tables(known, result, first, known.a.size)
+        a, b = known.a[result.place], known.b[result.place]
+        yield result_table(RowKind.SIZE, a=known.a.size, b=ends[0], k=ends[1])
+        yield result_table(RowKind.LOOKUP, a=a, b=b, k=result.least.astype(np.int64))
+        return
+    yield result_table(RowKind.SIZE, a=known.a.size, b=result.ends[0], k=result.ends[1])
+    if wrong := result.proof.wrong:
+        why = f"{wrong:,} edges of the checkpoint of the run before are wrong by the proof"
+        yield result_table(RowKind.UNFIT, why)
+    else:
+        yield from _result_tables(known, result, first)
 
 
 def _known_edges(values: list[Longs], seeds: list[Longs], opened: list[Longs]) -> KnownEdges:
@@ -241,21 +243,19 @@ def _known_edges(values: list[Longs], seeds: list[Longs], opened: list[Longs]) -
     return known
 
 
-def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: int) -> list[pa.Table]:
-    """Return the triples of the trussness, the changes of the state, and the notes."""
-    tables = [_output_table(SIZE, size, *result.ends, result.proof.wrong)]
+def _result_tables(known: KnownEdges, result: SolvedRegion, first: int) -> Iterator[pa.Table]:
+    """Yield the triples of the trussness, the changes of the state, the notes and the proof."""
     for each in result.epochs:
         if each.epoch < first:  # the way back from the epoch of the state
             continue
-        tables.append(_output_table(NOTE, epoch=each.epoch, note=json.dumps(each.effort._asdict())))
+        yield result_table(RowKind.NOTE, json.dumps(each.effort._asdict()), epoch=each.epoch)
         differ = each.before.level != each.after.level
         place = each.place[differ]
         for level, sign in ((each.before.level[differ], -1), (each.after.level[differ], 1)):
             exists = level >= 0
-            ends = known.a[place[exists]], known.b[place[exists]]
-            tables.append(
-                _output_table(CHANGED, *ends, level[exists].astype(np.int64) + 2, epoch=each.epoch, diff=sign)
-            )
+            ends = {"a": known.a[place[exists]], "b": known.b[place[exists]]}
+            k = level[exists].astype(np.int64) + 2
+            yield result_table(RowKind.CHANGE, **ends, k=k, epoch=each.epoch, diff=sign)
     moved = distinct_values(np.concatenate([np.empty(0, np.int64), *(each.place for each in result.epochs)]))
     old = {name: getattr(known, name)[moved] for name in VALUES}
     new = {name: column.copy() for name, column in old.items()}
@@ -265,25 +265,10 @@ def _result_tables(known: KnownEdges, result: SolvedRegion, first: int, size: in
     differ = np.any([old[name] != new[name] for name in VALUES], axis=0)
     for values, sign in ((old, -1), (new, 1)):
         exists = differ & (values["level"] >= 0)
-        ends = known.a[moved[exists]], known.b[moved[exists]]
-        tables.append(_output_table(VALUE, *ends, *(values[name][exists] for name in VALUES), diff=sign))
+        level, *others = (values[name][exists].astype(np.int64) for name in VALUES)
+        ends = {"a": known.a[moved[exists]], "b": known.b[moved[exists]]}
+        named = dict(zip(VALUES[1:], others, strict=True))
+        yield result_table(RowKind.CERTIFICATE, **ends, k=level + 2, **named, diff=sign)
     # the region does not know the state before: that state is the one that was proved before
     proof = replace(result.proof, base={}, steps=[step for step in result.proof.steps if step.epoch >= first])
-    return [*tables, _output_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json())]
-
-
-def _output_table(
-    kind: int, *numbers: Longs | int, epoch: int | None = None, diff: int = 0, note: str | None = None
-) -> pa.Table:
-    """Return rows of one kind as the output of the task, in the columns `MADE`."""
-    size = max((column.size for column in numbers if isinstance(column, np.ndarray)), default=1)
-    columns = [np.broadcast_to(np.asarray(column, np.int64), size) for column in (kind, *numbers)]
-    columns += [np.zeros(size, np.int64)] * (len(GIVEN) - len(columns))
-    return pa.table(
-        {
-            **dict(zip(GIVEN, map(pa.array, columns), strict=True)),
-            "epoch": pa.array([epoch] * size, pa.int64()),
-            "diff": pa.array(np.full(size, diff, np.int64)),
-            "note": pa.array([note] * size, pa.string()),
-        }
-    )
+    yield result_table(RowKind.PROOF, proof.to_json())

@@ -9,7 +9,7 @@ import tarfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.home.home import Home
 from pipeline.landing.local_landing import seal_folder
@@ -20,6 +20,9 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision, RunRecord, StageState
 from pipeline.state.stage_results import AuditFacts, TrussFacts, from_json
 from tests.reference import Row
+
+if TYPE_CHECKING:
+    pass
 
 
 def make(path: Path, toml: str = "") -> tuple[Home, Ledger]:

@@ -23,15 +23,17 @@ import pyarrow as pa
 
 from algorithms import arrow_packing, bsp, truss_bsp
 from algorithms.color_partitioning import Work, color_vertices
-from algorithms.graph_cache_task import INTERVAL, GraphCacheLocation
+from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
 from algorithms.kernels import partition_kernels as kernel
 from algorithms.kernels.truss import peel
 from algorithms.proof_records import ProofScope
+from algorithms.tagged_rows import INTERVAL, RowKind, input_columns
 from algorithms.time_lattice import FOREVER
 from algorithms.truss import _replay_task
+from algorithms.truss_plan import ReplayRequest
 from tests.benchmarks.triangles import by_rmat
 
-NAMES = [*INTERVAL, "k"]
+NAMES = input_columns(len(INTERVAL))
 BATCH = 10_000  # rows, as Spark sends them
 
 
@@ -51,17 +53,17 @@ def _kilobytes(name: str) -> int:
 def first_load(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     """The rows of a graph."""
     zero = np.zeros(a.size, np.int64)
-    return [a, b, zero, np.full(a.size, FOREVER), zero + 1, zero]
+    return [zero + RowKind.INTERVAL, a, b, zero, np.full(a.size, FOREVER), zero + 1]
 
 
 def later(a: np.ndarray, b: np.ndarray, step: int = 1000) -> list[np.ndarray]:
     """The rows of an epoch in which one edge in `step` goes: intervals, and the trussness before it."""
     rows = first_load(a, b)
-    rows[3][::step] = 1
+    rows[4][::step] = 1
     order = np.lexsort((b, a))
     zero, k = np.zeros(a.size, np.int64), np.empty(a.size, np.int64)
     k[order] = peel(a[order], b[order])
-    stored = [a, b, zero, zero, zero + 1, k]
+    stored = [zero + RowKind.STORED, a, b, k, zero, zero + 1]
     return [np.concatenate(pair) for pair in zip(rows, stored, strict=True)]
 
 
@@ -81,11 +83,12 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
     """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them. token: of the place
     where it is to keep the graph; it does not see any but `here`."""
     (folder / "here").write_text("here")
-    keep = GraphCacheLocation(folder, token), f"{first}"
+    cache = CachedGraph(GraphCacheLocation(folder, token), f"{first}", first)
+    request = ReplayRequest(first=first, last=first, scope=ProofScope(8), cache=cache, checkpoint_edges=1)
     with sent(folder, columns, NAMES) as rows:
 
         def work() -> None:
-            for _ in _replay_task(first, first, keep, ProofScope(8), 1)(rows):
+            for _ in _replay_task(request)(rows):
                 pass
 
         return peak(work)

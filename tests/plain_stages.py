@@ -312,11 +312,10 @@ def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFa
     decision = run.choose(AuditChoice)
     epochs = list(decision.epochs) if decision.mode == FULL else []
     put_fingerprints(run)
-    replayed = run.ledger.stages.get_facts(run.run_id, TrussFacts).first_epoch
+    replayed = run.get_result(TrussFacts).first_epoch
     first = min([*run.epochs, *([] if replayed is None else [replayed])], default=run.frontier)
     proofs = [seed.proof(epoch) for epoch in run.landed_epochs() if first <= epoch <= run.frontier]
     results = [check for each in (*map(seed.audit, epochs), *proofs) for check in each] + more(run)
-    run.new_snapshots.update(run.unpublished_revision().snapshots)
     run.ledger.checks.put(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -324,7 +323,10 @@ def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFa
         label = run.home.schedule.format_label(critical[0]["epoch"])
         what = f"{len(critical)} critical check(s) failed; the first: {critical[0]['name']} at epoch {label}"
         raise CheckFailed(f"{what}. Nothing was published.", f"altneu report {label}; {critical[0]['remedy']}")
-    return AuditFacts(checks=len(results), failed=len(failed), critical=0, epochs=epochs, mode=decision.mode)
+    pins = run.unpublished_revision().snapshots
+    return AuditFacts(
+        checks=len(results), failed=len(failed), critical=0, epochs=epochs, mode=decision.mode, snapshots=pins
+    )
 
 
 def put_fingerprints(run: RunContext) -> None:

@@ -34,7 +34,7 @@ from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree, distinct_values
 from algorithms.kernels.hashing import SEED, hash_value
 from algorithms.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
-from algorithms.kernels.persistent_graph import CountedState, PersistentGraph, VertexRange
+from algorithms.kernels.persistent_graph import CountedState, PersistentGraph, TrussCertificate, VertexRange
 from algorithms.proof_records import (
     COLLECTIONS,
     SHOWN,
@@ -224,10 +224,10 @@ class IncrementalProver:
     # -- parts of these ------------------------------------------------------------------------------------------
 
     def _follow_edges(self, edges: Shorts, *, leave: bool) -> _FollowedEdges:
-        before = self._level, self._label
-        counts = self._certificate_counts.backing, self._certificate_counts.own
+        counts = self._certificate_counts
+        before = TrussCertificate(self._level, self._label, counts.own, counts.backing)
         scratch = self._flag, self._seen, self._delta, self._checked, *self._scratch_arrays()
-        *found, sound = _follow_kernel(self.graph.levels, edges, leave, *before, *counts, *scratch)
+        *found, sound = _follow_kernel(self.graph.levels, edges, leave, before, scratch)
         if not sound:
             self._note_state(LISTS)
         return _FollowedEdges(*found)
@@ -353,10 +353,8 @@ def _wings_of(g, e, least, mark, stamp, left, right):
 
 
 @njit(cache=True, nogil=True)
-def _follow_kernel(
-    g, edges, leave, old_level, old_label, backing, own, flag, seen, delta, checked, mark, stamp, left, right
-):
-    """Subtract the triangles of these edges from the counts as they were, and add them as they are.
+def _follow_kernel(g, edges, leave, before, scratch):
+    """Subtract the triangles of these edges from the counts `before`, a `TrussCertificate`, and add them as they are.
 
     With `leave` these edges are about to be removed, and nothing else has changed. Otherwise they have been inserted,
     or have another level or label. The result is that of `_FollowedEdges`, and whether the lists that were used are in
@@ -365,6 +363,8 @@ def _follow_kernel(
     whichever is less.
     """
     level, label = g.level, g.label
+    old_level, old_label, own, backing = before
+    flag, seen, delta, checked, mark, stamp, left, right = scratch
     for e in edges:
         flag[e] = 1
     touched, size = np.empty(1024, np.int32), 0

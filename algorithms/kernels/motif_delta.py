@@ -19,18 +19,46 @@ Source  Seed 4; Ngo et al. 2012, Ammar et al. 2018. Ranks by degree, so that `le
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from algorithms.kernels.graph import Shorts
 from algorithms.kernels.hash_sums import add_to_key, grow_table, make_table, nonzero_sums
 from algorithms.kernels.intervals import Longs
 from algorithms.motif_patterns import Pattern, list_relations
 from algorithms.time_lattice import FOREVER
 
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]  # a, b, start, until, diff
+
+
+class _Index(NamedTuple):
+    """The rows of all relations, sorted from both ends; those of vertex x on a side are indptr[side, x : x + 2]."""
+
+    indptr: Longs
+    head: Shorts
+    start: Shorts
+    until: Shorts
+    diff: NDArray[np.int8]
+    neu: NDArray[np.bool_]
+
+
+class _Levels(NamedTuple):
+    """The levels at which a rule goes on, one for each edge of the pattern but its own.
+
+    edge, side: of the index; bound, place: the places of the end that is bound and of the other end; group: how many
+    levels bind this vertex, at the first of them, which stand together; order: order[p, q] is 1 if the vertex at place
+    p has to be above that at place q, -1 if it has to be below.
+    """
+
+    edge: Longs
+    side: Longs
+    bound: Longs
+    place: Longs
+    group: Longs
+    order: Longs
 
 
 def vertex_changes(
@@ -87,9 +115,9 @@ class _ArrangedRelations:
                 columns.append([column[by] for column in (y, start, until, diff, neu)])
                 offset += x.size
             self.sides.setdefault((name, False), self.sides[name, True])
-        self.indptr = np.stack(indptr)
         y, start, until, diff, neu = (np.concatenate(each) for each in zip(*columns, strict=True))
-        self.index = y.astype(np.int32), start.astype(np.int32), until.astype(np.int32), diff.astype(np.int8), neu
+        short = y.astype(np.int32), start.astype(np.int32), until.astype(np.int32)
+        self.index = _Index(np.stack(indptr), *short, diff.astype(np.int8), neu)
 
     def _rank_rows(self, rows: Rows | None) -> Rows:
         if rows is None:
@@ -105,15 +133,10 @@ class _ArrangedRelations:
         used = 0
         for pattern in patterns:
             for rule in range(1 if self.from_nothing else len(pattern.edges)):
-                plan = _plan_rule(pattern, rule, self.sides)
-                edge = pattern.edges[rule]
-                keys, sums, used = _enumerate_occurrences(  # type: ignore[call-arg]
-                    *self.starts[edge.relation],
-                    not edge.is_directed,
-                    *(self.indptr, *self.index),
-                    *(*plan.to_columns(), plan.order, rule),
-                    *(n_epochs, never),
-                    *(keys, sums, used),
+                edge, levels = pattern.edges[rule], _plan_rule(pattern, rule, self.sides)
+                starts, ways = self.starts[edge.relation], 1 if edge.is_directed else 2
+                keys, sums, used = _enumerate_occurrences(
+                    starts, ways, self.index, levels, rule, n_epochs, never, keys, sums, used
                 )
         keys, sums = nonzero_sums(keys, sums)
         vertex, epoch = self.ids[keys // n_epochs], self.epochs[keys % n_epochs]
@@ -121,24 +144,7 @@ class _ArrangedRelations:
         return vertex[by], epoch[by], sums[by]
 
 
-@dataclass(frozen=True)
-class _RulePlan:
-    """The order in which a rule goes on: a level for each edge except its own; levels that bind the same vertex are
-    together.
-
-    levels: (edge, side, place of the bound end, place of the other end, the number of levels that bind this vertex,
-    which only the first of them has). order: order[p, q] is 1 if the vertex at place p has to be above that at place q,
-    -1 if it has to be below.
-    """
-
-    levels: list[tuple[int, int, int, int, int]]
-    order: Any
-
-    def to_columns(self) -> list[Longs]:
-        return [np.array([level[i] for level in self.levels], np.int64) for i in range(5)]
-
-
-def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) -> _RulePlan:
+def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int]) -> _Levels:
     places = {pattern.edges[rule].a: 0, pattern.edges[rule].b: 1}
     remaining = {j: edge for j, edge in enumerate(pattern.edges) if j != rule}
     levels: list[tuple[int, int, int, int, int]] = []
@@ -165,80 +171,95 @@ def _plan_rule(pattern: Pattern, rule: int, sides: Mapping[tuple[str, bool], int
     for low, high in pattern.less_than:
         order[places[high], places[low]] = 1
         order[places[low], places[high]] = -1
-    return _RulePlan(levels, order)
+    edge, side, bound, place, group = (np.array([level[i] for level in levels], np.int64) for i in range(5))
+    return _Levels(edge, side, bound, place, group, order)
 
 
 @njit(cache=True, nogil=True)
-def _enumerate_occurrences(
-    start_a, start_b, start_from, start_until, start_diff, both_ways,
-    indptr, heads, froms, untils, diffs, neu,
-    edges, sides, bounds, places, groups, order, rule,
-    n_epochs, never, keys, sums, used,
-):  # fmt: skip
-    """Add the occurrences that one rule finds to the sums by key = rank * n_epochs + epoch; return the table."""
-    levels, n_places = edges.size, order.shape[0]
-    edges, sides, bounds = edges.copy(), sides.copy(), bounds.copy()  # the levels of a group change places
+def _enumerate_occurrences(starts, ways, index, levels, rule, n_epochs, never, keys, sums, used):
+    """Add the occurrences that one rule finds to the sums by key = rank * n_epochs + epoch; return the table.
+
+    starts: `Rows`; ways: 2 if each of them is taken in both directions; index: `_Index`; levels: `_Levels`.
+    """
+    start_a, start_b, start_from, start_until, start_diff = starts
+    number, n_places = levels.edge.size, levels.order.shape[0]
+    chosen = np.stack((levels.edge, levels.side, levels.bound))  # the levels of a group change places
     at = np.zeros(n_places, np.int64)
-    here, end = np.zeros(levels + 1, np.int64), np.zeros(levels + 1, np.int64)
-    begins, ends, signs = np.zeros((3, levels + 1), np.int64)
+    here, end = np.zeros(number + 1, np.int64), np.zeros(number + 1, np.int64)
+    begins, ends, signs = np.zeros((3, number + 1), np.int64)
     kept = np.zeros((n_places, 4), np.int64)
     for row in range(start_a.size):
-        for way in range(2 if both_ways else 1):
+        for way in range(ways):
             at[0], at[1] = (start_b[row], start_a[row]) if way else (start_a[row], start_b[row])
-            if (order[1, 0] > 0 and at[1] < at[0]) or (order[1, 0] < 0 and at[1] > at[0]):
+            order = levels.order[1, 0]
+            if (order > 0 and at[1] < at[0]) or (order < 0 and at[1] > at[0]):
                 continue
             begins[0], ends[0], signs[0] = start_from[row], start_until[row], start_diff[row]
             level, enter = 0, True
             while level >= 0:
-                if level == levels:
+                if level == number:
                     found = begins[level], ends[level], signs[level]
                     keys, sums, used = _add_occurrence(kept, at, *found, n_epochs, never, keys, sums, used)
                     level, enter = level - 1, False
                     continue
-                place = places[level]
-                if enter and groups[level]:
-                    best, least = level, np.int64(-1)
-                    for other in range(level, level + groups[level]):
-                        x = at[bounds[other]]
-                        offers = indptr[sides[other], x + 1] - indptr[sides[other], x]
-                        if least < 0 or offers < least:
-                            best, least = other, offers
-                    edges[level], edges[best] = edges[best], edges[level]
-                    sides[level], sides[best] = sides[best], sides[level]
-                    bounds[level], bounds[best] = bounds[best], bounds[level]
-                    x = at[bounds[level]]
-                    here[level], end[level] = indptr[sides[level], x], indptr[sides[level], x + 1]
-                    for p in range(place):
-                        if order[place, p] > 0:
-                            here[level] = _first_position(heads, here[level], end[level], at[p] + 1)
-                        elif order[place, p] < 0:
-                            end[level] = _first_position(heads, here[level], end[level], at[p])
-                elif enter:
-                    x = at[bounds[level]]
-                    high = indptr[sides[level], x + 1]
-                    here[level] = _first_position(heads, indptr[sides[level], x], high, at[place])
-                    end[level] = here[level]
-                    while end[level] < high and heads[end[level]] == at[place]:
-                        end[level] += 1
+                if enter:
+                    here[level], end[level] = _open_level(index, levels, chosen, level, at)
                 enter = False
-                while here[level] < end[level]:
+                while here[level] < end[level] and not enter:
                     i = here[level]
                     here[level] += 1
-                    begin, until = max(begins[level], froms[i]), min(ends[level], untils[i])
-                    if begin >= until or (neu[i] and edges[level] > rule):
+                    begin, until = max(begins[level], index.start[i]), min(ends[level], index.until[i])
+                    if begin >= until or (index.neu[i] and chosen[0, level] > rule):
                         continue
-                    if groups[level]:
-                        taken = False
-                        for p in range(place):
-                            taken |= at[p] == heads[i]
-                        if taken:
+                    place = levels.place[level]
+                    if levels.group[level]:
+                        if _is_among(index.head[i], at, place):
                             continue
-                        at[place] = heads[i]
-                    begins[level + 1], ends[level + 1], signs[level + 1] = begin, until, signs[level] * diffs[i]
+                        at[place] = index.head[i]
+                    begins[level + 1], ends[level + 1], signs[level + 1] = begin, until, signs[level] * index.diff[i]
                     enter = True
-                    break
                 level += 1 if enter else -1
     return _add_occurrence(kept, np.full(n_places, -1, np.int64), 0, 0, 0, n_epochs, never, keys, sums, used)
+
+
+@njit(cache=True, nogil=True)
+def _open_level(index, levels, chosen, level, at):
+    """Return the stretch of the index that a level goes through, from the vertices bound so far (`at`).
+
+    If the level binds a vertex, the edge with the fewest rows of its group proposes, and changes places with it.
+    """
+    indptr, place, group = index.indptr, levels.place[level], levels.group[level]
+    if group:
+        best, least = level, np.int64(-1)
+        for other in range(level, level + group):
+            side, x = chosen[1, other], at[chosen[2, other]]
+            offers = indptr[side, x + 1] - indptr[side, x]
+            if least < 0 or offers < least:
+                best, least = other, offers
+        for part in range(3):
+            chosen[part, level], chosen[part, best] = chosen[part, best], chosen[part, level]
+    side, x = chosen[1, level], at[chosen[2, level]]
+    low, high = indptr[side, x], indptr[side, x + 1]
+    if not group:
+        low = end = _first_position(index.head, low, high, at[place])
+        while end < high and index.head[end] == at[place]:
+            end += 1
+        return low, end
+    for p in range(place):
+        if levels.order[place, p] > 0:
+            low = _first_position(index.head, low, high, at[p] + 1)
+        elif levels.order[place, p] < 0:
+            high = _first_position(index.head, low, high, at[p])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _is_among(vertex, at, number):
+    """Tell whether a vertex is among the first ones of `at`."""
+    found = False
+    for p in range(number):
+        found |= at[p] == vertex
+    return found
 
 
 @njit(cache=True, nogil=True)

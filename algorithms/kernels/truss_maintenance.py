@@ -338,9 +338,36 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
 
     The edges before it that are no candidates stay at k, so only its own triangles can lift it.
     """
-    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    turn = g.need[e] if g.state[e] == REJECTED else len(rejected)
+    known, blockers = _own_triangles(g, e, k, turn, left, right)
+    kept = known
+    if is_unknown_below(g, e, k):  # its own triangles that are not known may be good ones
+        kept = max(kept, g.own[e])
+    if kept - blockers.size <= k:
+        if g.state[e] != REJECTED:
+            _reject_edge(g, e, k, turn, known, rejected, leaving, left, right)
+        # It goes behind as few of the edges that block it as necessary. They were rejected before it, so this ends.
+        g.label[e] = np.partition(blockers, kept - k - 1)[kept - k - 1] + 1
+        g.own[e] = kept
+        for t in range(known):
+            f = left[t]
+            if not _is_supporting(g.level, g.state, f, k) and _precedes(g.level, g.label, f, e):
+                g.own[e] -= 1
+                _gain_triangle(g.level, g.label, g.own, f, heap)
+        return
+    g.state[e], g.need[e] = CANDIDATE, kept - blockers.size
+    _await_triangles(g, e, k, turn, known, heap, waits, left, right)
+    candidates.append(e)
+
+
+@njit(cache=True, nogil=True)
+def _own_triangles(g, e, k, turn, left, right):
+    """Keep the triangles that e owns in left, right, with the first edge of the level (if any) on the left.
+
+    Return their number, and the labels of the edges that block one of them, since they cannot rise.
+    """
+    level, label, backing, need, state = g.level, g.label, g.backing, g.need, g.state
     found = closing_edges(g, e, k, left, right)
-    turn = need[e] if state[e] == REJECTED else len(rejected)
     blockers = np.empty(found, np.int64)
     kept, blocked = 0, 0
     for t in range(found):
@@ -349,7 +376,6 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
         other_waits = not _is_supporting(level, state, other, k)
         if (f_waits and _precedes(level, label, f, e)) or (other_waits and _precedes(level, label, other, e)):
             continue
-        # Keep its own triangles only, with the first edge of the level (if any) on the left.
         if other_waits and (not f_waits or _precedes(level, label, other, f)):
             f, other, f_waits, other_waits = other, f, other_waits, f_waits
         left[kept], right[kept] = f, other
@@ -360,32 +386,28 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
         elif other_waits and _cannot_rise(backing, state, need, other, k, turn):
             blockers[blocked] = label[other]
             blocked += 1
-    known = kept
-    if is_unknown_below(g, e, k):  # its own triangles that are not known may be good ones
-        kept = max(kept, own[e])
-    if kept - blocked <= k:
-        if state[e] != REJECTED:
-            for t in range(known):
-                f, other = left[t], right[t]
-                if not _is_supporting(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
-                    continue
-                for x in (f, other):
-                    if level[x] == k and state[x] == CANDIDATE:
-                        _drop_hope(k, need, state, x, leaving)
-            state[e] = REJECTED
-            need[e] = turn
-            rejected.append(e)
-        # It goes behind as few of the edges that block it as necessary. They were rejected before it, so this ends.
-        label[e] = np.partition(blockers[:blocked], kept - k - 1)[kept - k - 1] + 1
-        own[e] = kept
-        for t in range(known):
-            f = left[t]
-            if not _is_supporting(level, state, f, k) and _precedes(level, label, f, e):
-                own[e] -= 1
-                _gain_triangle(level, label, own, f, heap)
-        return
-    state[e] = CANDIDATE
-    need[e] = kept - blocked
+    return kept, blockers[:blocked]
+
+
+@njit(cache=True, nogil=True)
+def _reject_edge(g, e, k, turn, known, rejected, leaving, left, right):
+    """Note that e stays at k, and subtract its own triangles from the candidates that counted on them."""
+    level, backing, need, state = g.level, g.backing, g.need, g.state
+    for t in range(known):
+        f, other = left[t], right[t]
+        if not _is_supporting(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
+            continue
+        for x in (f, other):
+            if level[x] == k and state[x] == CANDIDATE:
+                _drop_hope(k, need, state, x, leaving)
+    state[e], need[e] = REJECTED, turn
+    rejected.append(e)
+
+
+@njit(cache=True, nogil=True)
+def _await_triangles(g, e, k, turn, known, heap, waits, left, right):
+    """Hand the own triangles of candidate e on to their next edges, and note on which edges still to come it counts."""
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
     for t in range(known):
         f, other = left[t], right[t]
         if _is_supporting(level, state, f, k):
@@ -399,7 +421,6 @@ def _consider_edge(g, e, k, heap, candidates, rejected, leaving, waits, left, ri
         _await_edge(label, need, state, e, f, other, k, heap, waits)
         if other_waits:
             _await_edge(label, need, state, e, other, f, k, heap, waits)
-    candidates.append(e)
 
 
 @njit(cache=True, nogil=True, inline="always")

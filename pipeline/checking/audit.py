@@ -10,13 +10,14 @@ that no task can hold is recomputed by `distributed_recount`. On request a third
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from algorithms import graphframes_oracle as third
@@ -37,7 +38,7 @@ from ..storage.iceberg import has_jvm
 from ..storage.warehouse import Warehouse
 from . import distributed_recount, epoch_recount, motif_reference, serving_table_checks
 from .audited_rows import recompute_edges, select_stored_rows
-from .epoch_recount import COUNTED, DIFFERENCES, MOTIF
+from .epoch_recount import MOTIF, RECOUNT, STORED, TOTAL
 from .reported_totals_check import (
     Measure,
     ReportedTotals,
@@ -48,7 +49,33 @@ from .reported_totals_check import (
     reported_totals,
 )
 
-_STORED = "stored "  # prefix of a table's name, in a row with the number of its rows at the epoch
+
+@dataclass(frozen=True)
+class Recount:
+    """What a recount has found.
+
+    differences: the first differing rows of each epoch and kind, with vertices and motifs as numbers; totals: the
+    recounted ones by epoch, without zeros; stored_rows: how many rows are stored, by epoch and table.
+    """
+
+    differences: list[dict[str, Any]]
+    totals: dict[int, dict[Measure, int]]
+    stored_rows: dict[tuple[int, str], int]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Row]) -> Recount:
+        """Return the recount that rows (`epoch_recount.RECOUNT`) are."""
+        found = cls([], {}, {})
+        for row in rows:
+            kind, fields = row["kind"], row.asDict()
+            del fields["kind"]
+            if kind == STORED:
+                found.stored_rows[row["epoch"], row["what"]] = row["maintained"]
+            elif kind == TOTAL:
+                found.totals.setdefault(row["epoch"], {})[row["what"], row["a"]] = row["recomputed"]
+            else:
+                found.differences.append(fields)
+        return found
 
 
 def find_differences(
@@ -90,51 +117,76 @@ def find_differences(
     motifs = motif_reference.read_motifs(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    rows, graph = (
-        select_stored_rows(read, epochs, list(motifs)),
-        recompute_edges(read("upserts"), warehouse.home, epochs),
-    )
+    found = _recount(warehouse, read, epochs, motifs, say=say, revision=revision, shown=shown, placed=placed)
+    differences, names = found.differences, list(motifs)
+    labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
+    context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": names}
+    if third_party:
+        context["reference"] = reference_name(warehouse.spark)
+        for epoch in epochs:
+            say(f"{labels[epoch]}: counting triangles with {context['reference']}")
+            differences += _compare_third_party(warehouse, read, epoch)
+    if revision is not None:
+        differences = _explain_differences(warehouse, revision, differences)
+    differences = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in differences]
+    if shown is not None:
+        context["kinds"] = shown.kinds
+        known = {(row["epoch"], row["what"]) for row in differences}
+        wrong = [row for row in differing_totals(shown, found.totals) if (row["epoch"], row["what"]) not in known]
+        for row in wrong:
+            if row["what"] == "motifs":
+                row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
+        differences += wrong + differing_rows(shown, found.stored_rows)
+    return differences, context
+
+
+def _recount(
+    warehouse: Warehouse,
+    read: Callable[[str], DataFrame],
+    epochs: list[int],
+    motifs: Mapping[str, Sequence[motif_patterns.Pattern]],
+    *,
+    say: Callable[[str], None],
+    revision: Revision | None,
+    shown: ReportedTotals | None,
+    placed: Mapping[int, DataFrame],
+) -> Recount:
+    """Recount epochs, each in a task of its own, or in cells where no task can hold the graph; EXECUTES."""
+    rows = select_stored_rows(read, epochs, list(motifs))
+    graph = recompute_edges(read("upserts"), warehouse.home, epochs)
     if epochs and _exceeds_task(warehouse, revision, motifs, len(epochs)):
         say("the graph is too large for one task: recomputing in cells and partitions")
         comparing: AbstractContextManager[DataFrame] = distributed_recount.compare_distributed(
             rows, graph, epochs, memory_budget.max_partition_edges(warehouse.home.config), say, placed
         )
     else:
-        kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
-        comparing = nullcontext(
-            kept.cogroup(fresh).applyInArrow(partial(epoch_recount.compare_epoch, motifs), DIFFERENCES)
-        )
+        both = rows.groupBy("epoch").cogroup(graph.groupBy("epoch"))
+        comparing = nullcontext(both.applyInArrow(partial(epoch_recount.compare_epoch, motifs), RECOUNT))
     with comparing as compared:
         if shown is not None:
-            compared = compared.unionByName(_attach_counts(count_stored_rows(shown, read)))
-        differences, counted, stored = _split_results([row.asDict() for row in compared.collect()])
-    labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
-    context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
-    if third_party:
-        context["reference"] = reference_name(warehouse.spark)
-        for epoch in epochs:
-            say(f"{labels[epoch]}: counting triangles with {context['reference']}")
-            differences += _compare_third_party(warehouse, read, epoch)
+            counts = count_stored_rows(shown, read).withColumn("kind", F.lit(STORED))
+            counts = counts.withColumnsRenamed({"table": "what", "n": "maintained"})
+            compared = compared.unionByName(counts, allowMissingColumns=True)
+        return Recount.from_rows(compared.collect())
+
+
+def _explain_differences(
+    warehouse: Warehouse, revision: Revision, differences: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return differences with the names of their vertices, and the landed rows from which the first one follows."""
     first = next((row for row in differences if row["a"] is not None), None)
-    if first is not None and revision is not None:
-        other = first["b"] if first["what"] != MOTIF else None
-        first["why"] = explain.explain_difference(warehouse, revision, first["epoch"], first["a"], other)
-        ends = {row["a"] for row in differences} | {row["b"] for row in differences if row["what"] != MOTIF}
-        numbers = list(ends - {None})
-        book = {None: None, **dict(zip(numbers, explain.name_vertices(warehouse, revision, numbers), strict=True))}
-        for row in differences:
-            row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
-    names = list(motifs)
-    differences = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in differences]
-    if shown is not None:
-        context["kinds"] = shown.kinds
-        known = {(row["epoch"], row["what"]) for row in differences}
-        wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in known]
-        for row in wrong:
-            if row["what"] == "motifs":
-                row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        differences += wrong + differing_rows(shown, stored)
-    return differences, context
+    if first is None:
+        return differences
+    other = first["b"] if first["what"] != MOTIF else None
+    why = explain.explain_difference(warehouse, revision, first["epoch"], first["a"], other)
+    ends = {row["a"] for row in differences} | {row["b"] for row in differences if row["what"] != MOTIF}
+    numbers = list(ends - {None})
+    book = {None: None, **dict(zip(numbers, explain.name_vertices(warehouse, revision, numbers), strict=True))}
+    return [
+        {**row, "a": book[row["a"]], "b": row["b"] if row["what"] == MOTIF else book[row["b"]]}
+        | ({"why": why} if row is first else {})
+        for row in differences
+    ]
 
 
 def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
@@ -153,31 +205,6 @@ def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Colle
             "give it more memory ([spark] conf) or a higher [truss] limit_edges, or take [motifs] out of altneu.toml",
         )
     return edges > limit
-
-
-def _attach_counts(stored: DataFrame) -> DataFrame:
-    """Return the numbers of stored rows in the form of differences, so that one query reads both."""
-    null, zero = F.lit(None).cast("bigint"), F.lit(0).cast("bigint")
-    what = F.concat(F.lit(_STORED), "table").alias("what")
-    ends = null.alias("a"), null.alias("b")
-    return stored.select(
-        "epoch", what, *ends, F.col("n").alias("maintained"), null.alias("recomputed"), zero.alias("count")
-    )
-
-
-def _split_results(
-    rows: list[dict[str, Any]],
-) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]], dict[tuple[int, str], int]]:
-    """Split rows into the differences, the recounted totals by epoch, and the stored rows by epoch and table."""
-    differences, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
-    for row in rows:
-        if row["what"].startswith(_STORED):
-            stored[row["epoch"], row["what"].removeprefix(_STORED)] = row["maintained"]
-        elif row["what"].startswith(COUNTED):
-            counted.setdefault(row["epoch"], {})[row["what"].removeprefix(COUNTED), row["a"]] = row["recomputed"]
-        else:
-            differences.append(row)
-    return differences, counted, stored
 
 
 def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:

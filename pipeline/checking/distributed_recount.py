@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from algorithms import motif_patterns
 from algorithms.truss_bsp import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
 
-from .epoch_recount import COUNTED, PER_ROW
+from .epoch_recount import DIFFERENCE, PER_ROW, TOTAL
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def compare_distributed(
             right.
 
     Yields:
-        Rows of `epoch_recount.DIFFERENCES`.
+        Rows of `epoch_recount.RECOUNT`.
     """
     plain, cached = graph.where(F.col("relation") == motif_patterns.PLAIN), list[DataFrame]()
 
@@ -118,11 +118,11 @@ def _compare_epoch(
     each = Window.partitionBy("what")
     numbered = listed.withColumn("count", F.count("*").over(each))
     numbered = numbered.withColumn("_place", F.row_number().over(each.orderBy("a", "b")))
-    return (
-        _first_rows(numbered)
-        .unionByName(_count_totals(proved, vertices))
-        .select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
+    first, totals = _first_rows(numbered), _count_totals(proved, vertices)
+    both = first.select(F.lit(DIFFERENCE).alias("kind"), "*").unionByName(
+        totals.select(F.lit(TOTAL).alias("kind"), "*")
     )
+    return both.select("kind", F.lit(epoch).cast("bigint").alias("epoch"), *totals.columns)
 
 
 def _compare_kind(what: str, rows: DataFrame, maintained: Column, recomputed: Column | None) -> DataFrame:
@@ -191,9 +191,9 @@ def _count_totals(proved: DataFrame, vertices: DataFrame) -> DataFrame:
     )
     zero = F.lit(0).cast("bigint")
     names = ("edges", "vertices", "triangles", "max_trussness", "wedges")
-    rows = F.array(*(F.struct(F.lit(COUNTED + name).alias("what"), F.col(name).alias("recomputed")) for name in names))
+    rows = F.array(*(F.struct(F.lit(name).alias("what"), F.col(name).alias("recomputed")) for name in names))
     totals = single.select(F.inline(rows)).where("recomputed > 0").select("what", zero.alias("a"), "recomputed")
     sizes = proved.groupBy(F.col("k").alias("a")).agg(F.count("*").alias("recomputed"))
-    sizes = sizes.select(F.lit(COUNTED + "trusses").alias("what"), "a", "recomputed")
+    sizes = sizes.select(F.lit("trusses").alias("what"), "a", "recomputed")
     both = totals.unionByName(sizes)
     return both.select("what", "a", _null_column("b"), _null_column("maintained"), "recomputed", zero.alias("count"))

@@ -1,8 +1,7 @@
 """The task of an audit: it recomputes one epoch's graph from scratch and compares it with what is maintained.
 
 Shapes  The input are rows from `audit`: the maintained ones (`PER_ROW`), and the edges by relation. The output are
-        tables of `DIFFERENCES`: the first rows of each kind of difference with their number, and besides these the
-        recomputed totals (`COUNTED`), which are no differences.
+        tables of `RECOUNT`: the first rows of each kind of difference with their number, and the recomputed totals.
 Cost    The task holds the graph twice. Nothing here uses Spark.
 """
 
@@ -32,8 +31,9 @@ Results = dict[str, Result]
 MOTIF = "motif_at_vertex"
 PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
 TOTALS = ("edges", "vertices", "triangles", "max_trussness")
-COUNTED = "counted "  # prefix of a total's name, in a row with its recomputed value, which is no difference
+DIFFERENCE, TOTAL, STORED = "difference", "total", "stored"  # the kinds of rows of a recount
 DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
+RECOUNT = f"kind string, {DIFFERENCES}"
 
 
 def compare_epoch(
@@ -51,7 +51,7 @@ def compare_epoch(
         graph: The edges: epoch, relation, a, b.
 
     Returns:
-        The first `ROWS` differences of each kind with their number, and the recomputed totals (`DIFFERENCES`).
+        The first `ROWS` differences of each kind with their number, and the recomputed totals (`RECOUNT`).
     """
     from expectations.gx_runner import ROWS
 
@@ -62,16 +62,21 @@ def compare_epoch(
     )
     if motifs:
         recomputed[MOTIF] = _count_motifs(motifs, graph)
-    out = [result_table(DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
+    out = [_recount_table(DIFFERENCE, epoch, "", *([np.zeros(0, np.int64)] * 5))]
     for what in (*PER_ROW, *TOTALS):
         a, b, old, new = _differing_rows(maintained.get(what), recomputed.get(what))
-        out.append(result_table(DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
+        out.append(_recount_table(DIFFERENCE, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
     for (what, place), value in _count_totals(recomputed, motifs).items():
-        out.append(result_table(DIFFERENCES, epoch, COUNTED + what, np.array([place]), None, None, value, 0))
+        out.append(_recount_table(TOTAL, epoch, what, np.array([place]), None, None, value, 0))
     if "trussness_of_edge" in maintained:
         for what, (a, b, k) in _uncertified_edges(*maintained["trussness_of_edge"]).items():
-            out.append(result_table(DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
+            out.append(_recount_table(DIFFERENCE, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
     return pa.concat_tables(out)
+
+
+def _recount_table(kind: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
+    rows = result_table(DIFFERENCES, epoch, what, *columns)
+    return rows.add_column(0, "kind", pa.repeat(pa.scalar(kind), rows.num_rows))
 
 
 def maintained_results(rows: pa.Table) -> Results:

@@ -68,6 +68,13 @@ def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, peel(a, b)
 
 
+def _sample_intervals() -> pa.Table:
+    """Return edges as the input of the truss stage's task."""
+    from algorithms.tagged_rows import RowKind, input_table
+
+    return input_table(5, RowKind.INTERVAL, *(column.to_numpy() for column in _sample_edges().columns))
+
+
 def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
     """Return a table in read-only buffers, as a Spark task receives it."""
     sink = pa.BufferOutputStream()
@@ -78,9 +85,9 @@ def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
 
 def _compile_peel() -> None:
     from algorithms.truss import _replay_task
+    from algorithms.truss_plan import ReplayRequest
 
-    edges = _sample_edges()
-    list(_replay_task(0, 0)(_as_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
+    list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
 
 
 def _compile_deletions() -> None:
@@ -121,12 +128,12 @@ def _compile_proof() -> None:
     from algorithms.kernels import incremental_prover
     from algorithms.proof_records import ProofScope
     from algorithms.truss import _replay_task
+    from algorithms.truss_plan import ReplayRequest
 
-    edges = _sample_edges()
-    rows = edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64)))
-    list(_replay_task(0, 0, ask=ProofScope(2))(_as_received(rows)))
+    rows = _sample_intervals()
+    list(_replay_task(ReplayRequest(first=0, last=0, scope=ProofScope(2)))(_as_received(rows)))
     incremental_prover.WHOLE = 1
-    list(_replay_task(0, 4, ask=ProofScope(2))(_as_received(rows)))
+    list(_replay_task(ReplayRequest(first=0, last=4, scope=ProofScope(2)))(_as_received(rows)))
 
 
 def _compile_triangles() -> None:

@@ -171,7 +171,7 @@ class MotifsChoice(PlanChoice):
         return next((way for way, words in MOTIF_NAMES.items() if words == facts.motif_plan), Strategy.NOTHING)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrussChoice(PlanChoice):
     """The choice from which epoch the trussness is replayed, and how.
 
@@ -180,7 +180,8 @@ class TrussChoice(PlanChoice):
     hold is updated by the region that the change reaches, from the truss checkpoint, or peeled in partitions that
     exchange messages.
 
-    A new strategy is a member of `Strategy`, a line in `strategy` and one in `possible_strategies`.
+    A new strategy is a member of `Strategy`, a line in `strategy`, one in `possible_strategies`, and a class in
+    `truss_strategies`.
     """
 
     NAME, FACTS = "truss", TrussFacts
@@ -203,11 +204,17 @@ class TrussChoice(PlanChoice):
         earliest = min(starts, default=None)
         if earliest is not None and last is not None and earliest > last:
             earliest = None
-        edges = Number.exact(numbers.stored_rows("edges")) + changed
-        kept = scope.appends_to("edges") and numbers.has_graph_cache()
-        state = scope.appends_to("edges") and numbers.has_checkpoint()
-        limits = memory_budget.max_task_edges(config), memory_budget.max_region_edges(config)
-        return cls(earliest, last, expires, changed, edges, *limits, kept, state)
+        return cls(
+            first=earliest,
+            last=last,
+            expires=expires,
+            changed=changed,
+            edges=Number.exact(numbers.stored_rows("edges")) + changed,
+            limit=memory_budget.max_task_edges(config),
+            most=memory_budget.max_region_edges(config),
+            kept=scope.appends_to("edges") and numbers.has_graph_cache(),
+            state=scope.appends_to("edges") and numbers.has_checkpoint(),
+        )
 
     @property
     def needs_edge_count(self) -> bool:
@@ -266,7 +273,7 @@ class TrussChoice(PlanChoice):
         return Strategy.PARTS if facts.rounds else Strategy.TASK  # this also reads the facts of earlier versions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AuditChoice(PlanChoice):
     """The choice how a run is checked besides the proof of every epoch.
 
@@ -292,30 +299,18 @@ class AuditChoice(PlanChoice):
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
         if scope.frontier is None:
             return None
-        known = sorted({*numbers.published_epochs(), *scope.epochs, scope.frontier})
-        since = scope.parent.since if scope.appends_to("upserts") else None
-        known = [epoch for epoch in known if since is None or epoch >= since]
-        own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
-        mode, _, n = config.audit.epochs.partition(" ")
-        some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
-        chosen = {scope.frontier, *own[-1:], *some}
-        if mode == "all":
-            chosen.update(own)
-        elif mode == "every":
-            chosen.update(epoch for epoch in own if epoch % int(n) == 0)
-        elif mode == "sample":
-            chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same sample
-        changed = numbers.changed_rows("edges")
-        edges = numbers.stored_rows("edges") + changed.value
         truss = TrussChoice.choose(scope, config, numbers)
-        region, may_be = (
-            truss.strategy is Strategy.REGION,
-            Strategy.REGION in truss.possible_strategies and not config.motifs,
+        region = truss.strategy is Strategy.REGION
+        return cls(
+            epochs=_epochs_to_recompute(scope, config, numbers.published_epochs(), scope.frontier),
+            wanted=config.audit.mode,
+            asked=config.audit.epochs != "frontier",
+            provable=not config.motifs and (region or not truss.needs_edge_count),
+            stored=numbers.stored_rows("edges"),
+            changed=truss.changed,
+            region=region,
+            may_be_region=Strategy.REGION in truss.possible_strategies and not config.motifs,
         )
-        provable = not config.motifs and (region or edges <= memory_budget.max_task_edges(config))
-        epochs = tuple(sorted(chosen.intersection(known)))
-        parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored_rows("edges"), changed
-        return cls(*parts, region, may_be)
 
     def _mode_for(self, changed: int) -> str:
         if not self.provable:
@@ -368,6 +363,23 @@ class AuditChoice(PlanChoice):
     def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, AuditFacts)
         return facts.mode if facts.mode and facts.mode != FULL else f"{FULL}: {_join_labels(facts.epochs)}"
+
+
+def _epochs_to_recompute(scope: Scope, config: Config, published: Iterable[int], frontier: int) -> tuple[int, ...]:
+    """Return the epochs that a full check of a run recomputes."""
+    since = scope.parent.since if scope.appends_to("upserts") else None
+    known = sorted(epoch for epoch in {*published, *scope.epochs, frontier} if since is None or epoch >= since)
+    own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
+    mode, _, n = config.audit.epochs.partition(" ")
+    some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
+    chosen = {frontier, *own[-1:], *some}
+    if mode == "all":
+        chosen.update(own)
+    elif mode == "every":
+        chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+    elif mode == "sample":
+        chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same sample
+    return tuple(sorted(chosen.intersection(known)))
 
 
 def _join_labels(epochs: Iterable[int]) -> str:

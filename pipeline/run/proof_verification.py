@@ -72,7 +72,7 @@ def unprovable_reason(run: RunContext) -> str | None:
     proof = run.ledger.outputs.get_proof(run.run_id)
     if proof is not None and (proof.base or is_known(run.ledger.outputs.fingerprints_of(run.parent.revision))):
         return None
-    if proof is None and run.ledger.stages.get_facts(run.run_id, TrussFacts).epochs:
+    if proof is None and run.get_result(TrussFacts).epochs:
         return "the graph was too large for one task"
     if run.parent.frontier is not None and not is_known(run.ledger.outputs.fingerprints_of(run.parent.revision)):
         return "nothing changes, and nothing is known of the state before"
@@ -84,7 +84,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
 
     Return None where there is no proof (`unprovable_reason`).
     """
-    facts, proof = run.ledger.stages.get_facts(run.run_id, TrussFacts), run.ledger.outputs.get_proof(run.run_id)
+    facts, proof = run.get_result(TrussFacts), run.ledger.outputs.get_proof(run.run_id)
     before, change = run_fingerprints(run)
     run.ledger.outputs.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):

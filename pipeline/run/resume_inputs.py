@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation, absent_reason
+from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
 
 from ..home import memory_budget
 from ..storage import graph_cache
@@ -29,21 +29,6 @@ def find_graph(run: RunContext, files: GraphCacheLocation | None) -> CachedGraph
     ):
         return None
     return CachedGraph(files, key, at)
-
-
-def execute_plan(run: RunContext, changes: DataFrame) -> DataFrame | None:
-    """Execute a plan that resumes from a graph cache; EXECUTES.
-
-    Returns:
-        The result, persisted, or None when the graph cache could not be used; the reason is reported as progress.
-    """
-    changes = changes.persist()
-    why = absent_reason(changes)
-    if why is None:
-        return changes
-    changes.unpersist()
-    run.say(f"{why}: computing from the tables")
-    return None
 
 
 def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:

@@ -17,7 +17,7 @@ from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind
-from ..state.stage_results import EdgesFacts, IngestFacts
+from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
 from ..storage.table_schemas import INTERVALS
@@ -26,6 +26,7 @@ from .plan_choice import Number, PlanChoice, Scope
 
 Say = Callable[[str], None]
 D = TypeVar("D", bound=PlanChoice)
+R = TypeVar("R", bound=Facts)
 
 
 @dataclass
@@ -42,6 +43,7 @@ class RunContext:
     kind: RunKind = RunKind.RUN
     spare: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
     accept: bool = False  # whether the gate accepts any number of rows
+    reads: Collection[type[Facts]] = tuple(KINDS.values())  # the results that the running stage has declared to read
 
     @property
     def revision(self) -> int:
@@ -77,6 +79,11 @@ class RunContext:
             self.say(
                 f"epoch {self.home.schedule.format_label(epoch)} is left out, as if it had not landed: {error.what}"
             )
+
+    def get_result(self, kind: type[R]) -> R:
+        """Return the result of a finished stage of the run, which the running stage has declared (`Stage.reads`)."""
+        assert kind in self.reads, f"the running stage does not declare that it reads {kind.__name__}"
+        return self.ledger.stages.get_facts(self.run_id, kind)
 
     def choose(self, kind: type[D]) -> D:
         """Make a plan choice from what the finished stages have counted."""
@@ -233,7 +240,7 @@ class ActualCounts:
 
     def changed_upserts(self) -> Number:
         if self.run.appends_to("edges"):
-            return Number.exact(self.run.ledger.stages.get_facts(self.run.run_id, IngestFacts).changed_rows)
+            return Number.exact(self.run.get_result(IngestFacts).changed_rows)
         return Number.exact(self.run.warehouse.snapshot_size("upserts", self.run.verified_snapshot("upserts")).rows)
 
     def stored_rows(self, table: str) -> int:
@@ -244,11 +251,11 @@ class ActualCounts:
         return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first, most)
 
     def changed_rows(self, table: str) -> Number:
-        facts = self.run.ledger.stages.get_facts(self.run.run_id, EdgesFacts)
+        facts = self.run.get_result(EdgesFacts)
         return Number.exact(facts.rows if table == "edges" else facts.motif_edges or 0)
 
     def first_change(self) -> int | None:
-        return self.run.ledger.stages.get_facts(self.run.run_id, EdgesFacts).first_epoch
+        return self.run.get_result(EdgesFacts).first_epoch
 
     def proposal_count(self) -> int | None:
         return None

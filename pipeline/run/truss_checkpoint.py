@@ -16,8 +16,8 @@ from algorithms.bsp import RoundStore
 from algorithms.kernels.level_sorted_graph import LABEL_GAP
 from algorithms.proof_records import COLLECTIONS
 from algorithms.proof_records import ProvedState as Counted
-from algorithms.truss import SavedCheckpointRows
-from algorithms.truss_local_update import RegionState, sum_state
+from algorithms.truss_local_update import sum_state
+from algorithms.truss_plan import CheckpointChange, TrussCheckpoint
 
 from ..home import memory_budget
 from ..state.fingerprint_sums import RunningFingerprint
@@ -36,7 +36,7 @@ def parent_checkpoint(run: RunContext) -> SavedCheckpoint | None:
     return graph_cache.saved_checkpoint(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
-def read_parent_checkpoint(run: RunContext) -> RegionState | None:
+def read_parent_checkpoint(run: RunContext) -> TrussCheckpoint | None:
     """Return the truss checkpoint of the parent revision, or None where it or one of its files is missing."""
     return truss_checkpoint_table.read_checkpoint(run.warehouse, parent_checkpoint(run))
 
@@ -49,28 +49,6 @@ def published_graph_counts(run: RunContext, at: int) -> Counted | None:
     return Counted(
         {table: RunningFingerprint(known[table]).advance_to(at) for table in COLLECTIONS}, published_counts(run, at)
     )
-
-
-def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
-    """Write how a run has changed the parent's checkpoint.
-
-    Args:
-        run: The run.
-        rows: The changed rows of the checkpoint.
-        ends: The labels that the next edges at the front and at the back get.
-
-    Returns:
-        The place of the new checkpoint.
-    """
-    base = parent_checkpoint(run)
-    assert base is not None
-    stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
-    edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
-    if stored > WORN * edges:
-        old = truss_checkpoint_table.read_checkpoint(run.warehouse, base)
-        assert old is not None
-        rows, base = sum_state(old.rows.unionByName(rows)), None
-    return _write_checkpoint(run, base, rows, ends)
 
 
 def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | None:
@@ -97,13 +75,19 @@ def create_checkpoint(run: RunContext, place: RoundStore) -> SavedCheckpoint | N
     return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def save_checkpoint(run: RunContext, rows: SavedCheckpointRows) -> SavedCheckpoint:
-    """Write the checkpoint rows that a task has left: a whole checkpoint, or the changes of the parent's."""
-    return (
-        _write_checkpoint(run, None, rows.rows, rows.ends)
-        if rows.anew
-        else extend_checkpoint(run, rows.rows, rows.ends)
-    )
+def save_checkpoint(run: RunContext, change: CheckpointChange) -> SavedCheckpoint:
+    """Write the change of the parent's checkpoint, or a whole checkpoint, and return its place."""
+    if change.anew:
+        return _write_checkpoint(run, None, change.rows, change.ends)
+    base, rows = parent_checkpoint(run), change.rows
+    assert base is not None
+    stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
+    edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
+    if stored > WORN * edges:
+        old = truss_checkpoint_table.read_checkpoint(run.warehouse, base)
+        assert old is not None
+        rows, base = sum_state(old.rows.unionByName(rows)), None
+    return _write_checkpoint(run, base, rows, change.ends)
 
 
 def _write_checkpoint(

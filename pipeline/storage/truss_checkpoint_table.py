@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from algorithms.truss_local_update import RegionState, sum_state
+from algorithms.truss_local_update import sum_state
+from algorithms.truss_plan import TrussCheckpoint
 
 from ..state.ledger import Ledger
 from ..state.stage_results import SavedCheckpoint
@@ -22,7 +23,7 @@ from .table_schemas import CERTIFICATES
 from .warehouse import Warehouse
 
 
-def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> RegionState | None:
+def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> TrussCheckpoint | None:
     """Return the stored checkpoint, or None where there is none or its files are gone."""
     if certified is None or CERTIFICATES not in warehouse.round_table_names():
         return None
@@ -34,7 +35,7 @@ def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> 
     ):
         return None
     rows = warehouse.read_snapshot(CERTIFICATES, certified.snapshot)
-    return RegionState(rows, certified.at, (certified.front, certified.back))
+    return TrussCheckpoint(rows, certified.at, (certified.front, certified.back))
 
 
 def read_labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:

@@ -26,10 +26,11 @@ import numpy as np
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import truss
+from algorithms import truss, truss_bsp
 from algorithms.bsp import OWN, count_partitions
 from algorithms.kernels import partition_kernels as kernel
 from algorithms.kernels.truss import peel
+from algorithms.truss_plan import ReplayRequest
 from pipeline.storage import bsp_round_tables
 from pipeline.storage.session import size_plans, start_session
 from pipeline.storage.warehouse import Warehouse
@@ -86,9 +87,13 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
                 watched() as peak,
                 size_plans(spark, 3 * a.size),
             ):
-                few = limit if how == "parts" else None
+                request = ReplayRequest(first=at, last=at)
                 begin = time.perf_counter()
-                new = truss.trussness_changes(now, before, at, at, few, rounds=place)
+                if how == "parts":
+                    alive = truss.alive_intervals(now, request)
+                    new = truss_bsp.trussness_changes(alive, before, request, size=limit, rounds=place)
+                else:
+                    new = truss.replayed_changes(now, before, request)
                 new.write.parquet(path)
                 seconds = time.perf_counter() - begin
             found = spark.read.parquet(path)

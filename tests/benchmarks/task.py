@@ -25,23 +25,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import truss
-from algorithms.graph_cache_task import GraphCacheLocation, Task
+from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
 from algorithms.kernels import array_store, maintained_graph, replay
 from algorithms.kernels.incremental_prover import IncrementalProver
 from algorithms.kernels.persistent_graph import PersistentGraph
 from algorithms.kernels.replay import resume_replay
 from algorithms.proof_records import Proof, ProofScope, ProvedState
+from algorithms.tagged_rows import RowKind, Task, input_columns
 from algorithms.time_lattice import FOREVER
+from algorithms.truss_plan import ReplayRequest
 from tests import memory_peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat
 
 PHASES: list[tuple[Any, str]] = [
-    *((PersistentGraph, name) for name in ("over", "open", "apply", "save")),
-    (maintained_graph.MaintainedGraph, "_peel"),
+    *((PersistentGraph, name) for name in ("from_edges", "open_graph", "apply_batch", "save_graph")),
+    (maintained_graph.MaintainedGraph, "_peel_all"),
     *(
         (IncrementalProver, name)
-        for name in ("__init__", "_recounted", "before", "after", "_follow", "_check_lists", "part")
+        for name in (
+            "__init__",
+            "_recount",
+            "before_batch",
+            "after_batch",
+            "_follow_edges",
+            "_check_lists",
+            "share_fingerprints",
+        )
     ),
 ]
 found: dict[str, float] = defaultdict(float)
@@ -133,7 +143,10 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
 def beginnings(folder: Path, size: int) -> None:
     """One epoch from the tables, and from a state in a table; `Files` that nobody sees."""
     a, b = by_rmat(size)
-    keep = GraphCacheLocation(folder, "elsewhere"), "key"
+    cache = CachedGraph(GraphCacheLocation(folder, "elsewhere"), "key", 0)
+
+    def request(epoch: int) -> ReplayRequest:
+        return ReplayRequest(first=epoch, last=epoch, scope=ProofScope(32, epoch), cache=cache, checkpoint_edges=1)
 
     def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
         with memory_peak.sent(folder, columns, names) as rows:
@@ -141,30 +154,30 @@ def beginnings(folder: Path, size: int) -> None:
             made = list(task(rows))
             return time.process_time() - begin, pa.Table.from_batches(made)
 
-    seconds, made = run(
-        truss._replay_task(0, 0, keep, ProofScope(32, 0), 1), memory_peak.first_load(a, b), memory_peak.NAMES
-    )
+    def select(made: pa.Table, kind: RowKind) -> pa.Table:
+        return made.filter(pc.equal(made["kind"], int(kind)))
+
+    seconds, made = run(truss._replay_task(request(0)), memory_peak.first_load(a, b), memory_peak.NAMES)
     show(a.size, "first load, which leaves a state", [{"whole": seconds}])
-    notes = {row["k"]: row["note"] for row in made.filter(pc.is_valid(made["note"])).to_pylist()}
-    proof, (front, back, _) = Proof.from_json(notes[truss.PROOF]), json.loads(notes[truss.LEFT])
+    proof = Proof.from_json(select(made, RowKind.PROOF)["note"][0].as_py())
+    front, back, _ = json.loads(select(made, RowKind.CHECKPOINT)["note"][0].as_py())
     counted = ProvedState(proof.steps[0].prints, proof.steps[0].counts)
-    left = made.filter(pc.is_valid(made["label"]))
-    seconds, _ = run(
-        truss._replay_task(1, 1, keep, ProofScope(32, 1), 1), memory_peak.later(a, b, a.size // 1000), memory_peak.NAMES
-    )
+    left = select(made, RowKind.CERTIFICATE)
+    seconds, _ = run(truss._replay_task(request(1)), memory_peak.later(a, b, a.size // 1000), memory_peak.NAMES)
     show(a.size, "an epoch from the tables", [{"whole": seconds}])
     gone = np.arange(0, a.size, a.size // 1000)
     zero, one, many = np.zeros(gone.size, np.int64), np.ones(gone.size, np.int64), np.ones(a.size, np.int64)
     # an interval that ended is two rows, both fresh: it began without an end
     ends = [(zero + FOREVER, -one), (one, one)]
-    moved = [np.stack([0 * one, a[gone], b[gone], zero, until, diff, one, zero]) for until, diff in ends]
-    state = [2 * many, *(left[name].to_numpy() for name in ("a", "b")), left["k"].to_numpy() - 2]
+    rows = ([zero + RowKind.INTERVAL, a[gone], b[gone], zero, until, diff, one, zero] for until, diff in ends)
+    moved = [np.stack(each) for each in rows]
+    state = [RowKind.CERTIFICATE * many, *(left[name].to_numpy() for name in ("a", "b")), left["k"].to_numpy() - 2]
     state += [*(left[name].to_numpy() for name in truss.CERTIFICATE), many]
     columns = [*np.concatenate([*moved, np.stack(state)], axis=1)]
     seconds, made = run(
-        truss._restore_task((front, back), counted, 0, 1, 1, keep, ProofScope(32, 1)), columns, truss.GIVEN
+        truss._restore_task(0, (front, back), counted, request(1)), columns, input_columns(truss.RESTORE)
     )
-    assert made.filter(pc.equal(made["k"], truss.PROOF)).num_rows == 1, made["note"]
+    assert select(made, RowKind.PROOF).num_rows == 1, made["note"]
     show(a.size, "an epoch from a state in a table", [{"whole": seconds}])
 
 

@@ -16,7 +16,7 @@ from algorithms.kernels.triangles import count_triangles
 from algorithms.kernels.truss import peel
 from algorithms.motif_patterns import PLAIN
 from pipeline.checking import distributed_recount, epoch_recount
-from pipeline.checking.epoch_recount import COUNTED, DIFFERENCES, PER_ROW
+from pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
 from pipeline.errors import UsageError
 from pipeline.home.home import Home
 from pipeline.run import planning, runner
@@ -45,18 +45,16 @@ def maintained(history: dict[int, set[tuple[int, int]]]) -> Stored:
 
 
 def both_ways(spark: SparkSession, history: dict[int, set[tuple[int, int]]], stored: Stored, size: int) -> list[Any]:
-    """The rows of the audit in cells, and of that in one task."""
+    """The rows of the audit in cells, and of that in one task; the kind of each comes last."""
     rows = [(epoch, PER_ROW.index(what), *rest) for epoch, what, *rest in stored]
     kept = spark.createDataFrame(rows, "epoch long, what byte, a long, b long, k long, n long")
     pairs = [(epoch, a, b, PLAIN) for epoch, edges in history.items() for a, b in edges]
     graph = spark.createDataFrame(pairs, "epoch long, a long, b long, relation string")
     one = kept.groupBy("epoch").cogroup(graph.groupBy("epoch"))
     with distributed_recount.compare_distributed(kept, graph, sorted(history), size, lambda text: None) as cells:
-        found = [tuple(row) for row in cells.collect()]
-    return [
-        found,
-        [tuple(row) for row in one.applyInArrow(partial(epoch_recount.compare_epoch, {}), DIFFERENCES).collect()],
-    ]
+        found = cells.collect()
+    task = one.applyInArrow(partial(epoch_recount.compare_epoch, {}), RECOUNT).collect()
+    return [[(*row[1:], row.kind) for row in rows] for rows in (found, task)]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def test_a_clean_state_is_proved_and_counted(
     spark: SparkSession, history: dict[int, set[tuple[int, int]]], size: int
 ) -> None:
     cells, task = both_ways(spark, history, maintained(history), size)
-    assert all(row[1].startswith(COUNTED) for row in cells)
+    assert all(row[-1] == TOTAL for row in cells)
     assert sorted(cells, key=str) == sorted(task, key=str)
 
 
@@ -138,11 +136,12 @@ def test_a_planted_fault_is_found_as_in_one_task(
 ) -> None:
     plant, expected = FAULTS[fault]
     cells, task = both_ways(spark, history, plant(maintained(history)), 60)
-    kinds = [{row[1] for row in rows if not row[1].startswith(COUNTED)} for rows in (cells, task)]
+    cells, task = ([row for row in rows if row[-1] != TOTAL] for rows in (cells, task))
+    kinds = [{row[1] for row in rows} for rows in (cells, task)]
     assert kinds[0] >= expected
     # which trussness would be right the proof does not know, so that edges of one are not among what it counts
     assert kinds[1] - kinds[0] <= {TRUSSNESS, "max_trussness", *WRONG}
-    assert {row[0] for row in cells if not row[1].startswith(COUNTED)} == {1}
+    assert {row[0] for row in cells} == {1}
     shared = {(row[1], row[2], row[3]) for row in task} & {(row[1], row[2], row[3]) for row in cells}
     assert any(what in expected for what, *_ in shared) or expected <= {*WRONG, TRUSSNESS}
 

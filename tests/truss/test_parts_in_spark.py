@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from algorithms import bsp, partition_cache, truss, truss_bsp
 from algorithms.bsp import ExecutorRoundStore
 from algorithms.kernels.truss import peel
+from algorithms.truss_plan import ReplayRequest, summarize_notes
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
@@ -62,6 +63,18 @@ def frames(spark: SparkSession, history: History, stored: list[Triple]) -> tuple
     return edges, spark.createDataFrame(stored, "a long, b long, k long, epoch long, diff long")
 
 
+def in_parts(
+    edges: DataFrame,
+    stored: DataFrame,
+    request: ReplayRequest,
+    size: int,
+    say: truss_bsp.Say = lambda epoch, text: None,
+    rounds: ExecutorRoundStore | None = None,
+) -> DataFrame:
+    alive = truss.alive_intervals(edges, request)
+    return truss_bsp.trussness_changes(alive, stored, request, size=size, say=say, rounds=rounds)
+
+
 def check(
     spark: SparkSession,
     history: History,
@@ -74,18 +87,19 @@ def check(
     window = frames(spark, history, stored)
     said: list[tuple[int, str]] = []
     last = max(history)
-    changed = truss.trussness_changes(*window, first, last, size, lambda *what: said.append(what), rounds=rounds)
+    request = ReplayRequest(first=first, last=last)
+    changed = in_parts(*window, request, size, lambda *what: said.append(what), rounds)
     found = changed.collect()
-    got = Counter({row[:4]: row.diff for row in found if row.diff})
-    assert len(got) == sum(row.diff != 0 for row in found)
+    got = Counter({(row.a, row.b, row.k, row.epoch): row.diff for row in found if row.diff})
+    assert len(got) == sum(bool(row.diff) for row in found)
     total = Counter({row[:4]: row[4] for row in stored})
     total.update(got)
     wrong = {key: diff for key, diff in total.items() if diff}
     expected = {row[:4]: row[4] for row in changes(history)}
     differing = sorted(wrong.items() ^ expected.items(), key=lambda item: (item[0][3], item))
     assert not differing, f"first at epoch {differing[0][0][3]}: {differing[:5]}"
-    one = truss.trussness_changes(*window, first, last).where("diff <> 0").collect()
-    assert got == {row[:4]: row.diff for row in one}
+    one = truss.replayed_changes(*window, request).where("diff <> 0").collect()
+    assert got == {(row.a, row.b, row.k, row.epoch): row.diff for row in one}
     notes = [json.loads(row.note) for row in found if row.note]
     assert {note["method"] for note in notes} <= {"parts"}
     assert len(said) == bool(notes) + sum(1 + note["rounds"] for note in notes)
@@ -123,7 +137,7 @@ def test_parts_equal_the_replay_and_the_definition(spark: SparkSession) -> None:
     for epoch in (2, 3):
         assert {row[:2] for row in changes(now) if row[3] == epoch} >= TORUS, "one edge moves all"
     notes = check(spark, now, 2, changes(history))
-    summary = truss.summarize_notes(json.dumps(note) for note in notes)
+    summary = summarize_notes(json.dumps(note) for note in notes)
     assert summary.methods == {"parts": 2}
     assert summary.looked_at > 0 and summary.rounds > 4
 
@@ -133,9 +147,9 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
     edges = spark.createDataFrame([(1, 2, 0, 9, 1), (2, 3, 3, 9, 1), (2, 3, 4, 9, 1)], columns)
     stored = spark.createDataFrame([(1, 2, 2, 0, 1)], "a long, b long, k long, epoch long, diff long")
     with pytest.raises(ValueError, match=r"edge \(2, 3\) exists 2 times at epoch 4"):
-        truss.trussness_changes(edges, stored, 1, 5, 0)
+        in_parts(edges, stored, ReplayRequest(first=1, last=5), 0)
     with pytest.raises(ValueError, match=r"edge \(1, 2\) exists 1 times just before epoch 1, with 0 trussness"):
-        truss.trussness_changes(edges, stored.where("a > 1"), 1, 3, 0)
+        in_parts(edges, stored.where("a > 1"), ReplayRequest(first=1, last=3), 0)
 
 
 def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
@@ -153,7 +167,7 @@ def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
     spark.sparkContext.setJobGroup(group, "the rounds of one call")
     with executed(spark) as plans:
         try:
-            truss.trussness_changes(*window, 1, 2, 30, say)
+            in_parts(*window, ReplayRequest(first=1, last=2), 30, say)
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     jobs = [after - before for before, after in pairwise(counts) if after > before]
@@ -201,7 +215,7 @@ def test_it_is_proved_in_the_parts_in_which_it_was_found(spark: SparkSession, mo
     history = packed(range(4), 3)
     history[2] = set(sorted(history[2])[::2])
     rounds = ExecutorRoundStore()
-    found = truss.trussness_changes(*frames(spark, history, []), 0, 2, 10, rounds=rounds)
+    found = in_parts(*frames(spark, history, []), ReplayRequest(first=0, last=2), 10, rounds=rounds)
     triples = found.where("diff <> 0").groupBy("a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
     edges = triples.select("a", "b", "k").localCheckpoint()
     monkeypatch.setattr(bsp, "_partition_layout", None)  # none is made again

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from pyspark.sql import functions as F
 from algorithms import truss_local_update
 from algorithms.graph_cache_task import GraphCacheLocation
 from algorithms.kernels.certificate_counts import count_certificate
+from algorithms.truss_plan import TrussCheckpoint
 from pipeline.errors import RunFailed, Unavailable
 from pipeline.home import memory_budget
 from pipeline.home.home import Home
@@ -42,14 +42,14 @@ ROLLING = '[audit]\nmode = "rolling 2"\n'
 
 def use_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on no task can hold the graph, but any region of it."""
-    by_region = truss_local_update.trussness_changes
-
-    def roomy(*args: Any, **kwargs: Any) -> Any:
-        return by_region(*args, **{**kwargs, "most": 10**6})
-
     monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 3)
     monkeypatch.setattr(plan_choices, "REGION", 0)
-    monkeypatch.setattr(truss.truss_local_update, "trussness_changes", roomy)
+    limit_region(monkeypatch, 10**6)
+
+
+def limit_region(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A task may hold so many edges of a region, whatever the plan was chosen for."""
+    monkeypatch.setattr(truss_local_update, "update_region", lambda *args, **how: PLAIN(*args, **{**how, "most": most}))
 
 
 @pytest.fixture()
@@ -296,7 +296,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         monkeypatch.setattr(
             truss_checkpoint_table,
             "read_checkpoint",
-            lambda *args: truss_local_update.RegionState(rows, found.at, found.ends),
+            lambda *args: TrussCheckpoint(rows, found.at, found.ends),
         )
 
     expected = {
@@ -305,7 +305,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         ),
         "its trussness is not the stored one: computing from the tables": lambda: spoilt("own", "own", "level > 0"),
         "its triangles are not those that were counted: computing from the tables": lambda: spoilt("own", "own + 1"),
-        " edges are wrong: computing from the tables": lambda: spoilt("backing", "0L"),
+        " edges are wrong by the proof: computing from the tables": lambda: spoilt("backing", "0L"),
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
@@ -347,14 +347,12 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
             warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
         )
         assert found is not None
-        other = truss_local_update.RegionState(found.rows.where("level > 0"), found.at, found.ends)
+        other = TrussCheckpoint(found.rows.where("level > 0"), found.at, found.ends)
         monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", lambda *args: other)
 
     def small() -> None:
         monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", READ)
-        monkeypatch.setattr(
-            truss.truss_local_update, "trussness_changes", lambda *args, **how: PLAIN(*args, **{**how, "most": 1})
-        )
+        limit_region(monkeypatch, 1)
 
     expected = {
         "the truss checkpoint of the last run is missing: computing in partitions": gone,
@@ -372,7 +370,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
     world.assert_same_as_reference(*range(1, 5))
 
 
-READ, PLAIN = truss_checkpoint_table.read_checkpoint, truss_local_update.trussness_changes
+READ, PLAIN = truss_checkpoint_table.read_checkpoint, truss_local_update.update_region
 
 
 @pytest.mark.slow
@@ -387,13 +385,14 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         truss_checkpoint_table,
         "read_checkpoint",
-        lambda *args: truss_local_update.RegionState(lied, found.at, found.ends),
+        lambda *args: TrussCheckpoint(lied, found.at, found.ends),
     )
     for epoch in (2, 3):
         world.land_batches(epoch)
     said = run(world, 2, 3)
     assert any(
-        " edges of the state that the run before has left are wrong: computing in partitions" in line for line in said
+        " edges of the checkpoint of the run before are wrong by the proof: computing in partitions" in line
+        for line in said
     ), said
     did, judged = facts_of(world)
     assert set(did.methods or ()) == {"parts"} and judged.mode == "full"

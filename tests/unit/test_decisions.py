@@ -553,4 +553,5 @@ def test_the_mode_that_an_audit_says_it_took() -> None:
     ],
 )
 def test_the_audit_in_words(epochs: tuple[int, ...], words: str) -> None:
-    assert AuditChoice(epochs, "full", True, True, 0, NOTHING).describe(str) == words
+    choice = AuditChoice(epochs=epochs, wanted="full", asked=True, provable=True, stored=0, changed=NOTHING)
+    assert choice.describe(str) == words

@@ -7,11 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.run.stages import NAMES
+from pipeline.run.stages import NAMES, STAGES
 from pipeline.state.stage_results import (
     KINDS,
     AuditFacts,
@@ -135,3 +136,19 @@ def test_sizes_of_a_row_that_lacks_them_are_zero() -> None:
 
 def test_the_version_of_a_stored_row_is_not_shown() -> None:
     assert without_version(json.loads('{"rows": 1, "version": 1}')) == {"rows": 1}
+
+
+def test_a_stage_reads_the_results_of_earlier_stages_that_it_declares() -> None:
+    from pipeline.run.run_context import RunContext
+
+    for place, stage in enumerate(STAGES):
+        assert {kind.STAGE for kind in stage.reads} <= set(NAMES[:place]), stage.name
+        run = RunContext.__new__(RunContext)
+        run.reads, run.run_id = stage.reads, "r"
+        run.ledger = SimpleNamespace(get_facts=lambda run_id, kind: (run_id, kind))  # type: ignore[assignment]
+        for kind in KINDS.values():
+            if kind in stage.reads:
+                assert run.get_result(kind) == ("r", kind)
+            else:
+                with pytest.raises(AssertionError, match=f"does not declare that it reads {kind.__name__}"):
+                    run.get_result(kind)

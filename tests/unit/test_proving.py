@@ -76,7 +76,6 @@ class Stored:
         published = [row for row in self.totals if row[2] <= BASE]
         ledger = SimpleNamespace(
             total_diffs=lambda revision: published,
-            get_facts=lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
             get_proof=lambda run_id: self.proof,
             fingerprints_of=lambda revision: self.before,
             put_fingerprints=lambda run_id, change: None,
@@ -85,6 +84,7 @@ class Stored:
         return SimpleNamespace(
             run_id="mine",
             ledger=ledger,
+            get_result=lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
             frontier=FRONTIER,
             epochs=[FIRST, FRONTIER],
             parent=SimpleNamespace(revision=1, frontier=BASE, since=None),
@@ -231,7 +231,7 @@ def test_where_nothing_was_replayed_nothing_may_have_changed(monkeypatch: pytest
     stored = Stored()
     run = stored.run()
     run.ledger.outputs.get_proof = lambda run_id: None
-    run.ledger.stages.get_facts = lambda run_id, kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
+    run.get_result = lambda kind: TrussFacts(rows=0, first_epoch=None, epochs=0)
     stored.change = {table: {FIRST: print_of(1)} if table == "degrees" else {} for table in COLLECTIONS}
     found = prove(monkeypatch, stored, run)
     assert found is not None
@@ -264,7 +264,7 @@ def test_why_there_is_no_proof(
     proof = stored.proof if has_base else replace(stored.proof, base={})
     run.ledger.outputs.get_proof = lambda run_id: proof if has_proof else None
     run.ledger.outputs.fingerprints_of = lambda revision: known
-    run.ledger.stages.get_facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
+    run.get_result = lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
     assert proof_verification.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
         assert prove(monkeypatch, stored, run) is None

@@ -1,9 +1,10 @@
 """The stages of a run, in their order, as one list for the runner, Airflow, the previews and the reports.
 
 Each stage has a module of its name with the stage's `function`. The function takes a `RunContext`, reads the parent's
-pinned tables and the run's own branches, writes its own tables and returns its result (`state/stage_results.py`). A
-stage can be retried, because it replaces what an earlier attempt has written. Nothing is visible to a reader before the
-stage `publish`. Importing this package does not load Spark.
+pinned tables and the run's own branches, writes its own tables and returns its result (`state/stage_results.py`). It
+reads the results of other stages that it declares (`reads`), and no others. A stage can be retried, because it replaces
+what an earlier attempt has written. Nothing is visible to a reader before the stage `publish`. Importing this package
+does not load Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...state.stage_results import KINDS, Facts
+from ...state.stage_results import KINDS, AuditFacts, EdgesFacts, Facts, IngestFacts, TrussFacts
 
 if TYPE_CHECKING:
     from ..run_context import RunContext
@@ -26,6 +27,7 @@ class Stage:
     name: str
     function: str  # the name of a function in its module
     does: str
+    reads: tuple[type[Facts], ...] = ()  # the results of other stages that it reads
     before_publish: bool = True
     maintains: bool = False  # a full recomputation would do the work of this stage
     suites: bool = False  # runs the suites of `expectations`
@@ -36,6 +38,7 @@ class Stage:
         return import_module(f"{__name__}.{self.name}")
 
     def run_stage(self, run: RunContext) -> Facts:
+        run.reads = self.reads
         facts = getattr(self.load_module(), self.function)(run)
         assert isinstance(facts, KINDS[self.name])
         return facts
@@ -47,17 +50,25 @@ STAGES = (
         "ingest",
         "Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
     ),
-    Stage("edges", "derive_edges", "Changed upserts → changed edges, degrees and their totals.", maintains=True),
+    Stage(
+        "edges",
+        "derive_edges",
+        "Changed upserts → changed edges, degrees and their totals.",
+        reads=(IngestFacts,),
+        maintains=True,
+    ),
     Stage(
         "triangles",
         "count_triangles_and_motifs",
         "Changed edges → changed counts of triangles and motifs, by delta queries.",
+        reads=(EdgesFacts,),
         maintains=True,
     ),
     Stage(
         "truss",
         "maintain_truss",
         "Changed edges → changed trussness, replayed from the first changed epoch to the frontier.",
+        reads=(EdgesFacts,),
         maintains=True,
     ),
     Stage(
@@ -65,9 +76,10 @@ STAGES = (
         "audit_run",
         "The suites and a full recomputation. A critical failure stops the run, naming check, epoch and rows; nothing "
         "is published then. The same data fails again.",
+        reads=(IngestFacts, EdgesFacts, TrussFacts),
         suites=True,
     ),
-    Stage("publish", "publish", "Makes the revision visible.", before_publish=False),
+    Stage("publish", "publish", "Makes the revision visible.", reads=(AuditFacts,), before_publish=False),
     Stage("report", "write_report", "Writes the pages, from the database.", before_publish=False, is_critical=False),
 )
 NAMES = tuple(stage.name for stage in STAGES)

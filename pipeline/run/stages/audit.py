@@ -48,7 +48,7 @@ def audit_run(run: RunContext) -> AuditFacts:
         if comparison is not None:
             results += check_differences(*comparison)
     results += _check_serving_tables(run, epochs)
-    run.new_snapshots.update(run.unpublished_revision().snapshots)  # publish pins these and no others
+    pins = run.unpublished_revision().snapshots
     run.ledger.checks.put(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -66,6 +66,7 @@ def audit_run(run: RunContext) -> AuditFacts:
         epochs=epochs,
         mode=FULL if epochs else decision.mode,
         proved=None if proof is None else len(proof.epochs),
+        snapshots=pins,  # those that publish pins, and no others
     )
 
 
@@ -91,9 +92,7 @@ def _recompute_epochs(
     run: RunContext, epochs: Iterable[int]
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
-    placed = truss_checkpoint_table.read_labels(
-        run.warehouse, run.ledger.stages.get_facts(run.run_id, TrussFacts).certified
-    )
+    placed = truss_checkpoint_table.read_labels(run.warehouse, run.get_result(TrussFacts).certified)
     return listed, audit.find_differences(
         run.warehouse,
         run.read_after,

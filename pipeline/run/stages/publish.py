@@ -16,7 +16,7 @@ from ..run_context import RunContext
 
 
 def publish(run: RunContext) -> PublishFacts:
-    warned = run.ledger.stages.get_facts(run.run_id, AuditFacts).failed
+    warned = run.get_result(AuditFacts).failed
     row = run.ledger.revisions.published_by(run.run_id)
     if row is None:
         approval.require_decision(run.home, run.ledger, run.run_id)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import motif_patterns, motifs, triangles
+from algorithms.tagged_rows import RowKind, rows_of_kind, unfit_reason
 
 from ...home import memory_budget
 from ...state.stage_results import EdgesFacts, TrianglesFacts
@@ -99,7 +100,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
             decision = decision.with_proposals(proposals)
         if resumed is not None:
             run.say(f"from the graph cache: {rows:,} changed edge intervals")
-            new = resumed.drop("note")
+            new = rows_of_kind(resumed, RowKind.CHANGE).select(F.col("a").alias("vertex"), "epoch", "diff")
         elif counted is not None and decision.strategy is Strategy.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
@@ -134,10 +135,19 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
 
 
 def _resume_from_graph(run: RunContext) -> DataFrame | None:
-    """Compute the changes from the parent's graph cache; EXECUTES. Return None where it is missing or does not fit."""
+    """Compute the changes from the parent's graph cache, and persist them; EXECUTES.
+
+    Return None where it is missing or does not fit, which is reported as progress.
+    """
     graph = resume_inputs.find_graph(run, graph_cache.cache_location(run.home))
-    first = run.ledger.stages.get_facts(run.run_id, EdgesFacts).first_epoch
+    first = run.get_result(EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
     edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
-    return resume_inputs.execute_plan(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))
+    rows = triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier).persist()
+    why = unfit_reason(rows)
+    if why is None:
+        return rows
+    rows.unpersist()
+    run.say(f"{why}: computing from the tables")
+    return None
