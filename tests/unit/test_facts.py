@@ -145,7 +145,8 @@ def test_a_stage_reads_the_results_of_earlier_stages_that_it_declares() -> None:
         assert {kind.STAGE for kind in stage.reads} <= set(NAMES[:place]), stage.name
         run = RunContext.__new__(RunContext)
         run.reads, run.run_id = stage.reads, "r"
-        run.ledger = SimpleNamespace(get_facts=lambda run_id, kind: (run_id, kind))  # type: ignore[assignment]
+        results = SimpleNamespace(get_facts=lambda run_id, kind: (run_id, kind))
+        run.ledger = SimpleNamespace(stages=results)  # type: ignore[assignment]
         for kind in KINDS.values():
             if kind in stage.reads:
                 assert run.get_result(kind) == ("r", kind)

@@ -74,7 +74,7 @@ class Stored:
 
     def run(self) -> SimpleNamespace:
         published = [row for row in self.totals if row[2] <= BASE]
-        ledger = SimpleNamespace(
+        outputs = SimpleNamespace(
             total_diffs=lambda revision: published,
             get_proof=lambda run_id: self.proof,
             fingerprints_of=lambda revision: self.before,
@@ -83,7 +83,7 @@ class Stored:
         )
         return SimpleNamespace(
             run_id="mine",
-            ledger=ledger,
+            ledger=SimpleNamespace(outputs=outputs),
             get_result=lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
             frontier=FRONTIER,
             epochs=[FIRST, FRONTIER],

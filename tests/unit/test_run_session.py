@@ -63,7 +63,7 @@ def test_what_is_done_stays_done(ledger: Ledger) -> None:
 
 def test_who_does_not_get_the_lease_changes_nothing(ledger: Ledger) -> None:
     session, other = begin(ledger), Ledger(ledger.database.uri)
-    other.owner = lambda: "elsewhere/1/1.00"
+    other.database.owner = lambda: "elsewhere/1/1.00"
     other.runs.acquire_lease(session.run_id)
     before = ledger.runs.get(session.run_id)
     with pytest.raises(LeaseLost), session:
