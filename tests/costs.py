@@ -102,7 +102,7 @@ def starts_run(arguments: object) -> bool:
     words = [os.fsdecode(word) for word in arguments if isinstance(word, (str, bytes, os.PathLike))]
     if words and (words[0].endswith("infra/demo") or any("runner.run(" in word for word in words)):
         return True
-    ours = any(word.endswith(("/altneu", "pipeline.cli")) or word in ("altneu", "pipeline") for word in words)
+    ours = any(word.endswith(("/altneu", "pipeline.cli")) or word == "altneu" for word in words)
     return ours and not COMMANDS_WITH_RUNS.isdisjoint(words) and "--help" not in words
 
 

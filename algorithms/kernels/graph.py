@@ -1,4 +1,4 @@
-"""Compact graphs for the kernels: vertex ids mapped to 0..n-1, and adjacency in arrays.
+"""Compact graphs for the kernels: vertex ids are mapped to 0..n-1, and adjacency is in arrays.
 
 The input is always `a, b`, int64[m], a simple undirected graph: a[i] < b[i], no edge twice, in any order. The ids may
 be any 64-bit integers. Inside, a vertex is an int32 rank in order of ascending degree, and an edge is an int32 position

@@ -1,6 +1,6 @@
 """The triangles on one edge, found by intersecting two sorted neighbour lists.
 
-This is the one primitive of the peel and of the maintenance: nothing is stored per triangle. Lists of similar length
+The peel and the maintenance have this primitive alone: nothing is stored per triangle. Lists of similar length
 are merged, O(d(u) + d(v)); a short list is searched in a long one by galloping, O(d(u) log(d(v) / d(u))), so that an
 edge between a hub and a leaf costs as much as the leaf (Hwang, Lin 1972; Bentley, Yao 1976).
 """

@@ -36,7 +36,7 @@ from ..storage.network import is_listening
 from ..storage.session import PORT, REMOTE
 from ..tasks.base import POOL
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))
 KEY = "AIRFLOW__CORE__FERNET_KEY"
 OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # the prefixes of the variables that Airflow and altneu read

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
 
@@ -27,14 +27,14 @@ from ..events import log, log_event
 from ..home.home import Home
 from ..state.lease import run_periodically
 from ..state.ledger import Ledger
-from ..state.records import RunRecord, StageState
+from ..state.records import Revision, RunRecord, StageState
 from ..state.stage_results import Cost, Facts, FailedFacts, stage_fields
 from . import openlineage
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from .run_context import RunContext
+    from ..storage.warehouse import Warehouse
 
 LOOK = 0.5  # seconds between two samples of the memory
 Fields = dict[str, Any]  # the fields of an event or a span
@@ -68,6 +68,18 @@ def flatten_values(facts: Mapping[str, Any]) -> Fields:
     return values
 
 
+class WritingRun(Protocol):
+    """The run of a stage, by what tells how much the stage has written."""
+
+    @property
+    def warehouse(self) -> Warehouse: ...
+    def unpublished_revision(self) -> Revision: ...
+    def base_snapshot(self, table: str) -> int: ...
+
+
+R = TypeVar("R", bound=WritingRun)
+
+
 class StageTelemetry:
     """One attempt of a stage. `measure` executes it, `report_done` or `report_failed` reports how it has ended."""
 
@@ -78,7 +90,7 @@ class StageTelemetry:
         self._fields = {**run_fields(home, run), "stage": name}
         log_event("stage started", **self._fields)
 
-    def measure(self, function: Callable[[RunContext], Facts], run: RunContext) -> Facts:
+    def measure(self, function: Callable[[R], Facts], run: R) -> Facts:
         """Call the stage's function on its run, and return its facts with the cost."""
         with _watch_memory(self._figures):
             if self.name in ("publish", "report"):  # these write no rows, and the report reads no table
@@ -118,7 +130,7 @@ class StageTelemetry:
         return round(time.time() - self.started, 3)
 
 
-def _added_to_tables(run: RunContext, before: dict[str, int]) -> dict[str, int]:
+def _added_to_tables(run: WritingRun, before: dict[str, int]) -> dict[str, int]:
     """Return how many rows, files and bytes the stage has added to the tables that it wrote."""
     total = {"rows": 0, "files": 0, "bytes": 0}
     for table, snapshot in run.unpublished_revision().snapshots.items():

@@ -28,7 +28,7 @@ from ..errors import Unavailable, describe_error
 
 CODE, INSTALLED, SENT = "spark.altneu.code", "installed", "sent"
 PYTHON = "spark.pyspark.python"
-PACKAGES = ("algorithms", "expectations", "pipeline")
+PACKAGE = "altneu"
 ASKED = 4  # the greatest number of executors that are asked, because those of a cluster are alike
 
 
@@ -45,28 +45,27 @@ def executor_python(master: str, conf: dict[str, str]) -> str:
 
 
 def _list_sources() -> Iterator[tuple[str, Path]]:
-    """Yield every module of the packages: its name inside an archive, and its file."""
-    for package in PACKAGES:
-        spec = find_spec(package)  # imports nothing
-        for place in (spec and spec.submodule_search_locations) or ():
-            root = Path(place)
-            for file in sorted(root.rglob("*.py")):
-                yield f"{package}/{file.relative_to(root).as_posix()}", file
+    """Yield every module of the package: its name inside an archive, and its file."""
+    spec = find_spec(PACKAGE)  # imports nothing
+    for root in (spec and spec.submodule_search_locations) or ():
+        folders = os.walk(root, followlinks=True)  # in a clone the packages are links
+        for file in sorted(Path(folder, name) for folder, _, names in folders for name in names):
+            if file.suffix == ".py":
+                yield f"{PACKAGE}/{file.relative_to(root).as_posix()}", file
 
 
 def code_digest() -> str:
-    """Return the digest of the code that can be imported here, or "" where it is incomplete."""
-    digest = hashlib.sha256()
-    names = set()
+    """Return the digest of the code that can be imported here, or "" where there is none."""
+    digest = None
     for name, file in _list_sources():
-        names.add(name.partition("/")[0])
+        digest = digest or hashlib.sha256()
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest() if names == set(PACKAGES) else ""
+    return digest.hexdigest() if digest else ""
 
 
 @cache
 def code_archive() -> str:
-    """Make a zip of the packages that exists as long as this process, and return its path."""
+    """Make a zip of the package that exists as long as this process, and return its path."""
     folder = tempfile.mkdtemp(prefix="altneu-code-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "altneu.zip"
@@ -112,9 +111,9 @@ def _executor_probe() -> Any:
     """
     import inspect
 
-    source = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
+    source = "from __future__ import annotations\nimport hashlib\nimport os\nfrom importlib.util import find_spec\n"
     source += "from pathlib import Path\n"
-    source += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
+    source += f"PACKAGE = {PACKAGE!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
 
     def probe_executor(rows: Iterable[int], source: str = source) -> Iterator[str]:
         names: dict[str, Any] = {}

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
-REPO = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
 STANDALONE = "spark://"  # the prefix of the master of a standalone cluster
 DAEMON = "spark.python.daemon.module"  # the setting for the module from which Python workers are forked
 REMOTE, PORT = "sc://", 15002  # the prefix of the master of a Spark Connect server, and its default port

@@ -53,7 +53,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/records.py": [*PAGES, *ROWS[1:]],
     "pipeline/state/epoch_status.py": PAGES,
     "pipeline/state/stage_results.py": [f"{UNIT}facts.py"],
-    "pipeline/state/filesystem.py": ["--doctest-modules", "pipeline/state/filesystem.py", f"{UNIT}place.py"],
+    "pipeline/state/filesystem.py": ["--doctest-modules", "altneu/pipeline/state/filesystem.py", f"{UNIT}place.py"],
     "pipeline/state/home_identity.py": [f"{UNIT}place.py"],
     "pipeline/state/versions.py": [f"{UNIT}versions.py"],
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
@@ -63,7 +63,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark
     "algorithms/kernels/intervals.py": [
         "--doctest-modules",
-        "algorithms/kernels/intervals.py",
+        "altneu/algorithms/kernels/intervals.py",
         f"{KERNELS}intervals.py",
     ],
     "algorithms/kernels/replay.py": WARM,
@@ -195,7 +195,7 @@ def copied(repository: Path, copy: Path) -> None:
     names = subprocess.run(["git", "ls-files", "-z"], cwd=repository, check=True, capture_output=True, text=True).stdout
     for name in filter(None, names.split("\0")):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(repository / name, copy / name)
+        shutil.copy(repository / name, copy / name, follow_symlinks=False)
 
 
 def examined(copy: Path, module: str, sample: int, seed: int) -> tuple[int, int, list[Mutant]]:
@@ -244,7 +244,7 @@ def main() -> None:
         os.chdir(copy)
         sys.path[:] = [str(copy), *(place for place in sys.path if place not in ("", str(repository)))]
         os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "pipeline", "algorithms")]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "altneu")]:
             del sys.modules[name]
         for module in arguments.modules or [name for name in SUITES if "storage" not in name]:
             rows.append((module, *examined(copy, module, arguments.sample, arguments.seed)))

@@ -202,7 +202,8 @@ def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load,
     assert path in text
     now = DagSerialization.from_dict(json.loads(text))
     first = now.next_dagrun_info(last_automated_run_info=None)
-    for old in ("dags.timetable.Bounded", "pipeline.scheduling.timetable.Bounded"):
+    module = "pipeline.scheduling.timetable"
+    for old in ("dags.timetable.Bounded", "pipeline.scheduling.timetable.Bounded", f"{module}.Epochs"):
         before = DagSerialization.from_dict(json.loads(text.replace(path, old)))
         assert before.timetable.summary == now.timetable.summary
         assert before.next_dagrun_info(last_automated_run_info=None) == first

@@ -13,7 +13,7 @@ CONTRACTS = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["import
 
 
 def test_every_file_that_is_named_exists() -> None:
-    rooms = ("algorithms", "pipeline", "expectations", "dags", "infra", "tests")
+    rooms = ("altneu", "algorithms", "pipeline", "expectations", "dags", "infra", "tests")
     named = [(line, words) for line, words in quoted(read(PAGE)) if re.match(rf"(?:{'|'.join(rooms)})/\S*$", words)]
     assert len(named) > 30
     wrong = [f"{PAGE}:{line}: there is no {words}" for line, words in named if not (REPO / words).exists()]
@@ -50,17 +50,17 @@ def test_imports_inside_pipeline_follow_the_order_of_the_table() -> None:
                 if package in order:
                     assert order.index(package) <= order.index(own[0]), f"{file.relative_to(REPO)}:{node.lineno}"
     (layers,) = (c["layers"] for c in CONTRACTS if c["name"] == "rooms of pipeline")
-    assert [layer.removeprefix("pipeline.") for layer in reversed(layers)] == order
+    assert [layer.removeprefix("altneu.pipeline.") for layer in reversed(layers)] == order
 
 
 def _imported(node: ast.AST, own: tuple[str, ...]) -> list[str]:
     """The packages of pipeline/ that an import statement in the file `own` names."""
     if isinstance(node, ast.Import):
-        return [name.name.split(".")[1] for name in node.names if name.name.startswith("pipeline.")]
+        return [name.name.split(".")[2] for name in node.names if name.name.startswith("altneu.pipeline.")]
     if not isinstance(node, ast.ImportFrom):
         return []
     names = (node.module or "").split(".") if node.module else []
-    path = [*(("pipeline", *own)[: -node.level] if node.level else ()), *names]
-    if path[:1] != ["pipeline"]:
+    path = [*(("altneu", "pipeline", *own)[: -node.level] if node.level else ()), *names]
+    if path[:2] != ["altneu", "pipeline"]:
         return []
-    return [path[1]] if len(path) > 1 else [name.name for name in node.names]
+    return [path[2]] if len(path) > 2 else [name.name for name in node.names]

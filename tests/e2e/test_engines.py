@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipeline.storage.session
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.home import Home
 from pipeline.landing.local_landing import seal_folder
@@ -27,6 +26,7 @@ from pipeline.reading import engines
 from pipeline.reading.graph import Graph
 from pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
 from pipeline.run import planning, rollback
+from pipeline.storage import session as spark_session
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
 from tests import home_helpers, seeds
@@ -287,7 +287,7 @@ def test_duckdb_answers_while_little_is_stored(
         started.append("spark")
         return spark
 
-    monkeypatch.setattr(pipeline.storage.session, "session_for", session)
+    monkeypatch.setattr(spark_session, "session_for", session)
 
     def by_spark(*arguments: str, fails: bool = False) -> bool:
         started.clear()

@@ -84,7 +84,7 @@ def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_expected_versions_are_those_of_the_lock() -> None:
-    text = (Path(doctor.__file__).parents[2] / "infra" / "requirements.txt").read_text()
+    text = (Path(doctor.__file__).parents[3] / "infra" / "requirements.txt").read_text()
     for name, version in doctor.EXPECTED.items():
         assert re.search(rf"^{name}=={re.escape(version)} ", text, re.M), name
 
@@ -97,7 +97,7 @@ def test_packages_that_may_be_left_out_are_told_with_their_extra(monkeypatch: py
 
 
 def test_each_package_that_may_be_left_out_is_in_its_extra() -> None:
-    extras = tomllib.loads((Path(doctor.__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = tomllib.loads((Path(doctor.__file__).parents[3] / "pyproject.toml").read_text())["project"]
     for name, extra in doctor.BROUGHT_BY.items():
         asked = [Requirement(each) for each in extras["optional-dependencies"][extra]]
         assert name in {each.name for each in asked} and name in doctor.EXPECTED
@@ -142,6 +142,6 @@ def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> No
         "print([m for m in ('pyspark', 'great_expectations', 'airflow', 'pandas', 'numba') if m in sys.modules])"
     )
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(doctor.__file__).parents[2]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(doctor.__file__).parents[3]
     )
     assert said.stdout.strip() == "[]"

@@ -86,7 +86,7 @@ def test_the_groups_of_kernels_leave_compiled_code_for_the_next_process(tmp_path
     """The smallest group, with a cache of its own: a second process finds all of it there and compiles nothing."""
     environment = {
         "NUMBA_CACHE_DIR": str(tmp_path),
-        "PYTHONPATH": str(Path(compile_kernels.__file__).parents[2]),
+        "PYTHONPATH": str(Path(compile_kernels.__file__).parents[3]),
         "PATH": "",
     }
     code = (

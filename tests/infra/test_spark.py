@@ -29,7 +29,7 @@ from pipeline.storage.session import (
 )
 from tests import home_helpers
 
-REPO = Path(module.__file__).parents[2]
+REPO = Path(module.__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
 
 
 EXECUTORS = """
-from pipeline.storage.session import start_start_session
+from pipeline.storage.session import start_session
 
 spark = start_session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
 
@@ -195,7 +195,7 @@ print(start_session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPan
 
 def test_python_workers_take_no_package_from_where_a_command_is_typed(tmp_path: Path) -> None:
     """Python's `-m`, which Spark starts them with, looks there first."""
-    for name in ("algorithms", "pyspark"):
+    for name in ("altneu", "pyspark"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError")
     said = subprocess.run(

@@ -135,7 +135,8 @@ def test_integer_epochs_far_apart(tmp_path) -> None:
 
 def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
     code = (
-        "import sys, json; from pipeline.report import epoch_document; from pipeline.home.home import Home; "
+        "import sys, json; from pipeline.report import epoch_document; "
+        "from pipeline.home.home import Home; "
         "from pipeline.state.ledger import Ledger; home = Home.open(sys.argv[1]); "
         "print(json.dumps(epoch_document(home, Ledger(home.database), 12640))); assert 'pyspark' not in sys.modules"
     )

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-FOLDERS = ("pipeline", "algorithms", "expectations", "dags")
+FOLDERS = ("altneu", "pipeline", "algorithms", "expectations", "dags")
 PRONOUN = re.compile(r"(It|They|The same|Of|As|Those|That|Who|Such)\b")
 BARE = re.compile(
     r"_*(of|at|in|on|by|for|from|to|some|same|own|others?|each|again|there|here|left|found|said|told|asked|kept|held|made|"

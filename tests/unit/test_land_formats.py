@@ -213,7 +213,7 @@ def test_what_a_shell_gives_is_read_whole(way: str, tmp_path: Path) -> None:
         "<()": f"{altneu} <(cat a.csv) {options}",
         "/dev/stdin of a file": f"{altneu} /dev/stdin {options} < a.csv",
     }[way]
-    repository = str(Path(landing.__file__).parents[2])
+    repository = str(Path(landing.__file__).parents[3])
     environment = os.environ | {"PYTHONPATH": repository}
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -195,7 +195,12 @@ app.include_router(router, prefix="/homes/{prefix}")
 
 # the timetable under its former names, so that DAGs that an older version has serialised still load
 _BEFORE = [
-    type("Bounded", (Epochs,), {"__module__": module}) for module in ("dags.timetable", "pipeline.scheduling.timetable")
+    type(name, (Epochs,), {"__module__": module})
+    for module, name in (
+        ("dags.timetable", "Bounded"),
+        ("pipeline.scheduling.timetable", "Bounded"),
+        ("pipeline.scheduling.timetable", "Epochs"),
+    )
 ]
 
 
