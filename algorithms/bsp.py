@@ -38,13 +38,13 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from algorithms import arrow_packing, executor_local_store, partition_cache
-from algorithms.color_partitioning import EDGE_BYTES, Columns, fold_over_cells
-from algorithms.kernels import partition_kernels as kernel
-from algorithms.kernels.graph import Colours
-from algorithms.kernels.intervals import Longs, to_longs
-from algorithms.kernels.triangle_history import colours_for
-from algorithms.spark_conf import configured
+from altneu.algorithms import arrow_packing, executor_local_store, partition_cache
+from altneu.algorithms.color_partitioning import EDGE_BYTES, Columns, fold_over_cells
+from altneu.algorithms.kernels import partition_kernels as kernel
+from altneu.algorithms.kernels.graph import Colours
+from altneu.algorithms.kernels.intervals import Longs, to_longs
+from altneu.algorithms.kernels.triangle_history import colours_for
+from altneu.algorithms.spark_conf import configured
 
 EDGE = ["a", "b"]
 ENDS = dict.fromkeys(EDGE, np.int64)

@@ -25,9 +25,9 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection
-from algorithms.joins import join
-from algorithms.time_lattice import AltNeu, Lattice, Product, Total
+from altneu.algorithms.collection import DIFF, Collection
+from altneu.algorithms.joins import join
+from altneu.algorithms.time_lattice import AltNeu, Lattice, Product, Total
 
 MOMENT = "neu"
 

@@ -25,7 +25,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.time_lattice import (
+from altneu.algorithms.time_lattice import (
     EPOCH_REVISION,
     FOREVER,
     Lattice,

@@ -16,10 +16,10 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame
 
-from algorithms import arrow_packing
-from algorithms.kernels.graph import Colours, run_starts
-from algorithms.kernels.hashing import bucket_of_edges
-from algorithms.kernels.intervals import Longs, sort_order, to_longs
+from altneu.algorithms import arrow_packing
+from altneu.algorithms.kernels.graph import Colours, run_starts
+from altneu.algorithms.kernels.hashing import bucket_of_edges
+from altneu.algorithms.kernels.intervals import Longs, sort_order, to_longs
 
 Columns = Sequence[NDArray[Any]]
 Work = Callable[[Columns, Colours | None], Columns]

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection
-from algorithms.time_lattice import Total
+from altneu.algorithms.collection import DIFF, Collection
+from altneu.algorithms.time_lattice import Total
 
 TICK = "tick"
 Operator = Callable[..., Collection]

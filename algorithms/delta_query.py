@@ -31,11 +31,11 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection, common_since
-from algorithms.prefix_extension import RULE, AtomLookup, Case, Extension, View
-from algorithms.query import Constant, Query, Term
-from algorithms.reduce import distinct, threshold
-from algorithms.time_lattice import Lattice, Lexicographic, Product
+from altneu.algorithms.collection import DIFF, Collection, common_since
+from altneu.algorithms.prefix_extension import RULE, AtomLookup, Case, Extension, View
+from altneu.algorithms.query import Constant, Query, Term
+from altneu.algorithms.reduce import distinct, threshold
+from altneu.algorithms.time_lattice import Lattice, Lexicographic, Product
 
 NEU = "_neu"
 
@@ -159,7 +159,7 @@ def query_changes(
 def total_order(time: Lattice) -> list[str]:
     """Return the time columns as a total order that extends the lattice's: a product's last part counts most.
 
-    >>> from algorithms.time_lattice import EPOCH_REVISION, AltNeu
+    >>> from altneu.algorithms.time_lattice import EPOCH_REVISION, AltNeu
     >>> total_order(EPOCH_REVISION), total_order(AltNeu(EPOCH_REVISION))
     (['revision', 'epoch'], ['revision', 'epoch', 'neu'])
     """

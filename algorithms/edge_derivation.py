@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import incremental
-from algorithms.collection import Collection
-from algorithms.incremental import Change
-from algorithms.motif_patterns import relation_condition
-from algorithms.sql_predicates import only_where
-from algorithms.time_lattice import FOREVER, Total
-from algorithms.upserts import distinct_changes, expiry_epoch, has_value, require_valid_rows, upsert_lives
+from altneu.algorithms import incremental
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.incremental import Change
+from altneu.algorithms.motif_patterns import relation_condition
+from altneu.algorithms.sql_predicates import only_where
+from altneu.algorithms.time_lattice import FOREVER, Total
+from altneu.algorithms.upserts import distinct_changes, expiry_epoch, has_value, require_valid_rows, upsert_lives
 
 
 def pair_columns() -> tuple[Column, Column]:

@@ -37,13 +37,13 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import arrow_packing, executor_local_store
-from algorithms.bsp import EDGE
-from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, distinct_values, positions_of, run_starts
-from algorithms.kernels.hashing import bucket_of_edges
-from algorithms.kernels.intervals import consolidate, sort_order
-from algorithms.kernels.persistent_graph import TrussCertificate
+from altneu.algorithms import arrow_packing, executor_local_store
+from altneu.algorithms.bsp import EDGE
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.kernels.graph import Ints, distinct_values, positions_of, run_starts
+from altneu.algorithms.kernels.hashing import bucket_of_edges
+from altneu.algorithms.kernels.intervals import consolidate, sort_order
+from altneu.algorithms.kernels.persistent_graph import TrussCertificate
 
 KIND = "adjacency"
 VALUES = [*TrussCertificate._fields]

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from algorithms.paths import spark_pattern
+from altneu.algorithms.paths import spark_pattern
 
 
 def reference_name(spark: Any) -> str:

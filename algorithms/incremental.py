@@ -27,10 +27,10 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-import algorithms.reduce
-from algorithms import delta_query, joins
-from algorithms.collection import DIFF, Collection
-from algorithms.query import Query
+import altneu.algorithms.reduce
+from altneu.algorithms import delta_query, joins
+from altneu.algorithms.collection import DIFF, Collection
+from altneu.algorithms.query import Query
 
 
 class Change:
@@ -69,7 +69,11 @@ def reduce(
 ) -> Change:
     """Return the change of the result of `reduce`."""
     return _reduce_again(
-        change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast=broadcast, whole=whole
+        change,
+        key,
+        lambda c, by: altneu.algorithms.reduce.reduce(c, by, aggregates, rows),
+        broadcast=broadcast,
+        whole=whole,
     )
 
 
@@ -78,7 +82,7 @@ def count(
 ) -> Change:
     """Return the change of the result of `count`."""
     return _reduce_again(
-        change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast=broadcast, whole=whole
+        change, key, lambda c, by: altneu.algorithms.reduce.count(c, by, name), broadcast=broadcast, whole=whole
     )
 
 
@@ -89,7 +93,7 @@ def threshold(
     return _reduce_again(
         change,
         change.delta.data,
-        lambda c, _: algorithms.reduce.threshold(c, function),
+        lambda c, _: altneu.algorithms.reduce.threshold(c, function),
         broadcast=broadcast,
         whole=whole,
     )
@@ -98,7 +102,7 @@ def threshold(
 def distinct(change: Change, *, broadcast: bool = False, whole: bool = False) -> Change:
     """Return the change of the result of `distinct`."""
     return _reduce_again(
-        change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast=broadcast, whole=whole
+        change, change.delta.data, lambda c, _: altneu.algorithms.reduce.distinct(c), broadcast=broadcast, whole=whole
     )
 
 

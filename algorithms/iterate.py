@@ -33,10 +33,10 @@ from typing import overload
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.collection import Collection
-from algorithms.incremental import Change
-from algorithms.reduce import distinct
-from algorithms.time_lattice import ROUND, Lattice, Product
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.incremental import Change
+from altneu.algorithms.reduce import distinct
+from altneu.algorithms.time_lattice import ROUND, Lattice, Product
 
 Collections = dict[str, Collection]
 LIMIT = 100

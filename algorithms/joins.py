@@ -21,9 +21,9 @@ from operator import and_
 
 from pyspark.sql import functions as F
 
-from algorithms import linear
-from algorithms.collection import DIFF, Collection, common_since
-from algorithms.reduce import distinct
+from altneu.algorithms import linear
+from altneu.algorithms.collection import DIFF, Collection, common_since
+from altneu.algorithms.reduce import distinct
 
 
 def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -> Collection:

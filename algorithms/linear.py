@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection
-from algorithms.time_lattice import Lattice, lexicographic_parts, time_columns
+from altneu.algorithms.collection import DIFF, Collection
+from altneu.algorithms.time_lattice import Lattice, lexicographic_parts, time_columns
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from algorithms.sql_predicates import collapse_blanks, normalize, spark_sql, split_at_commas
+from altneu.algorithms.sql_predicates import collapse_blanks, normalize, spark_sql, split_at_commas
 
 MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
 PLAIN = "-"  # the relation of the graph's own edges

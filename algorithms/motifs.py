@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import incremental
-from algorithms.collection import Collection
-from algorithms.incremental import Change
-from algorithms.kernels.intervals import make_disjoint, to_longs
-from algorithms.motif_patterns import Pattern, list_relations
-from algorithms.query import Atom, Query
-from algorithms.time_lattice import Total
+from altneu.algorithms import incremental
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.incremental import Change
+from altneu.algorithms.kernels.intervals import make_disjoint, to_longs
+from altneu.algorithms.motif_patterns import Pattern, list_relations
+from altneu.algorithms.query import Atom, Query
+from altneu.algorithms.time_lattice import Total
 
 Motifs = Mapping[str, Sequence[Pattern]]
 SCHEMA = "motif string, vertex bigint, epoch bigint, diff bigint"
@@ -88,7 +88,7 @@ def _at_vertices(name: str, occurrences: Collection) -> DataFrame:
 
 def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from algorithms.kernels.motif_delta import Rows, vertex_changes
+        from altneu.algorithms.kernels.motif_delta import Rows, vertex_changes
 
         parts = list(batches)
         if not parts:

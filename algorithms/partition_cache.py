@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms import executor_local_store
-from algorithms.kernels import partition_kernels
-from algorithms.kernels.graph import Ints, Shorts
+from altneu.algorithms import executor_local_store
+from altneu.algorithms.kernels import partition_kernels
+from altneu.algorithms.kernels.graph import Ints, Shorts
 
 KIND = "parts"
 _FILES = ("a", "b", "level", "owner", "ptr", "left", "right")

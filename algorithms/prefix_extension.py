@@ -25,8 +25,8 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF
-from algorithms.time_lattice import Lattice, literal_time
+from altneu.algorithms.collection import DIFF
+from altneu.algorithms.time_lattice import Lattice, literal_time
 
 RULE, CASE, COUNT = "_rule", "_case", "_count"
 SALTS = 64  # the number of rows of the index among which prefixes without a lookup in a turn are spread

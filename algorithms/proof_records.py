@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from algorithms.fingerprint import Fingerprint
+from altneu.algorithms.fingerprint import Fingerprint
 
 COLLECTIONS = ("edges", "degrees", "triangle_counts", "trussness")
 SHOWN = 20  # the number of wrong edges that a proof lists

@@ -30,8 +30,8 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection
-from algorithms.time_lattice import Lattice, Lexicographic, Product, Total, is_same_time
+from altneu.algorithms.collection import DIFF, Collection
+from altneu.algorithms.time_lattice import Lattice, Lexicographic, Product, Total, is_same_time
 
 MULTIPLICITY, WEIGHS = "multiplicity", "_weighs"
 Test = Callable[[Sequence[Column], Sequence[Column]], Column]

@@ -31,11 +31,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.fingerprint import Fingerprint
-from algorithms.graph_cache_task import CachedGraph, resume_task, split_fresh
-from algorithms.kernels.intervals import Longs, consolidate, make_disjoint
-from algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
-from algorithms.kernels.replay import (
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph_cache_task import CachedGraph, resume_task, split_fresh
+from altneu.algorithms.kernels.intervals import Longs, consolidate, make_disjoint
+from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
+from altneu.algorithms.kernels.replay import (
     ReplayResult,
     ReplayStep,
     TrussnessChanges,
@@ -43,8 +43,8 @@ from algorithms.kernels.replay import (
     resume_replay,
     run_replay,
 )
-from algorithms.proof_records import Proof, ProvedState
-from algorithms.tagged_rows import (
+from altneu.algorithms.proof_records import Proof, ProvedState
+from altneu.algorithms.tagged_rows import (
     CHUNK,
     INTERVAL,
     RowKind,
@@ -55,8 +55,8 @@ from algorithms.tagged_rows import (
     tag_rows,
     take_kinds,
 )
-from algorithms.time_lattice import FOREVER
-from algorithms.truss_plan import TRIPLE, ReplayRequest, TrussCheckpoint
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.truss_plan import TRIPLE, ReplayRequest, TrussCheckpoint
 
 CERTIFICATE = [*TrussCertificate._fields[1:]]
 REPLAY, RESUME, RESTORE = 5, 6, 7  # how many numbers a row of each plan's input has

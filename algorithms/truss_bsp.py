@@ -29,19 +29,19 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import arrow_packing, bsp, partition_cache
-from algorithms.arrow_packing import UNPACKED
-from algorithms.bsp import EDGE, ENDS, ExecutorRoundStore, PartitionedGraph, PartitionLayout, RoundStore
-from algorithms.color_partitioning import Columns, fold_over_cells
-from algorithms.edge_derivation import interval_steps
-from algorithms.kernels import certificate_counts as local
-from algorithms.kernels import graph
-from algorithms.kernels import partition_kernels as kernel
-from algorithms.kernels.graph import Colours, Ints, Shorts
-from algorithms.kernels.intervals import Longs
-from algorithms.kernels.level_sorted_graph import LABEL_GAP
-from algorithms.tagged_rows import RowKind, kind_column
-from algorithms.truss_plan import TRIPLE, ReplayRequest
+from altneu.algorithms import arrow_packing, bsp, partition_cache
+from altneu.algorithms.arrow_packing import UNPACKED
+from altneu.algorithms.bsp import EDGE, ENDS, ExecutorRoundStore, PartitionedGraph, PartitionLayout, RoundStore
+from altneu.algorithms.color_partitioning import Columns, fold_over_cells
+from altneu.algorithms.edge_derivation import interval_steps
+from altneu.algorithms.kernels import certificate_counts as local
+from altneu.algorithms.kernels import graph
+from altneu.algorithms.kernels import partition_kernels as kernel
+from altneu.algorithms.kernels.graph import Colours, Ints, Shorts
+from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.kernels.level_sorted_graph import LABEL_GAP
+from altneu.algorithms.tagged_rows import RowKind, kind_column
+from altneu.algorithms.truss_plan import TRIPLE, ReplayRequest
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`

@@ -30,16 +30,16 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.bsp import EDGE, FIXED, RoundStore
-from algorithms.executor_adjacency import VALUES, Adjacency, Missing, open_adjacency
-from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, distinct_values, positions_of
-from algorithms.kernels.intervals import Longs
-from algorithms.kernels.level_sorted_graph import UNASKED
-from algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
-from algorithms.kernels.replay import pair_batches
-from algorithms.spark_conf import configured
-from algorithms.tagged_rows import (
+from altneu.algorithms.bsp import EDGE, FIXED, RoundStore
+from altneu.algorithms.executor_adjacency import VALUES, Adjacency, Missing, open_adjacency
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.kernels.graph import Ints, distinct_values, positions_of
+from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.kernels.level_sorted_graph import UNASKED
+from altneu.algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
+from altneu.algorithms.kernels.replay import pair_batches
+from altneu.algorithms.spark_conf import configured
+from altneu.algorithms.tagged_rows import (
     INTERVAL,
     RESULT,
     RowKind,
@@ -51,8 +51,8 @@ from algorithms.tagged_rows import (
     tag_rows,
     take_kinds,
 )
-from algorithms.truss_bsp import sum_triples
-from algorithms.truss_plan import (
+from altneu.algorithms.truss_bsp import sum_triples
+from altneu.algorithms.truss_plan import (
     TRIPLE,
     CheckpointChange,
     PlanUnfit,

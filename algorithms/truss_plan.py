@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from algorithms.graph_cache_task import CachedGraph
-from algorithms.proof_records import ProofScope
-from algorithms.tagged_rows import RowKind, rows_of_kind
+from altneu.algorithms.graph_cache_task import CachedGraph
+from altneu.algorithms.proof_records import ProofScope
+from altneu.algorithms.tagged_rows import RowKind, rows_of_kind
 
 TRIPLE = ["a", "b", "k", "epoch", "diff"]
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.collection import Collection
-from algorithms.time_lattice import EPOCH, FOREVER, require_finite
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.time_lattice import EPOCH, FOREVER, require_finite
 
 UPSERT, DELETE = "upsert", "delete"
 

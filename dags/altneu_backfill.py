@@ -15,9 +15,9 @@ from typing import Any, cast
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
 
-from pipeline.scheduling import dag_builder, sites, task_support
-from pipeline.tasks import run_tasks
-from pipeline.tasks.base import PlannedRun, RemainingRange
+from altneu.pipeline.scheduling import dag_builder, sites, task_support
+from altneu.pipeline.tasks import run_tasks
+from altneu.pipeline.tasks.base import PlannedRun, RemainingRange
 
 SITE = sites.current_site()
 

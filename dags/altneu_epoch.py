@@ -30,11 +30,11 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from pipeline.scheduling import dag_builder, sites
-from pipeline.scheduling.landing_sensor import LandingSensor
-from pipeline.scheduling.plan_operator import PlanOperator
-from pipeline.scheduling.timetable import Epochs
-from pipeline.tasks import dag_epochs
+from altneu.pipeline.scheduling import dag_builder, sites
+from altneu.pipeline.scheduling.landing_sensor import LandingSensor
+from altneu.pipeline.scheduling.plan_operator import PlanOperator
+from altneu.pipeline.scheduling.timetable import Epochs
+from altneu.pipeline.tasks import dag_epochs
 
 ACTIVE = 16  # active runs, most of which wait; a scheduler looks at 20 in one go
 SITE = sites.current_site()

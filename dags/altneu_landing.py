@@ -13,9 +13,9 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from pipeline.scheduling import dag_builder, sites, task_support
-from pipeline.scheduling.epoch_events import epochs
-from pipeline.tasks import maintenance
+from altneu.pipeline.scheduling import dag_builder, sites, task_support
+from altneu.pipeline.scheduling.epoch_events import epochs
+from altneu.pipeline.tasks import maintenance
 
 SITE = sites.current_site()
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import dag_builder, sites, task_support
-from pipeline.tasks import maintenance
+from altneu.pipeline.scheduling import dag_builder, sites, task_support
+from altneu.pipeline.tasks import maintenance
 
 SITE = sites.current_site()
 

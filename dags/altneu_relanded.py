@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from pipeline.scheduling import dag_builder, sites, task_support
-from pipeline.scheduling.relanded_trigger import RelandedTrigger
-from pipeline.tasks import run_tasks
-from pipeline.tasks.base import PlannedRun
+from altneu.pipeline.scheduling import dag_builder, sites, task_support
+from altneu.pipeline.scheduling.relanded_trigger import RelandedTrigger
+from altneu.pipeline.tasks import run_tasks
+from altneu.pipeline.tasks.base import PlannedRun
 
 SITE = sites.current_site()
 PLACE = "altneu://landing" if SITE.is_default_site else f"altneu://{SITE.prefix}/landing"

@@ -19,19 +19,19 @@ from typing import Any, get_args
 
 import typer
 
-from expectations import incremental_versus_full
-from expectations import serving_tables as plain_suite
-from expectations.model import Expectation
-from expectations.suite import EXPECTATIONS
-from pipeline.cli import app
-from pipeline.errors import Exit
-from pipeline.home.home import Home
-from pipeline.home.settings import SETTINGS, Config, Setting
-from pipeline.reading.query_model import ANY, FLAGS, VIEWS
-from pipeline.state import schema
-from pipeline.storage.table_schemas import MOTIFS
-from pipeline.storage.table_schemas import TABLES as COLUMNS
-from pipeline.storage.table_schemas import table_columns as columns_of
+from altneu.expectations import incremental_versus_full
+from altneu.expectations import serving_tables as plain_suite
+from altneu.expectations.model import Expectation
+from altneu.expectations.suite import EXPECTATIONS
+from altneu.pipeline.cli import app
+from altneu.pipeline.errors import Exit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings import SETTINGS, Config, Setting
+from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
+from altneu.pipeline.state import schema
+from altneu.pipeline.storage.table_schemas import MOTIFS
+from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
+from altneu.pipeline.storage.table_schemas import table_columns as columns_of
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
@@ -295,7 +295,7 @@ def views_page() -> list[str]:
         "## Views of altneu show",
         "",
         f"All views take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that "
-        "a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `pipeline.api.Graph` "
+        "a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `altneu.Graph` "
         "has a method for each view, with the same name and arguments.",
         "",
     ]
@@ -329,7 +329,7 @@ def tables_page() -> list[str]:
         "## Tables",
         "",
         "The tables are Apache Iceberg tables in the warehouse. Besides its own columns, each has `epoch`, `revision` "
-        "and `diff` (bigint). Read them by `pipeline.api.Graph`. If you read them directly, the newest snapshot of a "
+        "and `diff` (bigint). Read them by `altneu.Graph`. If you read them directly, the newest snapshot of a "
         "table is the last publication; after a rollback and a compaction it may have rows of revisions that the "
         "ledger lists as `hidden`.",
         "",
@@ -375,7 +375,7 @@ def checks_page() -> list[str]:
         suites.setdefault(each.suite, []).append(each)
     for suite, suite_checks in suites.items():
         about = (
-            (sys.modules[f"expectations.{MODULES.get(suite, suite)}"].__doc__ or "")
+            (sys.modules[f"altneu.expectations.{MODULES.get(suite, suite)}"].__doc__ or "")
             .strip()
             .splitlines()[0]
             .partition(": ")[2]

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.state.ledger import Ledger
 from tests import reference
 from tests.reference import Row
 

@@ -19,8 +19,8 @@ from tests.builders import make_clique, upsert
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.home.home import Home
-    from pipeline.state.ledger import Ledger
+    from altneu.pipeline.home.home import Home
+    from altneu.pipeline.state.ledger import Ledger
 
 NUMBERS = "[edges]\nlive_for = 3\n[retention]\nrevisions = 3\n"
 
@@ -33,9 +33,9 @@ class History:
 
     def copy(self, to: Path) -> tuple[Home, Ledger]:
         """Copy it to a folder that is not there yet."""
-        from pipeline.home.home import Home
-        from pipeline.state.ledger import Ledger
-        from pipeline.storage.relocate import relocate_home
+        from altneu.pipeline.home.home import Home
+        from altneu.pipeline.state.ledger import Ledger
+        from altneu.pipeline.storage.relocate import relocate_home
 
         shutil.copytree(self._folder, to)
         home = Home.open(to)
@@ -45,8 +45,8 @@ class History:
 
 def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], object]) -> History:
     """Make a history with plans for tiny data, and without the audits of its runs but for the fingerprints."""
-    from pipeline.run.stages import audit
-    from pipeline.storage.session import SIMPLE
+    from altneu.pipeline.run.stages import audit
+    from altneu.pipeline.storage.session import SIMPLE
     from tests.fingerprint_helpers import stage
 
     before = {name: spark.conf.get(name) for name in SIMPLE}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from pipeline.landing import batch_files
+from altneu.pipeline.landing import batch_files
 from tests import seeds
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def quiet_again() -> Iterator[None]:
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process that record their fingerprints, without the rest of the audit stage, half of a tiny run: for
     tests that compare with plain Python, or audit what is published themselves."""
-    import pipeline.run.stages.audit
+    import altneu.pipeline.run.stages.audit
     from tests.fingerprint_helpers import stage
 
-    monkeypatch.setattr(pipeline.run.stages.audit, "audit_run", stage)
+    monkeypatch.setattr(altneu.pipeline.run.stages.audit, "audit_run", stage)
 
 
 @pytest.fixture

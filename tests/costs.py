@@ -102,7 +102,7 @@ def starts_run(arguments: object) -> bool:
     words = [os.fsdecode(word) for word in arguments if isinstance(word, (str, bytes, os.PathLike))]
     if words and (words[0].endswith("infra/demo") or any("runner.run(" in word for word in words)):
         return True
-    ours = any(word.endswith(("/altneu", "pipeline.cli")) or word == "altneu" for word in words)
+    ours = any(word.endswith(("/altneu", "altneu.pipeline.cli")) or word == "altneu" for word in words)
     return ours and not COMMANDS_WITH_RUNS.isdisjoint(words) and "--help" not in words
 
 
@@ -126,7 +126,7 @@ def install() -> None:
     """Count from now on, in this process."""
     from pyspark.sql import SparkSession
 
-    from pipeline.run import telemetry
+    from altneu.pipeline.run import telemetry
 
     work = telemetry.StageTelemetry.measure
 

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from algorithms.fingerprint import Fingerprint
-from algorithms.time_lattice import FOREVER
-from pipeline.run.proof_verification import run_fingerprints
-from pipeline.run.run_context import RunContext
-from pipeline.state.stage_results import AuditFacts
-from pipeline.storage.table_fingerprints import ALWAYS, TIME
-from pipeline.storage.table_schemas import INTERVALS
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.pipeline.run.proof_verification import run_fingerprints
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.state.stage_results import AuditFacts
+from altneu.pipeline.storage.table_fingerprints import ALWAYS, TIME
+from altneu.pipeline.storage.table_schemas import INTERVALS
 
 
 def stage(run: RunContext) -> AuditFacts:

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.home.home import Home
-from pipeline.landing.local_landing import seal_folder
-from pipeline.run import planning, runner, stages
-from pipeline.run.forecast import forecast_run
-from pipeline.run.plan_choices import TrussChoice
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import Revision, RunRecord, StageState
-from pipeline.state.stage_results import AuditFacts, TrussFacts, from_json
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.local_landing import seal_folder
+from altneu.pipeline.run import planning, runner, stages
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.run.plan_choices import TrussChoice
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Revision, RunRecord, StageState
+from altneu.pipeline.state.stage_results import AuditFacts, TrussFacts, from_json
 from tests.reference import Row
 
 if TYPE_CHECKING:

@@ -21,19 +21,19 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from pipeline.errors import AltneuError
-from pipeline.home.home import Home
-from pipeline.landing import spark_reader
-from pipeline.run import compact, rollback, run_context
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import get_stage
-from pipeline.state import home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import Revision
-from pipeline.storage import bsp_round_tables, duckdb_tables, iceberg, refs_without_spark, session
-from pipeline.storage.branches import Branches
-from pipeline.storage.duckdb_tables import DuckTables, Query
-from pipeline.storage.table_schemas import TABLES, require_pinned_snapshot, table_columns, visibility_condition
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import spark_reader
+from altneu.pipeline.run import compact, rollback, run_context
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import get_stage
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Revision
+from altneu.pipeline.storage import bsp_round_tables, duckdb_tables, iceberg, refs_without_spark, session
+from altneu.pipeline.storage.branches import Branches
+from altneu.pipeline.storage.duckdb_tables import DuckTables, Query
+from altneu.pipeline.storage.table_schemas import TABLES, require_pinned_snapshot, table_columns, visibility_condition
 from tests import plain_stages
 from tests.plain_stages import Check, Rows
 from tests.protocol.memory import Catalog, Process
@@ -158,7 +158,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
     in the right order. By default all is undone at the end of the block.
     """
     owner = LedgerOnly()
-    engine = import_module("expectations.gx_runner")
+    engine = import_module("altneu.expectations.gx_runner")
     with contextlib.nullcontext(monkeypatch) if monkeypatch else pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "session_for", lambda *_: None)
         patch.setattr(session, "size_plans", lambda *_: contextlib.nullcontext())
@@ -169,7 +169,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         patch.setattr(spark_reader, "_read_files", plain_stages.read_here)
         for name, work in plain_stages.WORKS.items():
             patch.setattr(get_stage(name).load_module(), get_stage(name).function, work)
-        audit = import_module("pipeline.run.stages.audit")
+        audit = import_module("altneu.pipeline.run.stages.audit")
         patch.setattr(audit, "audit_run", lambda run: plain_stages.audit(run, owner.checks))
         for module in (refs_without_spark, rollback):
             patch.setattr(module, "open_branches", owner.tables)

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from expectations.model import Check
-from expectations.suite import check_differences
-from pipeline.checking import audit, audited_rows, epoch_recount
-from pipeline.storage.warehouse import Warehouse
+from altneu.expectations.model import Check
+from altneu.expectations.suite import check_differences
+from altneu.pipeline.checking import audit, audited_rows, epoch_recount
+from altneu.pipeline.storage.warehouse import Warehouse
 
 RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 

@@ -21,16 +21,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from algorithms import arrow_packing, bsp, truss_bsp
-from algorithms.color_partitioning import Work, color_vertices
-from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
-from algorithms.kernels import partition_kernels as kernel
-from algorithms.kernels.truss import peel
-from algorithms.proof_records import ProofScope
-from algorithms.tagged_rows import INTERVAL, RowKind, input_columns
-from algorithms.time_lattice import FOREVER
-from algorithms.truss import _replay_task
-from algorithms.truss_plan import ReplayRequest
+from altneu.algorithms import arrow_packing, bsp, truss_bsp
+from altneu.algorithms.color_partitioning import Work, color_vertices
+from altneu.algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.kernels import partition_kernels as kernel
+from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.proof_records import ProofScope
+from altneu.algorithms.tagged_rows import INTERVAL, RowKind, input_columns
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.truss import _replay_task
+from altneu.algorithms.truss_plan import ReplayRequest
 from tests.benchmarks.triangles import by_rmat
 
 NAMES = input_columns(len(INTERVAL))

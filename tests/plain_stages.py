@@ -15,20 +15,27 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from algorithms.time_lattice import FOREVER
-from pipeline.errors import CheckFailed
-from pipeline.home.home import Home
-from pipeline.landing import spark_reader
-from pipeline.landing.local_landing import BatchFiles
-from pipeline.run.plan_choice import Strategy
-from pipeline.run.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages.ingest import SAMPLE, accept_batches
-from pipeline.run.top_changes import TOP
-from pipeline.state import fingerprint_sums
-from pipeline.state.records import LANDED, RunKind, StagedBatch
-from pipeline.state.stage_results import AuditFacts, EdgesFacts, IngestFacts, QuarantinedRow, TrianglesFacts, TrussFacts
-from pipeline.storage.table_schemas import TABLES, table_columns
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import spark_reader
+from altneu.pipeline.landing.local_landing import BatchFiles
+from altneu.pipeline.run.plan_choice import Strategy
+from altneu.pipeline.run.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages.ingest import SAMPLE, accept_batches
+from altneu.pipeline.run.top_changes import TOP
+from altneu.pipeline.state import fingerprint_sums
+from altneu.pipeline.state.records import LANDED, RunKind, StagedBatch
+from altneu.pipeline.state.stage_results import (
+    AuditFacts,
+    EdgesFacts,
+    IngestFacts,
+    QuarantinedRow,
+    TrianglesFacts,
+    TrussFacts,
+)
+from altneu.pipeline.storage.table_schemas import TABLES, table_columns
 from tests import reference
 from tests.fingerprint_helpers import recompute_fingerprints
 from tests.report import seed

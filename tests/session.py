@@ -10,16 +10,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.storage.session import SIMPLE
+from altneu.pipeline.storage.session import SIMPLE
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
-DOCUMENTS = {"algorithms/README.md"}  # whose examples start the session that is there
+DOCUMENTS = {"altneu/algorithms/README.md"}  # whose examples start the session that is there
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipeline.storage.session import start_session
+    from altneu.pipeline.storage.session import start_session
 
     # Two such processes, and those that tests start, are to leave the machine room: half of it each would be all.
     # `few`: the suite is over before the thorough compiler has paid for itself.

@@ -140,15 +140,15 @@ def find_tests() -> Iterator[Scope]:
 
 
 def list_commands() -> list[str]:
-    from pipeline import cli
+    from altneu.pipeline import cli
 
     plain = [each.name or each.callback.__name__ for each in cli.app.registered_commands if each.callback]
     return sorted([*plain, *(str(group.name) for group in cli.app.registered_groups)])
 
 
 def list_checks() -> list[str]:
-    from expectations import incremental_versus_full, serving_tables
-    from expectations.suite import EXPECTATIONS
+    from altneu.expectations import incremental_versus_full, serving_tables
+    from altneu.expectations.suite import EXPECTATIONS
 
     every = [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *serving_tables.EXPECTATIONS]
     return sorted({each.name for each in every})

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import pytest
 
-from pipeline.storage.session import ASSETS
+from altneu.pipeline.storage.session import ASSETS
 
 REPO = Path(__file__).resolve().parents[1]
 HIDDEN = "ALTNEU_TESTS_WITHOUT"

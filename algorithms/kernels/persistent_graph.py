@@ -24,9 +24,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels import array_store
-from algorithms.kernels.graph import Ints, Shorts, compact_ids
-from algorithms.kernels.level_sorted_graph import (
+from altneu.algorithms.kernels import array_store
+from altneu.algorithms.kernels.graph import Ints, Shorts, compact_ids
+from altneu.algorithms.kernels.level_sorted_graph import (
     BACK,
     FRONT,
     LABEL_GAP,
@@ -37,8 +37,8 @@ from algorithms.kernels.level_sorted_graph import (
     find_edge,
     index_edges,
 )
-from algorithms.kernels.maintained_graph import BatchResult, MaintainedGraph
-from algorithms.proof_records import GraphCounts, Prints, ProvedState
+from altneu.algorithms.kernels.maintained_graph import BatchResult, MaintainedGraph
+from altneu.algorithms.proof_records import GraphCounts, Prints, ProvedState
 
 SPARE = 8  # spare room: an eighth more vertices, edges and slots than are in use,
 SPARE_FLOOR = 1024  # and this number more

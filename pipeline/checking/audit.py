@@ -20,10 +20,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from algorithms import graphframes_oracle as third
-from algorithms import motif_patterns
-from algorithms.graphframes_oracle import reference_name
-from expectations.model import Check
+from altneu.algorithms import graphframes_oracle as third
+from altneu.algorithms import motif_patterns
+from altneu.algorithms.graphframes_oracle import reference_name
+from altneu.expectations.model import Check
 
 from ..errors import UsageError
 from ..home import memory_budget
@@ -102,7 +102,7 @@ def find_differences(
         placed: Known labels by epoch, for `distributed_recount.compare_distributed`.
 
     Returns:
-        The differing rows and the context, as `expectations.suite.check_differences` takes them.
+        The differing rows and the context, as `altneu.expectations.suite.check_differences` takes them.
 
     Raises:
         UsageError: A third party is asked for without a JVM in this process, or the motifs of a graph are asked for
@@ -209,7 +209,7 @@ def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Colle
 
 def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
     """Return the vertices of one epoch whose maintained triangle count differs from the third party's."""
-    from expectations.gx_runner import ROWS
+    from altneu.expectations.gx_runner import ROWS
 
     edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == motif_patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
@@ -245,8 +245,8 @@ def audit_published(
         The results of the checks.
     """
     require_extras("an audit", "quality")
-    from expectations.gx_runner import ROWS
-    from expectations.suite import check_differences
+    from altneu.expectations.gx_runner import ROWS
+    from altneu.expectations.suite import check_differences
 
     def read_table(table: str) -> DataFrame:
         return warehouse.read_table(table, revision)
@@ -280,7 +280,7 @@ def _check_serving_tables(
     warehouse: Warehouse, read: Callable[[str], DataFrame], revision: Revision, epochs: list[int]
 ) -> list[Check]:
     """Check all rows of the serving tables of a published revision at some epochs."""
-    from expectations.suite import check_plain
+    from altneu.expectations.suite import check_plain
 
     ledger = Ledger(warehouse.home.database)
     sources = serving_table_checks.ServingTableInputs(

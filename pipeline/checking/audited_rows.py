@@ -8,8 +8,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import motif_patterns
-from algorithms.sql_predicates import only_where
+from altneu.algorithms import motif_patterns
+from altneu.algorithms.sql_predicates import only_where
 
 from ..home.home import Home
 from ..storage import local_frame

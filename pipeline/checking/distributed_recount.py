@@ -1,10 +1,10 @@
 """The recomputation of an epoch's graph that no task can hold, and its comparison with what is maintained.
 
 It does what `epoch_recount` does, but in cells and partitions. Edges and degrees come from the landed rows by joins.
-Triangles are counted in cells (`algorithms.color_partitioning`). The trussness is not peeled but proved: an elimination
-order of all edges is searched for (`truss_bsp.elimination_order`), and then the certificates are counted in cells
-(`kernels/certificate_counts`). They prove the trussness however the order was found. A wrong trussness is therefore
-reported as too high or too low, without the right one.
+Triangles are counted in cells (`altneu.algorithms.color_partitioning`). The trussness is not peeled but proved: an
+elimination order of all edges is searched for (`truss_bsp.elimination_order`), and then the certificates are counted in
+cells (`kernels/certificate_counts`). They prove the trussness however the order was found. A wrong trussness is
+therefore reported as too high or too low, without the right one.
 
 Cost    EXECUTES for each epoch the making of partitions and their rounds, and then one query. A task holds one cell or
         partition.
@@ -20,8 +20,8 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import motif_patterns
-from algorithms.truss_bsp import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
+from altneu.algorithms import motif_patterns
+from altneu.algorithms.truss_bsp import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
 
 from .epoch_recount import DIFFERENCE, PER_ROW, TOTAL
 
@@ -175,7 +175,7 @@ def _compare_totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -
 
 
 def _first_rows(numbered: DataFrame) -> DataFrame:
-    from expectations.gx_runner import ROWS
+    from altneu.expectations.gx_runner import ROWS
 
     return numbered.where(F.col("_place") <= ROWS).drop("_place")
 

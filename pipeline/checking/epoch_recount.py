@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from algorithms import motif_patterns
-from algorithms.kernels import motif_recount as motif_kernel
-from algorithms.kernels import triangles as triangle_kernel
-from algorithms.kernels import truss as truss_kernel
-from algorithms.kernels import trussness_check as certificate_kernel
-from algorithms.kernels.intervals import sort_order
+from altneu.algorithms import motif_patterns
+from altneu.algorithms.kernels import motif_recount as motif_kernel
+from altneu.algorithms.kernels import triangles as triangle_kernel
+from altneu.algorithms.kernels import truss as truss_kernel
+from altneu.algorithms.kernels import trussness_check as certificate_kernel
+from altneu.algorithms.kernels.intervals import sort_order
 
 from .reported_totals_check import Measure
 
@@ -53,7 +53,7 @@ def compare_epoch(
     Returns:
         The first `ROWS` differences of each kind with their number, and the recomputed totals (`RECOUNT`).
     """
-    from expectations.gx_runner import ROWS
+    from altneu.expectations.gx_runner import ROWS
 
     epoch = key[0].as_py()
     maintained, recomputed = (

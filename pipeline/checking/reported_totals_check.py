@@ -2,7 +2,7 @@
 
 `ReportedTotals` is what a published revision reports (`reported_totals`), or what a run would report once it is
 published (`reported_totals_from`). It is compared with a recount (`differing_totals`) and with the stored rows
-(`differing_rows`). Both return rows for `expectations.suite.check_differences`.
+(`differing_rows`). Both return rows for `altneu.expectations.suite.check_differences`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def reported_totals_from(
 def make_difference(
     epoch: int, what: str, a: int | str | None, maintained: Any, recomputed: Any, count: int = 1
 ) -> Difference:
-    """Build a row for `expectations.suite.check_differences`.
+    """Build a row for `altneu.expectations.suite.check_differences`.
 
     Args:
         epoch: The epoch.

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.time_lattice import FOREVER
+from altneu.algorithms.time_lattice import FOREVER
 
 from ..home.home import Home
 from ..reading.epoch_totals import total_rows
@@ -26,7 +26,7 @@ from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # rows for `expectations.suite.check_plain`
+Found = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_plain`
 ROWS = 20  # differences of each kind and epoch that are shown
 
 
@@ -47,7 +47,7 @@ class ServingTableInputs:
     since: int | None
 
     def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
-        """Return the context that `expectations.suite.check_plain` takes for some epochs."""
+        """Return the context that `altneu.expectations.suite.check_plain` takes for some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 

@@ -1,4 +1,4 @@
-"""Entry point of `python -m pipeline.cli`, which is the same as `altneu`."""
+"""Entry point of `python -m altneu.pipeline.cli`, which is the same as `altneu`."""
 
 from . import main
 

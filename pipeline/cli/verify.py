@@ -52,7 +52,7 @@ def audit(
 
     `altneu audit 2004-06-01 --shadow`   works in a scratch home on the same landing; nothing is published.
     """
-    from algorithms.graphframes_oracle import reference_name
+    from altneu.algorithms.graphframes_oracle import reference_name
 
     from ..checking import audit
     from ..home import schedule

@@ -144,7 +144,7 @@ def _check_motif_name(name: str) -> str:
 
 
 def _check_motif(text: str | list[str]) -> str | list[str]:
-    from algorithms import motif_patterns
+    from altneu.algorithms import motif_patterns
 
     motif_patterns.parse_motif(text)  # raises ValueError with a message
     return text
@@ -181,7 +181,7 @@ Motif = Annotated[str | list[str], BeforeValidator(_check_motif)]
 
 def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
     """Say why a text is not a condition on these value columns; None: it is one."""
-    from algorithms.sql_predicates import Condition
+    from altneu.algorithms.sql_predicates import Condition
 
     try:
         read = Condition.from_text(condition)

@@ -22,7 +22,7 @@ from . import setting_types
 from .setting_types import TYPES
 
 if TYPE_CHECKING:
-    from algorithms.motif_patterns import Pattern
+    from altneu.algorithms.motif_patterns import Pattern
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
@@ -375,13 +375,13 @@ class Config(Section):
     @property
     def edge_condition(self) -> str | None:
         """Return `[edges] where` as a condition in Spark SQL, or None."""
-        from algorithms.sql_predicates import spark_sql
+        from altneu.algorithms.sql_predicates import spark_sql
 
         return None if self.edges.where is None else spark_sql(self.edges.where)
 
     def motif_patterns(self) -> dict[str, list[Pattern]]:
         """Parse the motifs, in their order: name → patterns."""
-        from algorithms import motif_patterns
+        from altneu.algorithms import motif_patterns
 
         return {name: motif_patterns.parse_motif(text) for name, text in self.motifs.items()}
 

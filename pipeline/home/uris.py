@@ -2,7 +2,7 @@
 
 A path may contain any character but a null: `%41` in a folder's name is those three characters, never an A. Each
 library gives some characters a special meaning; they are escaped here. Iceberg and pyarrow get the paths themselves
-(`state.filesystem`); Spark's readers get patterns (`algorithms.paths`).
+(`state.filesystem`); Spark's readers get patterns (`altneu.algorithms.paths`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from expectations.model import Check
+from altneu.expectations.model import Check
 
 from ..home.home import Home
 from ..state.epoch_status import AuditVerdict, list_epoch_statuses

@@ -57,20 +57,20 @@ _LOCAL_SETTINGS = """\
 import sys
 
 if "scheduler" in sys.argv:
-    import expectations.suite
+    import altneu.expectations.suite
     import great_expectations
-    import pipeline.report
-    import pipeline.run.runner
-    import pipeline.run.stages
-    import pipeline.scheduling.approval
-    import pipeline.scheduling.landing_sensor
-    import pipeline.scheduling.plan_operator
-    import pipeline.scheduling.epoch_events
-    import pipeline.storage.spark_connect_client
-    import pipeline.storage.duckdb_tables
+    import altneu.pipeline.report
+    import altneu.pipeline.run.runner
+    import altneu.pipeline.run.stages
+    import altneu.pipeline.scheduling.approval
+    import altneu.pipeline.scheduling.landing_sensor
+    import altneu.pipeline.scheduling.plan_operator
+    import altneu.pipeline.scheduling.epoch_events
+    import altneu.pipeline.storage.spark_connect_client
+    import altneu.pipeline.storage.duckdb_tables
     import pyspark.sql.connect.session
 
-    for stage in pipeline.run.stages.STAGES:
+    for stage in altneu.pipeline.run.stages.STAGES:
         stage.load_module()
 """
 
@@ -217,7 +217,7 @@ def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) ->
     }
     if connect:
         at = environment["ALTNEU_MASTER"].rpartition(":")[2]
-        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path)]
+        altneu = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path)]
         commands["Spark"] = [*altneu, "connect", "--port", at]
     return commands
 

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from algorithms.time_lattice import FOREVER
+from altneu.algorithms.time_lattice import FOREVER
 
 
 def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
@@ -61,7 +61,7 @@ def _sample_edges(begin: int = 1, end: int = 2) -> pa.Table:
 
 
 def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from algorithms.kernels.truss import peel
+    from altneu.algorithms.kernels.truss import peel
 
     edges = _sample_edges()
     a, b = np.array(edges["a"]), np.array(edges["b"])
@@ -70,7 +70,7 @@ def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _sample_intervals() -> pa.Table:
     """Return edges as the input of the truss stage's task."""
-    from algorithms.tagged_rows import RowKind, input_table
+    from altneu.algorithms.tagged_rows import RowKind, input_table
 
     return input_table(5, RowKind.INTERVAL, *(column.to_numpy() for column in _sample_edges().columns))
 
@@ -84,8 +84,8 @@ def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _compile_peel() -> None:
-    from algorithms.truss import _replay_task
-    from algorithms.truss_plan import ReplayRequest
+    from altneu.algorithms.truss import _replay_task
+    from altneu.algorithms.truss_plan import ReplayRequest
 
     list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
 
@@ -99,7 +99,7 @@ def _compile_insertions() -> None:
 
 
 def _compile_maintenance(edges: pa.Table) -> None:
-    from algorithms.kernels.replay import replay_window
+    from altneu.algorithms.kernels.replay import replay_window
 
     a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
     nothing = np.empty(0, np.int64)
@@ -109,7 +109,7 @@ def _compile_maintenance(edges: pa.Table) -> None:
 
 def _compile_persistent_graph() -> None:
     """Compile the kernels of a graph that is opened from files, and that grows."""
-    from algorithms.kernels.persistent_graph import PersistentGraph
+    from altneu.algorithms.kernels.persistent_graph import PersistentGraph
 
     a, b, _ = _sample_trussness()
     with TemporaryDirectory() as folder:
@@ -125,10 +125,10 @@ def _compile_persistent_graph() -> None:
 
 def _compile_proof() -> None:
     """Compile the kernels of a proof: by all triangles of a graph, then by the triangles of the changes alone."""
-    from algorithms.kernels import incremental_prover
-    from algorithms.proof_records import ProofScope
-    from algorithms.truss import _replay_task
-    from algorithms.truss_plan import ReplayRequest
+    from altneu.algorithms.kernels import incremental_prover
+    from altneu.algorithms.proof_records import ProofScope
+    from altneu.algorithms.truss import _replay_task
+    from altneu.algorithms.truss_plan import ReplayRequest
 
     rows = _sample_intervals()
     list(_replay_task(ReplayRequest(first=0, last=0, scope=ProofScope(2)))(_as_received(rows)))
@@ -137,16 +137,16 @@ def _compile_proof() -> None:
 
 
 def _compile_triangles() -> None:
-    from algorithms.triangles import _count_all
+    from altneu.algorithms.triangles import _count_all
 
     list(_count_all(_as_received(_sample_edges())))
 
 
 def _compile_partitions() -> None:
     """Compile one cell, two rounds of the part that owns every edge, and the kernels that only regions need."""
-    from algorithms import bsp, truss_bsp
-    from algorithms.kernels import partial_graph_solver
-    from algorithms.kernels.level_sorted_graph import UNASKED
+    from altneu.algorithms import bsp, truss_bsp
+    from altneu.algorithms.kernels import partial_graph_solver
+    from altneu.algorithms.kernels.level_sorted_graph import UNASKED
 
     a, b, k = _sample_trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
@@ -164,9 +164,9 @@ def _compile_partitions() -> None:
 
 
 def _compile_motifs() -> None:
-    from algorithms.kernels import motif_recount
-    from algorithms.motif_patterns import PLAIN, parse_motif
-    from algorithms.motifs import _motif_task
+    from altneu.algorithms.kernels import motif_recount
+    from altneu.algorithms.motif_patterns import PLAIN, parse_motif
+    from altneu.algorithms.motifs import _motif_task
 
     wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
     rows = _sample_edges()
@@ -179,9 +179,9 @@ def _compile_motifs() -> None:
 
 
 def _compile_audit() -> None:
-    from algorithms.kernels.certificate_counts import count_certificate
-    from algorithms.kernels.triangles import count_triangles
-    from algorithms.kernels.trussness_check import check_trussness
+    from altneu.algorithms.kernels.certificate_counts import count_certificate
+    from altneu.algorithms.kernels.triangles import count_triangles
+    from altneu.algorithms.kernels.trussness_check import check_trussness
 
     a, b, k = _sample_trussness()
     count_triangles(a, b)
@@ -191,7 +191,7 @@ def _compile_audit() -> None:
 
 def _compile_fingerprints() -> None:
     """Compile the fingerprint kernels for writable arrays, and for the read-only ones of a Spark task."""
-    from algorithms.fingerprint import Fingerprint
+    from altneu.algorithms.fingerprint import Fingerprint
 
     (received,) = _as_received(_sample_edges())
     for columns in (_sample_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
@@ -200,8 +200,8 @@ def _compile_fingerprints() -> None:
 
 
 def _compile_views() -> None:
-    from algorithms.kernels.communities import truss_communities, truss_sizes
-    from algorithms.kernels.triangles import enumerate_triangles
+    from altneu.algorithms.kernels.communities import truss_communities, truss_sizes
+    from altneu.algorithms.kernels.triangles import enumerate_triangles
 
     a, b, k = _sample_trussness()
     truss_sizes(a, b, k.astype(np.int64))

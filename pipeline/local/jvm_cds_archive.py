@@ -1,7 +1,8 @@
 """Make the class-data archive that shortens the start of Spark: after a small round trip the JVM saves its classes.
 
 The round trip touches what every run touches: an Iceberg table on the JDBC catalog, a join, an aggregate, Arrow. It
-runs in a process of its own (`python -m pipeline.local.jvm_cds_archive`): the archive is written when that JVM ends.
+runs in a process of its own (`python -m altneu.pipeline.local.jvm_cds_archive`): the archive is written when that JVM
+ends.
 """
 
 from __future__ import annotations

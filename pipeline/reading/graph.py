@@ -1,6 +1,6 @@
 """The published graph for programs: the views of `altneu show` as Arrow tables, pandas, Polars or Spark DataFrames.
 
-    from pipeline.api import Graph
+    from altneu import Graph
 
     graph = Graph("path/of/the/home")
     graph.pandas.vertices(top=10)
@@ -18,7 +18,7 @@ The views of `graph` itself are computed by Spark.
 Every call reads one revision as a whole: the newest, unless `revision` names another. Epochs are labels, dates or
 integers, and vertices have the names of the landed files. Every view also takes `where` (SQL), `sort` (a column; with a
 minus the greatest value comes first), `top` and `limit`. Errors are those of the command line, as
-`pipeline.errors.AltneuError`.
+`altneu.pipeline.errors.AltneuError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The questions about what is published: `VIEWS` defines the views and the options of each.
 
 The options of `altneu show`, its help and its errors, the table of views in the documentation and the arguments of
-`pipeline.api.Graph` all follow `VIEWS`. A question is checked before Spark starts. Options that do not fit a view are
+`altneu.Graph` all follow `VIEWS`. A question is checked before Spark starts. Options that do not fit a view are
 an error, and are never ignored.
 """
 

@@ -38,11 +38,11 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    import algorithms.kernels.communities
+    import altneu.algorithms.kernels.communities
 
     # communities of equal size are ordered by their first edges
     a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))
-    classes = algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
+    classes = altneu.algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
     _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
     place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
@@ -84,7 +84,7 @@ def _enumerate_triangles(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    from algorithms.kernels.triangles import enumerate_triangles
+    from altneu.algorithms.kernels.triangles import enumerate_triangles
 
     corners = np.concatenate([np.empty((0, 3), np.int64), *enumerate_triangles(*_edge_ends(edges))])
     return pa.table({name: corners[:, place] for place, name in enumerate("abc")})
@@ -94,7 +94,7 @@ def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> Data
     """List the triangles that differ between two sets of edges (a, b, c, diff), by a delta query."""
     from pyspark.sql import functions as F
 
-    from algorithms.triangles import triangle_changes
+    from altneu.algorithms.triangles import triangle_changes
 
     index = now.limit(0) if before is None else before
     changed = now.unionByName(index.withColumn("diff", -F.col("diff")))
@@ -124,7 +124,7 @@ def _count_stored_edges(tables: Any, revision: Revision) -> int:
 
 
 def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:
-    from algorithms.bsp import count_support
+    from altneu.algorithms.bsp import count_support
 
     counted = edges.join(count_support(edges, count, size), ["a", "b"], "left").fillna(0, ["n"])
     return counted.selectExpr("a AS src", "b AS dst", "n AS support")
@@ -134,7 +134,7 @@ def _compute_support(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    from algorithms.kernels.triangles import count_triangles
+    from altneu.algorithms.kernels.triangles import count_triangles
 
     a, b = _edge_ends(edges)
     return pa.table({"src": a, "dst": b, "support": count_triangles(a, b)[3].astype(np.int64)})
@@ -160,7 +160,7 @@ def _endless_interval() -> list[Column]:
     """Return the columns that turn a set of edges into intervals that never end."""
     from pyspark.sql import functions as F
 
-    from algorithms.time_lattice import FOREVER
+    from altneu.algorithms.time_lattice import FOREVER
 
     zero, ever = F.lit(0).cast("bigint"), F.lit(FOREVER)
     return [F.col("a"), F.col("b"), zero.alias("epoch"), ever.alias("until"), F.col("diff")]

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from expectations import volumes
+from altneu.expectations import volumes
 
 from ..home.home import Home
 from ..state.epoch_status import EpochStatuses, select_landings

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
-from expectations import volumes
+from altneu.expectations import volumes
 
 from ..home.home import Home
 from ..state.epoch_status import SUMS, AuditStatus
@@ -124,7 +124,7 @@ def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -
 
 
 def usual_rows(state: ReportState, epoch: int) -> Document:
-    """Return the usual number of rows of an epoch (`expectations.volumes.usual_band`).
+    """Return the usual number of rows of an epoch (`altneu.expectations.volumes.usual_band`).
 
     `low` and `high` are None where there are too few epochs before.
     """

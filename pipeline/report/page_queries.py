@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from expectations.volumes import WINDOW as LEARNED
+from altneu.expectations.volumes import WINDOW as LEARNED
 
 from ..home.home import Home
 from ..state.epoch_status import (

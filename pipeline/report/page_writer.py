@@ -462,7 +462,7 @@ def _docs_link(state: ReportState, epoch: int) -> str:
 
 def _write_data_docs(state: ReportState, epoch: int, folder: PageStore) -> None:
     require_extras("a page of Data Docs", "quality")
-    from expectations.data_docs import render_pages
+    from altneu.expectations.data_docs import render_pages
 
     rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]
     if not rows:

@@ -2,10 +2,10 @@
 
 `send_alerts` looks at the incidents as they are now, and sends what a channel has not received. Any process may
 therefore call it, as often as something has happened. A channel is whatever takes a message: the URLs of
-`ALTNEU_ALERTS` here, the notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new. The
-database records what was sent (`pipeline.state.alert_log`). An incident that somebody has acknowledged or muted before
-it was sent is not sent. A channel that fails is logged, and the next call tries it again. Nothing here makes a run
-fail.
+`ALTNEU_ALERTS` here, the notifiers of Airflow in `altneu.pipeline.scheduling.alerts`. One message has all that is new.
+The database records what was sent (`altneu.pipeline.state.alert_log`). An incident that somebody has acknowledged or
+muted before it was sent is not sent. A channel that fails is logged, and the next call tries it again. Nothing here
+makes a run fail.
 
 Besides incidents there are two problems that no check finds: an epoch that is not published (`epoch_problem`), which is
 over when the epoch is published, and a task of a scheduler that has failed for another reason (`task_problem`), whose

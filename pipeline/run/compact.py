@@ -21,7 +21,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.upserts import DELETE, winning_upserts
+from altneu.algorithms.upserts import DELETE, winning_upserts
 
 from ..errors import UsageError
 from ..home.home import Home

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.upserts import DELETE
+from altneu.algorithms.upserts import DELETE
 
 from ..errors import CheckFailed
 from ..home.home import Home

@@ -15,7 +15,7 @@ from functools import cached_property
 from statistics import linear_regression, median
 from typing import Any
 
-from algorithms import motif_patterns
+from altneu.algorithms import motif_patterns
 
 from .. import landing
 from ..home.home import Home

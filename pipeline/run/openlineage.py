@@ -10,8 +10,8 @@ Datasets are named by their location, as the specification asks for Iceberg tabl
 is `file` or that of the store. A receiver that is down or slow delays a run by at most `WAIT` seconds, and never makes
 it fail.
 
-Where Airflow's own provider sends events of the tasks, those events name the datasets (`pipeline.scheduling.lineage`),
-and this module sends no events of runs (`send_by_tasks`).
+Where Airflow's own provider sends events of the tasks, those events name the datasets
+(`altneu.pipeline.scheduling.lineage`), and this module sends no events of runs (`send_by_tasks`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from datetime import datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from expectations.model import Check
+from altneu.expectations.model import Check
 
 from ..events import log
 from ..home.home import Home

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from algorithms import motif_patterns
-from algorithms.cost_model import BROADCAST_ROWS, MOTIF_NAMES, MotifPlanChoice, TrianglePlanChoice
+from altneu.algorithms import motif_patterns
+from altneu.algorithms.cost_model import BROADCAST_ROWS, MOTIF_NAMES, MotifPlanChoice, TrianglePlanChoice
 
 from ..home import memory_budget
 from ..home.schedule import sample_epochs

@@ -5,7 +5,7 @@ The parent's run has proved the state before. Of the state after, this module sh
 - the edges of all pairs that landed again are those that follow from the landed rows, derived by another plan
   (`landed`);
 - edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
-  proved in its task from the edges alone (`algorithms.proof_records`): the fingerprints of the stored rows are
+  proved in its task from the edges alone (`altneu.algorithms.proof_records`): the fingerprints of the stored rows are
   compared;
 - one share of the vertices has the same rows when all of it is counted again, where `[audit] mode` asks for that.
 
@@ -24,10 +24,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.edge_derivation import interval_steps as edge_steps
-from algorithms.edge_derivation import join_on_pair
-from algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
-from algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
+from altneu.algorithms.edge_derivation import interval_steps as edge_steps
+from altneu.algorithms.edge_derivation import join_on_pair
+from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
+from altneu.algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
 
 from ..checking import edge_rederivation
 from ..checking.reported_totals_check import make_difference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
 
 from ..home import memory_budget
 from ..storage import graph_cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from algorithms.fingerprint import Fingerprint
+from altneu.algorithms.fingerprint import Fingerprint
 
 from ..errors import UsageError, describe_error
 from ..home.home import Home

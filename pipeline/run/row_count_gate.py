@@ -1,9 +1,9 @@
 """The gate of `[checks] rows = "stop"`: an epoch whose batch has an unusual number of rows is not published.
 
-The usual number of rows is that of the check `as many rows as usual` (`expectations.volumes.usual_band`), computed from
-the epochs before: those that are published, and those of the run that have passed the gate. A batch that is published
-as it is landed has been accepted before, and is not judged. A rebuild is not judged either, because somebody has asked
-for it, and it takes what there is.
+The usual number of rows is that of the check `as many rows as usual` (`altneu.expectations.volumes.usual_band`),
+computed from the epochs before: those that are published, and those of the run that have passed the gate. A batch that
+is published as it is landed has been accepted before, and is not judged. A rebuild is not judged either, because
+somebody has asked for it, and it takes what there is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from expectations.volumes import WIDTH, WINDOW, season_length, usual_rows
+from altneu.expectations.volumes import WIDTH, WINDOW, season_length, usual_rows
 
 from ..errors import BatchRejected
 from ..home.home import Home

@@ -126,7 +126,7 @@ def execute_stage(
         RevisionConflict: Another run has published a revision since this run began.
         RunFailed: The stage has failed, or the run was rejected. Other errors of altneu are raised unchanged.
     """
-    from expectations.gx_runner import import_in_background
+    from altneu.expectations.gx_runner import import_in_background
 
     from ..report import refresh_pages, rows_page
     from ..storage.session import session_for
@@ -241,7 +241,7 @@ class RunDriver:
             run_id, first = successor, Step.COMPUTE
 
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
-        from expectations.gx_runner import import_in_background
+        from altneu.expectations.gx_runner import import_in_background
 
         if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
             import_in_background()

@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from expectations.gx_runner import SMALL
-from expectations.model import Check
-from expectations.volumes import WIDTH, season_length
+from altneu.expectations.gx_runner import SMALL
+from altneu.expectations.model import Check
+from altneu.expectations.volumes import WIDTH, season_length
 
 from .. import landing
 from ..state.records import RunKind
@@ -30,7 +30,7 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
     Returns:
         The results of the checks.
     """
-    from expectations.suite import check_tables
+    from altneu.expectations.suite import check_tables
 
     values = list(run.home.config.values)
     epoch = run.frontier

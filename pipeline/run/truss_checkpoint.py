@@ -11,13 +11,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import truss_bsp
-from algorithms.bsp import RoundStore
-from algorithms.kernels.level_sorted_graph import LABEL_GAP
-from algorithms.proof_records import COLLECTIONS
-from algorithms.proof_records import ProvedState as Counted
-from algorithms.truss_local_update import sum_state
-from algorithms.truss_plan import CheckpointChange, TrussCheckpoint
+from altneu.algorithms import truss_bsp
+from altneu.algorithms.bsp import RoundStore
+from altneu.algorithms.kernels.level_sorted_graph import LABEL_GAP
+from altneu.algorithms.proof_records import COLLECTIONS
+from altneu.algorithms.proof_records import ProvedState as Counted
+from altneu.algorithms.truss_local_update import sum_state
+from altneu.algorithms.truss_plan import CheckpointChange, TrussCheckpoint
 
 from ..home import memory_budget
 from ..state.fingerprint_sums import RunningFingerprint

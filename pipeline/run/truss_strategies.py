@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
-from algorithms import truss, truss_bsp, truss_local_update
-from algorithms.truss_plan import PlanUnfit, ReplayRequest, TrussCheckpoint, TrussResult, read_result
+from altneu.algorithms import truss, truss_bsp, truss_local_update
+from altneu.algorithms.truss_plan import PlanUnfit, ReplayRequest, TrussCheckpoint, TrussResult, read_result
 
 from ..home import memory_budget
 from ..state.fingerprint_sums import RunningFingerprint

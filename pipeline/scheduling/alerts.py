@@ -2,7 +2,7 @@
 
 `ALTNEU_NOTIFIERS` names notifiers of any provider, as JSON: the path of each class and its arguments, in which Jinja
 knows `alert.title`, `alert.text` and `alert.severity` besides Airflow's context. Passwords belong into the connections
-that the arguments name. `pipeline.run.alerts` explains what is sent, and that it is sent once. The URLs of
+that the arguments name. `altneu.pipeline.run.alerts` explains what is sent, and that it is sent once. The URLs of
 `ALTNEU_ALERTS` get the alerts, too. If neither is set, nothing happens here.
 """
 

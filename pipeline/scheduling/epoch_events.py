@@ -1,8 +1,8 @@
 """The task `epochs`: it emits an event of `altneu://graph/epochs` for each epoch whose published results have changed.
 
-Airflow stores the events of a task in the transaction that makes the task a success; `pipeline.state.event_cursor`
-keeps how far events were delivered, and which task has an open claim. So each change is delivered once, including what
-was published outside Airflow.
+Airflow stores the events of a task in the transaction that makes the task a success;
+`altneu.pipeline.state.event_cursor` keeps how far events were delivered, and which task has an open claim. So each
+change is delivered once, including what was published outside Airflow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lineage by Airflow's own provider of OpenLineage, where it is installed and sends events.
 
-The events of the tasks then have the datasets of `pipeline.run.openlineage`, and no further events of runs are sent.
-`ingest` has read the landing, `audit` has checked tables, with its checks as assertions, and `publish` has written
-them; the stages in between write what no reader sees.
+The events of the tasks then have the datasets of `altneu.pipeline.run.openlineage`, and no further events of runs are
+sent. `ingest` has read the landing, `audit` has checked tables, with its checks as assertions, and `publish` has
+written them; the stages in between write what no reader sees.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The files of `dags/` make the DAGs of `current_site()`: the home of the environm
 `make_dags` runs the same files for another home, from a file of your own in Airflow's `dags_folder`:
 
     # airflow: the DAGs calls_epoch, calls_backfill, …
-    from pipeline.scheduling.sites import make_dags
+    from altneu.pipeline.scheduling.sites import make_dags
     make_dags("calls", home="/data/calls", start="2004-04-15")
     make_dags("mails", connection="altneu_mails")
 

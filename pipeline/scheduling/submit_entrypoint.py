@@ -7,6 +7,6 @@ those of the submission.
 import sys
 
 if __name__ == "__main__":
-    from pipeline.tasks.run_tasks import run_submitted
+    from altneu.pipeline.tasks.run_tasks import run_submitted
 
     sys.exit(run_submitted(*sys.argv[1:]))

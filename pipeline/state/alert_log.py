@@ -32,7 +32,7 @@ class AlertKind(StrEnum):
 
 class AlertKey(NamedTuple):
     """The key of a problem. For an incident it is its check and what opened it; for others see
-    `pipeline.run.alerts`."""
+    `altneu.pipeline.run.alerts`."""
 
     suite: str
     name: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from expectations.model import Check
+from altneu.expectations.model import Check
 
 from . import clock
 from .database_session import DatabaseSession

@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from expectations.volumes import EXPECTATIONS as VOLUMES
+from altneu.expectations.volumes import EXPECTATIONS as VOLUMES
 
 from .failed_runs import Attempt, list_unpublished, newest_unresolved
 from .ledger import Ledger

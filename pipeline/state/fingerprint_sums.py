@@ -1,4 +1,4 @@
-"""The fingerprints of tables by epoch (`algorithms.fingerprint`), as the ledger stores them: sums, folds,
+"""The fingerprints of tables by epoch (`altneu.algorithms.fingerprint`), as the ledger stores them: sums, folds,
 comparison."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from algorithms.fingerprint import Fingerprint
+from altneu.algorithms.fingerprint import Fingerprint
 
 ByEpoch = Mapping[int, Fingerprint]
 Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, get_args
 
 import sqlalchemy as sa
 
-from expectations.model import Check
+from altneu.expectations.model import Check
 
 from ..home.setting_types import PlainTable
 from . import clock

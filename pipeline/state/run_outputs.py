@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
-from algorithms.fingerprint import Fingerprint
-from algorithms.proof_records import Proof
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.proof_records import Proof
 
 from .database_session import DatabaseSession
 from .fingerprint_sums import UNKNOWN, Prints, sum_by_revision

@@ -75,7 +75,7 @@ totals = sa.Table(
     sa.Column("diff", sa.BigInteger, nullable=False),
 )
 
-fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoch, see `algorithms.fingerprint`
+fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoch, see `altneu.algorithms.fingerprint`
     "fingerprints",
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
@@ -85,11 +85,13 @@ fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoc
     sa.Column("fingerprint", sa.String(32), nullable=False),
 )
 
-proofs = sa.Table(  # what the truss stage of a run proves at every replayed epoch, see `algorithms.proof_records`
-    "proofs",
-    metadata,
-    sa.Column("run_id", sa.String(64), primary_key=True),
-    sa.Column("proof", sa.Text, nullable=False),
+proofs = (
+    sa.Table(  # what the truss stage of a run proves at every replayed epoch, see `altneu.algorithms.proof_records`
+        "proofs",
+        metadata,
+        sa.Column("run_id", sa.String(64), primary_key=True),
+        sa.Column("proof", sa.Text, nullable=False),
+    )
 )
 
 approvals = sa.Table(  # the decisions of people about held runs, see `approvals`

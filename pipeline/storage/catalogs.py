@@ -247,7 +247,7 @@ class RestCatalogClient:
             from pyiceberg.catalog.rest import RestCatalog
 
             # pyiceberg's own file access takes time to import, and is not used here
-            files_by = {"py-io-impl": "pipeline.storage.duckdb_tables.PyArrowFileIO"}
+            files_by = {"py-io-impl": "altneu.pipeline.storage.duckdb_tables.PyArrowFileIO"}
             self._connected = RestCatalog("altneu", **_connection_properties(self._settings), **files_by)
         return self._connected
 

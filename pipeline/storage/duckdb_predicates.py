@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from algorithms.sql_predicates import read_condition
+from altneu.algorithms.sql_predicates import read_condition
 
 from .condition_errors import Refused, UncertainCondition
 
@@ -31,7 +31,7 @@ def translate_to_duckdb(text: str, types: Mapping[str, str]) -> str:
     '"src" = 7 OR "dst" % 2 = 0'
     >>> translate_to_duckdb("src / 2 > 3", {"src": "bigint"})
     Traceback (most recent call last):
-    pipeline.storage.condition_errors.UncertainCondition: 'src / 2'
+    altneu.pipeline.storage.condition_errors.UncertainCondition: 'src / 2'
     """
     try:
         tree: exp.Expr = read_condition(text)

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.paths import spark_pattern
+from altneu.algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable
 from ..state import filesystem

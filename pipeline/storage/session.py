@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.spark_conf import configured
+from altneu.algorithms.spark_conf import configured
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, describe_error
@@ -172,7 +172,7 @@ def _session_settings(master: str, conf: dict[str, str], *, few: bool) -> dict[s
     # PYTHONSAFEPATH: no modules from the current folder
     variables = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
     environment = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
-    return {DAEMON: "algorithms.python_worker_daemon"} | settings | environment
+    return {DAEMON: "altneu.algorithms.python_worker_daemon"} | settings | environment
 
 
 def _executor_settings(conf: dict[str, str]) -> dict[str, str]:

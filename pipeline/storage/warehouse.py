@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from algorithms.sql_predicates import spark_sql
+from altneu.algorithms.sql_predicates import spark_sql
 
 from ..errors import UsageError, is_disk_full, is_transient
 from ..home.home import Home

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from ..errors import AltneuError
 
 if TYPE_CHECKING:
-    from expectations.model import Check
+    from altneu.expectations.model import Check
 
     from ..home.home import Home
     from ..state.ledger import Ledger
@@ -97,7 +97,7 @@ def ignore_message(text: str) -> None:
 
 def release_session() -> None:
     """Release the session of a task at a Spark Connect server, at the end of the task."""
-    if "pipeline.storage.session" in sys.modules:
+    if "altneu.pipeline.storage.session" in sys.modules:
         from ..storage.session import release_session
 
         release_session()

@@ -1,7 +1,7 @@
 """The events of changed epochs: each published change is delivered once, whoever has published it, by any task.
 
 A task delivers everything that was published since the last delivery, not just what its own run has published: so what
-a command, a rollback or another DAG has published is delivered, too. See `pipeline.state.event_cursor`.
+a command, a rollback or another DAG has published is delivered, too. See `altneu.pipeline.state.event_cursor`.
 """
 
 from __future__ import annotations

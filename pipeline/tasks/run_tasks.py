@@ -36,7 +36,7 @@ from .base import (
 )
 
 if TYPE_CHECKING:
-    from expectations.model import Check
+    from altneu.expectations.model import Check
 
     from ..run.planning import Plan
     from ..run.runner import RunDriver

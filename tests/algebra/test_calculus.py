@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.calculus import as_of_join, delta_join, differentiate, integrate, triangles
-from algorithms.collection import Collection
-from algorithms.delta_query import as_sets, check_sets, delta_query, explain, query_changes
-from algorithms.prefix_extension import COUNT, RULE, AtomLookup, Case, Extension, View
-from algorithms.query import Constant, Query, Term
-from algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu
+from altneu.algorithms.calculus import as_of_join, delta_join, differentiate, integrate, triangles
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.delta_query import as_sets, check_sets, delta_query, explain, query_changes
+from altneu.algorithms.prefix_extension import COUNT, RULE, AtomLookup, Case, Extension, View
+from altneu.algorithms.query import Constant, Query, Term
+from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

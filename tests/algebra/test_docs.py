@@ -18,7 +18,7 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_first_lines_state_the_contract(name: str) -> None:
-    text = importlib.import_module(f"algorithms.{name}").__doc__ or ""
+    text = importlib.import_module(f"altneu.algorithms.{name}").__doc__ or ""
     for word in ("Law", "Shapes", "Cost", "Errors", "Source"):
         assert re.search(rf"^{word}\b", text, re.M), f"algorithms/{name}.py does not state its {word}"
 

@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import incremental
-from algorithms.collection import Collection
-from algorithms.incremental import Change
-from algorithms.query import Query
-from algorithms.time_lattice import EPOCH, EPOCH_REVISION, Lattice
+from altneu.algorithms import incremental
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.incremental import Change
+from altneu.algorithms.query import Query
+from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, Lattice
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

@@ -14,9 +14,19 @@ from itertools import combinations
 import pytest
 from pyspark.sql import functions as F
 
-from algorithms import calculus, collection, delta_query, joins, linear, prefix_extension, reduce, time_lattice, upserts
-from algorithms.collection import Collection
-from algorithms.time_lattice import EPOCH_REVISION
+from altneu.algorithms import (
+    calculus,
+    collection,
+    delta_query,
+    joins,
+    linear,
+    prefix_extension,
+    reduce,
+    time_lattice,
+    upserts,
+)
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.time_lattice import EPOCH_REVISION
 from tests import seeds
 from tests.algebra.reference import collected, contents, expected, frame, mismatch, random_sets, random_triples
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.home.home import Home
+from altneu.pipeline.home.home import Home
 
 
 def put_rows(home: Home, epoch: int, src: np.ndarray, dst: np.ndarray, op: list[str]) -> None:

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pipeline.home.home import Home
-from pipeline.local.demo import land_messages, with_daily_epochs
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import land_messages, with_daily_epochs
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.benchmarks import spread
 from tests.dags.real import Airflow

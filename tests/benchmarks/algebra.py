@@ -16,14 +16,14 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import incremental, joins, linear, triangles
-from algorithms import reduce as reductions
-from algorithms.collection import Collection
-from algorithms.delta_query import Query, delta_query
-from algorithms.incremental import Change
-from algorithms.iterate import iterate
-from algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
-from pipeline.storage.session import start_session
+from altneu.algorithms import incremental, joins, linear, triangles
+from altneu.algorithms import reduce as reductions
+from altneu.algorithms.collection import Collection
+from altneu.algorithms.delta_query import Query, delta_query
+from altneu.algorithms.incremental import Change
+from altneu.algorithms.iterate import iterate
+from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
+from altneu.pipeline.storage.session import start_session
 from tests.algebra.reference import exchanges
 from tests.benchmarks.kernels import rmat
 

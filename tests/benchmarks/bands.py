@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from expectations.volumes import SETTLED, WIDTH, WINDOW, season_length, usual_growth, usual_rows
-from pipeline.local.demo import messages_file
+from altneu.expectations.volumes import SETTLED, WIDTH, WINDOW, season_length, usual_growth, usual_rows
+from altneu.pipeline.local.demo import messages_file
 from tests.e2e.graphs import find_graph
 
 DAY, WEEK = 86_400, 7 * 86_400

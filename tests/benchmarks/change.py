@@ -23,15 +23,15 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.graph_cache_task import GraphCacheLocation
-from pipeline.home.home import Home
-from pipeline.run import planning, runner, stages
-from pipeline.run import serving_tables as plain_tables
-from pipeline.run.stages import truss
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import AuditFacts
-from pipeline.storage import graph_cache
-from pipeline.storage.session import start_session
+from altneu.algorithms.graph_cache_task import GraphCacheLocation
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import planning, runner, stages
+from altneu.pipeline.run import serving_tables as plain_tables
+from altneu.pipeline.run.stages import truss
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import AuditFacts
+from altneu.pipeline.storage import graph_cache
+from altneu.pipeline.storage.session import start_session
 from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat

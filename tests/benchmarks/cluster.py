@@ -33,9 +33,9 @@ import numpy as np
 import psutil
 from scipy import sparse
 
-from algorithms.kernels.truss import peel
-from pipeline.home.home import Home
-from pipeline.reading.graph import Graph
+from altneu.algorithms.kernels.truss import peel
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.graph import Graph
 from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
@@ -92,7 +92,7 @@ def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, Most]
     watch = Watch(cluster)
     watch.start()
     start = time.perf_counter()
-    whole = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    whole = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), *arguments]
     ended = subprocess.run(whole, env=environment | {"PYTHONPATH": str(REPO)}, capture_output=True, text=True)
     watch.over.set()
     if ended.returncode:

@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from pipeline.home.home import Home
-from pipeline.local.demo import land_messages, with_daily_epochs
-from pipeline.run import planning, runner, stages
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import land_messages, with_daily_epochs
+from altneu.pipeline.run import planning, runner, stages
+from altneu.pipeline.state.ledger import Ledger
 from tests.benchmarks import spread
 
 STAGES = stages.NAMES
@@ -49,7 +49,7 @@ def main() -> None:
         cold = []
         for epoch in epochs[150 + options.warm : 150 + options.warm + options.cold]:
             begin = time.perf_counter()
-            command = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "run", str(epoch)]
+            command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), "run", str(epoch)]
             subprocess.run(command, check=True, capture_output=True)
             cold.append((time.perf_counter() - begin, seconds_of(ledger)))
     print("| seconds | 150 days in one pass, cold | one day, warm | one day, cold process |")

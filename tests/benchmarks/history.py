@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.home.home import Home
-from pipeline.local.demo import land_messages, with_daily_epochs
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
-from pipeline.storage.session import start_session
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import land_messages, with_daily_epochs
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
+from altneu.pipeline.storage.session import start_session
 from tests import benchmarks, home_helpers
 from tests.benchmarks.kernels import rmat
 
@@ -58,7 +58,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def command(home: Home, *arguments: str) -> float:
-    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    line = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), *arguments]
     return timed(lambda: subprocess.run(line, check=True, capture_output=True))
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.home.home import Home
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import Cost, TrianglesFacts
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import Cost, TrianglesFacts
 from tests import home_helpers
 from tests.benchmarks import put_rows
 

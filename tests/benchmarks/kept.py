@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.home.home import Home
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import TrussFacts
-from pipeline.storage import graph_cache
-from pipeline.storage.session import start_session
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import TrussFacts
+from altneu.pipeline.storage import graph_cache
+from altneu.pipeline.storage.session import start_session
 from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat

@@ -23,8 +23,8 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.storage.session import start_session
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.storage.session import start_session
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat, timed

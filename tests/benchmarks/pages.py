@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.report import epoch_document
-from pipeline.state.database_session import DatabaseSession
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.state.database_session import DatabaseSession
 from tests.report.seed import DAY, Seed, audit, long_history, write
 
 SIZES = (100, 3_000)

@@ -26,14 +26,14 @@ import numpy as np
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import truss, truss_bsp
-from algorithms.bsp import OWN, count_partitions
-from algorithms.kernels import partition_kernels as kernel
-from algorithms.kernels.truss import peel
-from algorithms.truss_plan import ReplayRequest
-from pipeline.storage import bsp_round_tables
-from pipeline.storage.session import size_plans, start_session
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import truss, truss_bsp
+from altneu.algorithms.bsp import OWN, count_partitions
+from altneu.algorithms.kernels import partition_kernels as kernel
+from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.truss_plan import ReplayRequest
+from altneu.pipeline.storage import bsp_round_tables
+from altneu.pipeline.storage.session import size_plans, start_session
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.benchmarks.triangles import by_rmat, change, stored
 from tests.kernels.references import read_rows, simple_edges

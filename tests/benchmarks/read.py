@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.reading.graph import Graph
-from pipeline.reading.query_model import Engine, Question
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.reading.query_model import Engine, Question
 
 ENGINES = (Engine.spark, Engine.duckdb)
 
@@ -46,7 +46,7 @@ def asked(home: Path) -> dict[str, tuple[list[str], Question | None]]:
 
 def cold(home: Path, words: list[str], engine: Engine) -> tuple[float, float]:
     chosen = [] if words[1] == "totals" else ["--engine", engine.value]
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *words, *chosen]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *words, *chosen]
     before, begin = os.times(), time.time()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wall, after = time.time() - begin, os.times()

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.run import planning, runner
-from pipeline.state.stage_results import TrussFacts
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.stage_results import TrussFacts
 from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat

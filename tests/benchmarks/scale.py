@@ -20,13 +20,13 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import graphframes_oracle, triangles
-from algorithms.kernels.triangle_history import colours_for
-from pipeline.home.home import Home
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import TrianglesFacts
-from pipeline.storage.session import start_session
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import graphframes_oracle, triangles
+from altneu.algorithms.kernels.triangle_history import colours_for
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import TrianglesFacts
+from altneu.pipeline.storage.session import start_session
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat, timed

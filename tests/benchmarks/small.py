@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
-from pipeline.run import planning, runner, stages
-from pipeline.storage.session import DAEMON, start_session
+from altneu.pipeline.run import planning, runner, stages
+from altneu.pipeline.storage.session import DAEMON, start_session
 from tests import home_helpers
 
 

@@ -24,16 +24,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from algorithms import truss
-from algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
-from algorithms.kernels import array_store, maintained_graph, replay
-from algorithms.kernels.incremental_prover import IncrementalProver
-from algorithms.kernels.persistent_graph import PersistentGraph
-from algorithms.kernels.replay import resume_replay
-from algorithms.proof_records import Proof, ProofScope, ProvedState
-from algorithms.tagged_rows import RowKind, Task, input_columns
-from algorithms.time_lattice import FOREVER
-from algorithms.truss_plan import ReplayRequest
+from altneu.algorithms import truss
+from altneu.algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.kernels import array_store, maintained_graph, replay
+from altneu.algorithms.kernels.incremental_prover import IncrementalProver
+from altneu.algorithms.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.kernels.replay import resume_replay
+from altneu.algorithms.proof_records import Proof, ProofScope, ProvedState
+from altneu.algorithms.tagged_rows import RowKind, Task, input_columns
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.truss_plan import ReplayRequest
 from tests import memory_peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat

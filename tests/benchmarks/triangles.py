@@ -27,12 +27,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import graphframes_oracle, triangles
-from algorithms.cost_model import TrianglePlanChoice
-from algorithms.kernels import triangles as kernel
-from algorithms.kernels.triangle_history import vertex_changes
-from algorithms.time_lattice import FOREVER
-from pipeline.storage.session import start_session
+from altneu.algorithms import graphframes_oracle, triangles
+from altneu.algorithms.cost_model import TrianglePlanChoice
+from altneu.algorithms.kernels import triangles as kernel
+from altneu.algorithms.kernels.triangle_history import vertex_changes
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
 
 LIMIT = 20_000_000

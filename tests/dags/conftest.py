@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.scheduling.dag_paths import dags_folder, plugins_folder
+from altneu.pipeline.scheduling.dag_paths import dags_folder, plugins_folder
 
 REPO = Path(__file__).resolve().parents[2]
 DAGS = dags_folder()
@@ -44,7 +44,7 @@ def airflow() -> None:
     from airflow.models.pool import Pool
     from airflow.utils import db
 
-    from pipeline.tasks.base import POOL
+    from altneu.pipeline.tasks.base import POOL
 
     db.initdb()
     Pool.create_or_update_pool(POOL, slots=1, description="", include_deferred=False)
@@ -55,7 +55,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, An
     """`load(home, **environment)`: the DAGs as parsed for a home."""
 
     def forget() -> None:
-        ours = "pipeline.scheduling"
+        ours = "altneu.pipeline.scheduling"
         for name in [name for name in sys.modules if name == ours or name.startswith(f"{ours}.")]:
             del sys.modules[name]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from pipeline.home.home import Home
+from altneu.pipeline.home.home import Home
 
 REPO = Path(__file__).resolve().parents[2]
 PROMPT = 5  # seconds between two looks
@@ -38,7 +38,7 @@ class Airflow:
         home: Home | Path,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = (sys.executable, "-m", "pipeline.cli"),
+        program: Sequence[str] = (sys.executable, "-m", "altneu.pipeline.cli"),
         folder: Path | None = None,
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -147,7 +147,7 @@ class Airflow:
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """An `airflow` command, as an operator types it in a shell of their own, beside the running parts."""
-        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(self.path)]
+        altneu = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(self.path)]
         plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(REPO)}
         plain |= {name: value for name, value in self.environment.items() if name.startswith("AIRFLOW")}
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckFailed, RunFailed
-from pipeline.home.home import Home
-from pipeline.local.doctor import list_checks
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import audit as audit_stage
-from pipeline.state.ledger import Ledger
-from pipeline.tasks.base import ApprovalRequest
+from altneu.pipeline.errors import CheckFailed, RunFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.doctor import list_checks
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import audit as audit_stage
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks.base import ApprovalRequest
 from tests import home_helpers
 from tests.receiver import Receiver, alerted, receiving
 
@@ -169,7 +169,7 @@ WRONG = {
 
 
 def test_a_run_that_waits_for_a_person_is_told_once(tmp_path: Path, receiver: Receiver) -> None:
-    from pipeline.scheduling import alerts
+    from altneu.pipeline.scheduling import alerts
 
     home, _ = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     context = {"ti": SimpleNamespace(dag_id="altneu_epoch", task_id="approve")}
@@ -189,7 +189,7 @@ def test_a_run_that_waits_for_a_person_is_told_once(tmp_path: Path, receiver: Re
 def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from pipeline.scheduling import alerts
+    from altneu.pipeline.scheduling import alerts
 
     text, says = WRONG[case]
     home, ledger = home_helpers.make(tmp_path / "home")
@@ -220,7 +220,7 @@ def test_an_epoch_has_a_deadline_where_one_is_set(load: Load, tmp_path: Path) ->
     dag = load(tmp_path, ALTNEU_LATE_HOURS="1.5")["altneu_epoch"]
     (deadline,) = dag.deadline
     assert deadline.interval == timedelta(hours=13.5)
-    assert deadline.callback.path == "pipeline.scheduling.alerts.alert_late"
+    assert deadline.callback.path == "altneu.pipeline.scheduling.alerts.alert_late"
     home_helpers.make(tmp_path, "")  # integer epochs have no schedule
     assert not load(tmp_path, ALTNEU_LATE_HOURS="1.5")["altneu_epoch"].deadline
 
@@ -270,7 +270,7 @@ LATE: dict[str, tuple[Callable[[Home, Ledger], None] | None, dict[str, Any], str
 @pytest.mark.usefixtures("ledger_only")
 @pytest.mark.parametrize("case", LATE)
 def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Receiver) -> None:
-    from pipeline.scheduling import alerts
+    from altneu.pipeline.scheduling import alerts
 
     home, ledger, _ = tiny
     before, how, says = LATE[case]
@@ -287,7 +287,7 @@ def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Recei
 
 
 def test_a_late_epoch_of_a_broken_home_raises_nothing(tmp_path: Path, receiver: Receiver) -> None:
-    from pipeline.scheduling import alerts
+    from altneu.pipeline.scheduling import alerts
 
     asyncio.run(alerts.alert_late(missed(), str(tmp_path / "none")))
     assert receiver.got == []

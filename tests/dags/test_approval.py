@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import RunFailed
-from pipeline.home.home import Home
-from pipeline.home.settings import Publish
-from pipeline.run import planning, runner
-from pipeline.state.ledger import Ledger
-from pipeline.tasks import run_tasks
+from altneu.pipeline.errors import RunFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings import Publish
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks import run_tasks
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -87,7 +87,7 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     """The task fails for good and says how to go on: the run stays held and can be decided later."""
     from airflow.sdk.exceptions import AirflowFailException
 
-    from pipeline.scheduling.approval import Approval
+    from altneu.pipeline.scheduling.approval import Approval
 
     home, ledger, first = tiny
     asking(home)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.reading import views
-from pipeline.state.records import RunState
+from altneu.pipeline.reading import views
+from altneu.pipeline.state.records import RunState
 from tests import home_helpers
 
 from .real import Airflow

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import CheckFailed, UsageError
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.run import planning, stages
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import audit as audit_stage
-from pipeline.state.epoch_status import list_epoch_statuses
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY
-from pipeline.state.runs import RunStore
-from pipeline.tasks import base, dag_epochs, maintenance, run_batching, run_tasks
-from pipeline.tasks.base import PlannedRun
+from altneu.pipeline.errors import CheckFailed, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.run import planning, stages
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import audit as audit_stage
+from altneu.pipeline.state.epoch_status import list_epoch_statuses
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY
+from altneu.pipeline.state.runs import RunStore
+from altneu.pipeline.tasks import base, dag_epochs, maintenance, run_batching, run_tasks
+from altneu.pipeline.tasks.base import PlannedRun
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -190,14 +190,14 @@ def test_a_run_whose_landing_does_not_come_fails(
 def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
     import asyncio
 
-    from pipeline.scheduling.landing_sensor import LandingTrigger
+    from altneu.pipeline.scheduling.landing_sensor import LandingTrigger
 
     home, _, first = tiny
 
     def fired(epoch: int, **how: Any) -> dict[str, str]:
         asked: dict[str, Any] = {"patience": 86_400.0, "manual": True, "deadline": 0.0, "interval": 0.01} | how
         name, kwargs = LandingTrigger(home=str(home.path), epoch=epoch, **asked).serialize()
-        assert name == "pipeline.scheduling.landing_sensor.LandingTrigger"
+        assert name == "altneu.pipeline.scheduling.landing_sensor.LandingTrigger"
         copy = LandingTrigger(**kwargs)  # as the triggerer makes it
 
         async def first_event() -> dict[str, str]:
@@ -220,8 +220,8 @@ def test_what_lands_again_is_told_once_and_run_once(
     """By batch: a second look, a restarted triggerer and a run that has failed publish nothing again."""
     import asyncio
 
-    from pipeline.scheduling import relanded_trigger
-    from pipeline.scheduling.relanded_trigger import RelandedTrigger
+    from altneu.pipeline.scheduling import relanded_trigger
+    from altneu.pipeline.scheduling.relanded_trigger import RelandedTrigger
 
     monkeypatch.setattr(relanded_trigger, "AGAIN", 10**6)
 
@@ -241,7 +241,7 @@ def test_what_lands_again_is_told_once_and_run_once(
             return look_at(path)
 
         name, kwargs = RelandedTrigger(str(home.path), interval=0.01).serialize()
-        assert name == "pipeline.scheduling.relanded_trigger.RelandedTrigger"
+        assert name == "altneu.pipeline.scheduling.relanded_trigger.RelandedTrigger"
         heard: list[list[str]] = []
 
         async def listen() -> None:
@@ -335,7 +335,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
 
 
 def branches(home: Home, spark: SparkSession) -> list[str]:
-    from pipeline.storage.warehouse import Warehouse
+    from altneu.pipeline.storage.warehouse import Warehouse
 
     query = f"SELECT name FROM {Warehouse(spark, home).table_name('edges')}.refs"
     return sorted(home_helpers.branches(row.name for row in spark.sql(query).collect()))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.reading.graph import Graph
-from pipeline.run import rollback
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import rollback
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -133,8 +133,8 @@ def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: P
 def test_no_table_is_told_of_when_nothing_was_published() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from pipeline.scheduling import dag_builder
-    from pipeline.tasks.base import PublishedRun
+    from altneu.pipeline.scheduling import dag_builder
+    from altneu.pipeline.tasks.base import PublishedRun
 
     nothing = PublishedRun(run_id="r", revision=None, epochs=[], labels=[], reruns=0)
     events: dict[Any, Any] = {}  # whoever sends an event looks it up here

@@ -18,8 +18,8 @@ import sqlalchemy.exc
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 from py4j.protocol import Py4JNetworkError
 
-from pipeline.errors import CheckFailed, RevisionConflict, Unavailable, UsageError
-from pipeline.home.schedule import Schedule
+from altneu.pipeline.errors import CheckFailed, RevisionConflict, Unavailable, UsageError
+from altneu.pipeline.home.schedule import Schedule
 from tests import home_helpers
 
 from .conftest import DAGS, REPO
@@ -198,7 +198,7 @@ def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load,
 
     (tmp_path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n')
     dag = load(tmp_path, ALTNEU_START="2004-04-15", ALTNEU_END="2004-05-14")["altneu_epoch"]
-    text, path = json.dumps(DagSerialization.to_dict(dag)), "pipeline.scheduling.timetable.Epochs"
+    text, path = json.dumps(DagSerialization.to_dict(dag)), "altneu.pipeline.scheduling.timetable.Epochs"
     assert path in text
     now = DagSerialization.from_dict(json.loads(text))
     first = now.next_dagrun_info(last_automated_run_info=None)

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.state import incidents
-from pipeline.state.ledger import Ledger
-from pipeline.tasks import airflow_page
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state import incidents
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks import airflow_page
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAY, Seed, audit
@@ -112,7 +112,7 @@ def test_the_page_is_the_index_of_the_reports(tmp_path: Path) -> None:
 
 
 def test_motifs_have_pictures(tmp_path: Path) -> None:
-    from pipeline import report
+    from altneu.pipeline import report
 
     seed = Seed(tmp_path / "home")
     seed.good_days(2)

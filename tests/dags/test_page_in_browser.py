@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.state import incidents
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.state import incidents
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.report.seed import write
 

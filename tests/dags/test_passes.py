@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import RunFailed, RunInProgress
-from pipeline.home.home import Home
-from pipeline.run import approval, planning, runner
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import clock, process_identity, runs
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunState
-from pipeline.tasks import base, run_batching, run_tasks
-from pipeline.tasks.base import PlannedRun
+from altneu.pipeline.errors import RunFailed, RunInProgress
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import approval, planning, runner
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import ingest as ingest_stage
+from altneu.pipeline.state import clock, process_identity, runs
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunState
+from altneu.pipeline.tasks import base, run_batching, run_tasks
+from altneu.pipeline.tasks.base import PlannedRun
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS
@@ -267,12 +267,12 @@ def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_p
 
 
 def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, week: Week) -> None:
-    from pipeline.scheduling.plan_operator import RunTrigger
+    from altneu.pipeline.scheduling.plan_operator import RunTrigger
 
     home, ledger, first = week
     leader = begun(home, ledger, first)
     name, kwargs = RunTrigger(str(home.path), leader["run_id"], 60.0, 0.01).serialize()
-    assert name == "pipeline.scheduling.plan_operator.RunTrigger"
+    assert name == "altneu.pipeline.scheduling.plan_operator.RunTrigger"
 
     async def fired(**other: Any) -> dict[str, Any]:
         async for event in RunTrigger(**{**kwargs, **other}).run():
@@ -370,7 +370,7 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
 
 def wrong_at(monkeypatch: pytest.MonkeyPatch, *bad: int) -> None:
     """An ingest that finds these batches wrong."""
-    from pipeline.run.stages import ingest
+    from altneu.pipeline.run.stages import ingest
 
     before = ingest.ingest
 
@@ -418,7 +418,7 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
     assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
     assert sorted(ledger.outputs.published_batches()) == [first + day for day in range(4) if day not in bad]
     assert ledger.revisions.get().revision == (len(bad) < 4)  # one revision for all that is good
-    from pipeline.landing.epoch_states import list_epoch_rows
+    from altneu.pipeline.landing.epoch_states import list_epoch_rows
 
     states = {row["epoch"]: row["state"] for row in list_epoch_rows(home, ledger)[1]}
     assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
@@ -458,7 +458,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
 def test_what_was_left_out_is_shown_as_failed_at_once(
     ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.landing.epoch_states import list_epoch_rows
+    from altneu.pipeline.landing.epoch_states import list_epoch_rows
 
     home, ledger, first = week
     wrong_at(monkeypatch, first + 1)

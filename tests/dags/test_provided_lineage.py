@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckFailed
-from pipeline.run import openlineage
-from pipeline.scheduling.lineage import is_sending
-from pipeline.tasks import run_tasks
-from pipeline.tasks.base import PlannedRun
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.run import openlineage
+from altneu.pipeline.scheduling.lineage import is_sending
+from altneu.pipeline.tasks import run_tasks
+from altneu.pipeline.tasks.base import PlannedRun
 from tests.report.seed import DAY, Seed, check
 from tests.unit.test_lineage import SNAPSHOTS, publishes
 
@@ -100,7 +100,7 @@ def test_a_run_is_not_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_of_a_submission(extracted: Callable[..., tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.scheduling.spark_submit_operator import SubmittedStage
+    from altneu.pipeline.scheduling.spark_submit_operator import SubmittedStage
 
     seed, _ = extracted("publish")
     planned = json.dumps({"run_id": seed.ledger.revisions.get().run_id})

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.home.home import Home
-from pipeline.local.demo import land_messages, with_daily_epochs
-from pipeline.reading import views
-from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.checking import audit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import land_messages, with_daily_epochs
+from altneu.pipeline.reading import views
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 
 from .real import Airflow, backfill

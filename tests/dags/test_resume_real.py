@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.cluster import Cluster
 

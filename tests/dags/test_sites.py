@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.scheduling import sites
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.scheduling import sites
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -23,7 +23,7 @@ from .test_page import page
 __all__ = ["page"]
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
-FILE = "# the DAGs for airflow\nfrom pipeline.scheduling.sites import make\n"
+FILE = "# the DAGs for airflow\nfrom altneu.pipeline.scheduling.sites import make\n"
 
 
 @pytest.fixture

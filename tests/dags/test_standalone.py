@@ -19,9 +19,9 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.local import airflow as local
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local import airflow as local
 from tests import home_helpers
 
 from .real import REPO, Airflow
@@ -102,7 +102,7 @@ def test_what_will_not_stop_is_killed_with_its_descendants() -> None:
 PARTS = """
 import sys
 from pathlib import Path
-from pipeline.local import airflow as local
+from altneu.pipeline.local import airflow as local
 local._prepare_database = local._wait_until_healthy = lambda *_, **__: None
 local._part_commands = lambda *_, **__: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
 local.LASTS_SECONDS = float(sys.argv[3])

@@ -15,16 +15,16 @@ import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
-from pipeline.errors import CheckFailed, LeaseLost, RevisionConflict, UsageError
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import audit as audit_stage
-from pipeline.run.stages import edges as edges_stage
-from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import AuditFacts
-from pipeline.state.totals import MEASURES
+from altneu.pipeline.errors import CheckFailed, LeaseLost, RevisionConflict, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import audit as audit_stage
+from altneu.pipeline.run.stages import edges as edges_stage
+from altneu.pipeline.run.stages import ingest as ingest_stage
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import AuditFacts
+from altneu.pipeline.state.totals import MEASURES
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -206,7 +206,7 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
 
 
 def test_a_database_that_is_away_is_tried_again() -> None:
-    from pipeline.errors import Unavailable
+    from altneu.pipeline.errors import Unavailable
 
     with pytest.raises(Unavailable, match="does not answer"):
         Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")

@@ -17,17 +17,17 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import edges as edges_stage
-from pipeline.run.stages import ingest as ingest_stage
-from pipeline.state import process_identity
-from pipeline.state.epoch_status import list_epoch_statuses
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import StagedBatch
-from pipeline.state.stage_results import EdgesFacts, IngestFacts
-from pipeline.tasks import run_tasks
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import edges as edges_stage
+from altneu.pipeline.run.stages import ingest as ingest_stage
+from altneu.pipeline.state import process_identity
+from altneu.pipeline.state.epoch_status import list_epoch_statuses
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import StagedBatch
+from altneu.pipeline.state.stage_results import EdgesFacts, IngestFacts
+from altneu.pipeline.tasks import run_tasks
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -148,7 +148,7 @@ def test_the_next_try_finds_the_driver(
     """And what was answered is taken once: a task that is cleared runs again."""
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-    from pipeline.scheduling import spark_submit_operator
+    from altneu.pipeline.scheduling import spark_submit_operator
 
     home, _ = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])

@@ -12,11 +12,11 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from pipeline.cli import app
-from pipeline.errors import Exit
-from pipeline.home.settings import SETTINGS, Config
-from pipeline.home.settings_file import parse_settings
-from pipeline.state.epoch_status import AuditStatus
+from altneu.pipeline.cli import app
+from altneu.pipeline.errors import Exit
+from altneu.pipeline.home.settings import SETTINGS, Config
+from altneu.pipeline.home.settings_file import parse_settings
+from altneu.pipeline.state.epoch_status import AuditStatus
 from tests.docs.pages import PAGES, REPO, anchors, blocks, links, quoted, read, table
 
 CLI: Any = typer.main.get_command(app)

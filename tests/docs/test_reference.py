@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.home.settings import SETTINGS
-from pipeline.reading.query_model import view_table
-from pipeline.run.semantic_settings import changed_meaning
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings import SETTINGS
+from altneu.pipeline.reading.query_model import view_table
+from altneu.pipeline.run.semantic_settings import changed_meaning
+from altneu.pipeline.state.ledger import Ledger
 from tests.docs.pages import REPO, read
 
 
@@ -33,9 +33,9 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
-    from pipeline.state import schema
-    from pipeline.state.records import PLAIN
-    from pipeline.storage import table_schemas
+    from altneu.pipeline.state import schema
+    from altneu.pipeline.state.records import PLAIN
+    from altneu.pipeline.storage import table_schemas
 
     assert set(generator.TABLES) == set(table_schemas.TABLES | table_schemas.MOTIFS)
     assert set(generator.PLAIN) == set(PLAIN)

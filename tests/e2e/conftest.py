@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import cli
+from altneu.pipeline import cli
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.demo import messages_file
+from altneu.pipeline.local.demo import messages_file
 from tests import tools
 
 DATA = Path(__file__).resolve().parents[1] / "data"

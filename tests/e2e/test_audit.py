@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import graphframes_oracle
-from pipeline.checking import audit
-from pipeline.run.cost_comparison import compare_costs
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import graphframes_oracle
+from altneu.pipeline.checking import audit
+from altneu.pipeline.run.cost_comparison import compare_costs
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
 from tests.reference import Row
 

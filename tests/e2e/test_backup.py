@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline.home.home import Home
-from pipeline.state import home_identity
-from pipeline.storage.relocate import relocate_home
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 
 REPO = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def shell(tmp_path: Path):  # type: ignore[no-untyped-def]
     """Types lines in a shell that has `altneu` and PostgreSQL's programs; what they print."""
     program = tmp_path / "bin" / "altneu"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m altneu.pipeline.cli "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     servers = [str(path.parent) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_dump"), reverse=True)]
     path = os.pathsep.join([str(program.parent), *servers, os.environ["PATH"]])

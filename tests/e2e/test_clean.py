@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations.suite import check_tables
-from expectations.volumes import ROWS, season_length
-from pipeline import landing
-from pipeline.home.home import Home
-from pipeline.local.demo import land_messages
-from pipeline.reading import views
-from pipeline.state.ledger import Ledger
+from altneu.expectations.suite import check_tables
+from altneu.expectations.volumes import ROWS, season_length
+from altneu.pipeline import landing
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import land_messages
+from altneu.pipeline.reading import views
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.e2e.graphs import find_graph
 

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.home.memory_budget import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
-from pipeline.state.failed_runs import describe_attempt
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunState
-from pipeline.state.stage_results import TrussFacts
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.memory_budget import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
+from altneu.pipeline.state.failed_runs import describe_attempt
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunState
+from altneu.pipeline.state.stage_results import TrussFacts
 from tests import home_helpers, seeds
 from tests import postgres as postgresql
 from tests.benchmarks import put_changes, put_rows
@@ -61,7 +61,7 @@ def land(homes_: list[Home], epochs: range, rng: random.Random) -> None:
 
 def begin(home: Home, *arguments: str) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(REPO)}, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
@@ -302,7 +302,7 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
 
 HUNGRY = """
 import sys
-from pipeline.storage.session import session
+from altneu.pipeline.storage.session import session
 spark = session(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))
 print(spark.sql("SELECT sum(length(repeat('x', CAST(id + 1900000000 AS int)))) FROM range(1)").collect())
 """

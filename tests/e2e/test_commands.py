@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli import app
+from altneu.pipeline.cli import app
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
 
@@ -239,7 +239,7 @@ def test_executors_in_processes_of_their_own(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         repo = Path(__file__).resolve().parents[2]
         env = os.environ | {"PYTHONPATH": str(repo)}
-        line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+        line = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *arguments]
         return subprocess.run(line, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
 
     ran = command("backfill", "--all")

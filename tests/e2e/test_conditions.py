@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.errors import UsageError
-from pipeline.reading.graph import Graph
-from pipeline.reading.query_model import Engine
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.reading.query_model import Engine
 from tests.report.seed import DAY, Seed, check
 
 pytestmark = pytest.mark.usefixtures("tiny")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.state.ledger import Ledger
+from altneu.pipeline import landing
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers, seeds
 from tests.e2e.graphs import find_graph
 from tests.e2e.test_crash import state, totals

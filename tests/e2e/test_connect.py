@@ -24,12 +24,12 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.state.records import Revision, RunState
-from pipeline.storage import spark_connect_client
-from pipeline.storage.session import QUICK
-from pipeline.storage.table_schemas import TABLES
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.checking import audit
+from altneu.pipeline.state.records import Revision, RunState
+from altneu.pipeline.storage import spark_connect_client
+from altneu.pipeline.storage.session import QUICK
+from altneu.pipeline.storage.table_schemas import TABLES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.proxy import Proxy
@@ -50,7 +50,7 @@ def altneu(
     environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
     environment |= {"PYTHONPATH": str(REPO), "SPARK_CONNECT_AUTHENTICATE_TOKEN": token, **variables}
     environment |= {"ALTNEU_MASTER": server} if server else {}
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *arguments]
     return subprocess.Popen(
         command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -189,10 +189,10 @@ def test_metadata_files_say_what_iceberg_says(
 IDLE = """
 import sys, time
 from pathlib import Path
-from pipeline.home.home import Home
-from pipeline.state.ledger import Ledger
-from pipeline.storage.session import IDLE_MS, session_for
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.session import IDLE_MS, session_for
+from altneu.pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
 ledger = Ledger(home.database)
 warehouse = Warehouse(session_for(home, ledger), home)
@@ -372,11 +372,11 @@ def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, sh
 ANEW = """
 import sys
 from pathlib import Path
-from pipeline.errors import Unavailable
-from pipeline.home.home import Home
-from pipeline.state.ledger import Ledger
-from pipeline.storage.session import session_for
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.errors import Unavailable
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.session import session_for
+from altneu.pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
 ledger = Ledger(home.database)
 edges = Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revisions.get())

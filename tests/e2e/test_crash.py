@@ -22,14 +22,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipeline.state.process_identity
-from pipeline.checking import audit
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
-from pipeline.storage.table_schemas import TABLES
-from pipeline.storage.warehouse import Warehouse
+import altneu.pipeline.state.process_identity
+from altneu.pipeline.checking import audit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.table_schemas import TABLES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, seeds
 from tests.builders import draw_batch
 from tests.postgres import DATABASE_KINDS
@@ -45,7 +45,7 @@ BATCH: dict[str, Any] = {"vertices": range(14), "size": 40, "deletes": 0.2, "seq
 
 
 def start(home: Home, epoch: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "run", str(epoch)]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), "run", str(epoch)]
     env = os.environ | {"PYTHONPATH": str(REPO)}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, env=env, cwd=home.path, start_new_session=True, **pipes)
@@ -185,7 +185,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     }
     assert names == {"main", f"run_{ledger.runs.list_all()[-1].run_id}"}
     assert ledger.runs.list_dead() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)
+    monkeypatch.setattr(altneu.pipeline.state.process_identity, "SILENCE", 0)
     home_helpers.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {
@@ -199,12 +199,12 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
 RACER = """
 import random, sys, time
 from pathlib import Path
-from pipeline.run import planning, runner
-from pipeline.home.home import Home
-from pipeline.errors import RevisionConflict
-from pipeline.run.stages import audit
-from pipeline.state.stage_results import AuditFacts
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.errors import RevisionConflict
+from altneu.pipeline.run.stages import audit
+from altneu.pipeline.state.stage_results import AuditFacts
+from altneu.pipeline.state.ledger import Ledger
 
 audit.audit_run = lambda run: AuditFacts(checks=0, failed=0, critical=0)  # the test audits in the end
 path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

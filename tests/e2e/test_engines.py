@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.landing.local_landing import seal_folder
-from pipeline.reading import engines
-from pipeline.reading.graph import Graph
-from pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
-from pipeline.run import planning, rollback
-from pipeline.storage import session as spark_session
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.local_landing import seal_folder
+from altneu.pipeline.reading import engines
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
+from altneu.pipeline.run import planning, rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import session as spark_session
 from tests import home_helpers, seeds
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
@@ -339,11 +339,11 @@ def test_a_reader_needs_no_java(
     text = """if True:
         import sys
         sys.modules |= dict.fromkeys(("pyspark", "py4j", "great_expectations"))  # an import of them fails
-        from pipeline.api import Graph
+        from altneu import Graph
         graph = Graph(sys.argv[1])
         assert sorted(graph.pandas.edges(where="src = 1").dst.to_list()) == [2, 3, 4, 7]
         assert graph.arrow.totals().num_rows == 1 and graph.explain("edge", 1, 2)["there"]
-        from pipeline import cli
+        from altneu.pipeline import cli
         cli.main(["--home", sys.argv[1], "show", "vertices", "--format", "csv"])
     """
     path = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.reading import explain
-from pipeline.storage.duckdb_tables import DuckTables
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.reading import explain
+from altneu.pipeline.storage.duckdb_tables import DuckTables
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
 from tests.builders import Batch, draw_batch
 from tests.e2e.conftest import Altneu

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.errors import CheckFailed, RunFailed
-from pipeline.home.home import Home
-from pipeline.report import epoch_document
-from pipeline.run import planning, runner
-from pipeline.state import schema as books
-from pipeline.state.ledger import Ledger
-from pipeline.storage.branches import branch_of
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.errors import CheckFailed, RunFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state import schema as books
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.branches import branch_of
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.reference import Row

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.errors import CheckFailed
-from pipeline.state import schema
-from pipeline.storage.warehouse import Warehouse
-from pipeline.tasks import maintenance
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.state import schema
+from altneu.pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.tasks import maintenance
 from tests import seeds
 from tests.canonical import History
 from tests.docs.pages import blocks, read

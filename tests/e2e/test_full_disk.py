@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.run import runner
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import runner
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.builders import make_clique
 from tests.canonical import History

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BatchRejected
-from pipeline.home.home import Home
-from pipeline.run import stages
-from pipeline.state.ledger import Ledger
-from pipeline.tasks import run_batching, run_tasks
-from pipeline.tasks.base import PlannedRun
+from altneu.pipeline.errors import BatchRejected
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import stages
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks import run_batching, run_tasks
+from altneu.pipeline.tasks.base import PlannedRun
 from tests import home_helpers
 from tests.e2e.conftest import Altneu
 

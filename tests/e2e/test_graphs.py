@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.local.demo import messages_file
+from altneu.pipeline.local.demo import messages_file
 from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import CARRIED, GRAPHS, LACKING, Graph, find_graph
 from tests.reference import neighbours

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import RevisionConflict, RunFailed, UsageError
-from pipeline.home.home import Home
-from pipeline.interrupt import Interrupted
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.report import epoch_document
-from pipeline.run import approval, planning, rollback, runner
-from pipeline.run.compact import compact
-from pipeline.run.stages import publish as publish_stage
-from pipeline.state import clock
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunRecord, RunState
-from pipeline.storage.branches import Branches, branch_of
-from pipeline.storage.relocate import relocate_home
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.errors import RevisionConflict, RunFailed, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.interrupt import Interrupted
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.run import approval, planning, rollback, runner
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.stages import publish as publish_stage
+from altneu.pipeline.state import clock
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunRecord, RunState
+from altneu.pipeline.storage.branches import Branches, branch_of
+from altneu.pipeline.storage.relocate import relocate_home
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.canonical import History, land_correction
 from tests.e2e.conftest import Altneu

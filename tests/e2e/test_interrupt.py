@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pipeline.errors import Exit
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.errors import Exit
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.e2e.test_crash import group
 from tests.report.seed import Seed
@@ -57,7 +57,7 @@ SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
     """In a session of its own, as in a terminal."""
     env = os.environ | {"PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
-    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    line = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(line, env=env, cwd=home, start_new_session=True, stdout=pipe, stderr=pipe, text=True)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.run import rollback
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import TrianglesFacts, TrussFacts
-from pipeline.storage import graph_cache
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.run import rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import TrianglesFacts, TrussFacts
+from altneu.pipeline.storage import graph_cache
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
 from tests.builders import Batch, draw_batch
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.reading.graph import Graph
-from pipeline.report import epoch_document
-from pipeline.run import rollback
-from pipeline.run.compact import compact
-from pipeline.run.run_context import RunContext
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.run import rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers, seeds
 from tests.builders import Batch, assert_same_state, draw_batch
 from tests.e2e.conftest import Altneu

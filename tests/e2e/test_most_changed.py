@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.state.stage_results import TrianglesFacts, TrussFacts
+from altneu.pipeline.state.stage_results import TrianglesFacts, TrussFacts
 from tests.canonical import History
 
 

@@ -11,13 +11,13 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.home.home import Home
-from pipeline.reading.graph import Graph
-from pipeline.run import rollback
-from pipeline.run.compact import compact
-from pipeline.state import home_identity
-from pipeline.state.schema import fingerprints
-from pipeline.storage.relocate import relocate_home
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.schema import fingerprints
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 from tests.builders import make_clique
 from tests.canonical import History
@@ -79,7 +79,7 @@ def test_a_copy_that_broke_is_copied_again(
     home, _ = numbers.copy(tmp_path / "home")
     new, other = tmp_path / "new", tmp_path / "other"
 
-    from pipeline.run import move
+    from altneu.pipeline.run import move
 
     real = move._copy_database
 

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from pipeline.reading.graph import Graph
+from altneu.pipeline.reading.graph import Graph
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
 

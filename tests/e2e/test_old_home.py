@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.reading.graph import Graph
+from altneu.pipeline.reading.graph import Graph
 from tests import home_helpers
 
 from .conftest import Altneu

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.run.run_context import RunContext
+from altneu.pipeline.run.run_context import RunContext
 from tests.e2e.conftest import Altneu
 from tests.e2e.test_commands import K4, land
 from tests.ledger_only import LedgerOnly

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import CheckFailed, RunFailed, UsageError
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.report import epoch_document, write_vertex
-from pipeline.report.html.formatting import vertex_page
-from pipeline.report.rows_page import describe_rows, page_name
-from pipeline.report.vertex_page import describe_vertex as vertex_of
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.errors import CheckFailed, RunFailed, UsageError
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.report import epoch_document, write_vertex
+from altneu.pipeline.report.html.formatting import vertex_page
+from altneu.pipeline.report.rows_page import describe_rows, page_name
+from altneu.pipeline.report.vertex_page import describe_vertex as vertex_of
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAILY, write

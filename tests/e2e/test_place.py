@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.reading.views import select_totals
-from pipeline.state import home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.storage.relocate import relocate_home
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.views import select_totals
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 
 

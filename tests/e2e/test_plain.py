@@ -13,16 +13,16 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from pipeline.errors import CheckFailed, UsageError
-from pipeline.home.home import Home
-from pipeline.reading import external_access
-from pipeline.run import approval, planning, rollback, runner, serving_tables
-from pipeline.run.compact import compact
-from pipeline.run.forecast import forecast_run
-from pipeline.run.plan_choices import MotifsChoice
-from pipeline.state.ledger import Ledger
-from pipeline.storage import refs_without_spark
-from pipeline.storage.relocate import relocate_home
+from altneu.pipeline.errors import CheckFailed, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import external_access
+from altneu.pipeline.run import approval, planning, rollback, runner, serving_tables
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.run.plan_choices import MotifsChoice
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import refs_without_spark
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers, seeds
 from tests.e2e.conftest import Altneu
 from tests.fingerprint_helpers import another_number

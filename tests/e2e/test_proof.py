@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.proof_records import COLLECTIONS, Proof, UnprovedEdge
-from pipeline.errors import CheckFailed
-from pipeline.run import planning, runner
-from pipeline.state import schema as books
-from pipeline.state.epoch_status import AuditVerdict, list_epoch_statuses
-from pipeline.state.stage_results import AuditFacts
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms.proof_records import COLLECTIONS, Proof, UnprovedEdge
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state import schema as books
+from altneu.pipeline.state.epoch_status import AuditVerdict, list_epoch_statuses
+from altneu.pipeline.state.stage_results import AuditFacts
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
 from tests.builders import draw_batch, make_clique
 from tests.e2e.test_faults import Scene, altered, twice, without

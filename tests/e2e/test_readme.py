@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.home import Home
-from pipeline.local.demo import messages_file, with_daily_epochs
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.demo import messages_file, with_daily_epochs
 from tests import home_helpers
 from tests.e2e.conftest import Altneu
 

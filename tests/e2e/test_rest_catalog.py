@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import AltneuError, Unavailable, UsageError
-from pipeline.home.home import Home
-from pipeline.home.settings import Rest
-from pipeline.local import doctor
-from pipeline.reading import views
-from pipeline.run import move_target, rollback
-from pipeline.run.compact import compact
-from pipeline.run.move import move_home
-from pipeline.state import home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.storage import catalogs, file_inventory, refs_without_spark
-from pipeline.storage.duckdb_tables import DuckTables
-from pipeline.storage.relocate import relocate_home
-from pipeline.storage.table_fingerprints import published_fingerprints
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.errors import AltneuError, Unavailable, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings import Rest
+from altneu.pipeline.local import doctor
+from altneu.pipeline.reading import views
+from altneu.pipeline.run import move_target, rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.move import move_home
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import catalogs, file_inventory, refs_without_spark
+from altneu.pipeline.storage.duckdb_tables import DuckTables
+from altneu.pipeline.storage.relocate import relocate_home
+from altneu.pipeline.storage.table_fingerprints import published_fingerprints
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.proxy import Proxy

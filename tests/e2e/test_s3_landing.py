@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing
-from pipeline.errors import Unavailable
-from pipeline.home.home import Home
-from pipeline.landing.epoch_states import compare_with_ledger
-from pipeline.reading import views
-from pipeline.state import filesystem
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import IngestFacts
+from altneu.pipeline import landing
+from altneu.pipeline.errors import Unavailable
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.epoch_states import compare_with_ledger
+from altneu.pipeline.reading import views
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import IngestFacts
 from tests import home_helpers, seeds
 from tests.s3 import Store
 

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.local import demo
-from pipeline.reading import views
-from pipeline.run import move_target, planning, runner
-from pipeline.run.compact import compact
-from pipeline.run.move import move_home
-from pipeline.state import filesystem, home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.storage import file_inventory
-from pipeline.storage.relocate import relocate_home
-from pipeline.storage.table_fingerprints import published_fingerprints
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline import landing
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local import demo
+from altneu.pipeline.reading import views
+from altneu.pipeline.run import move_target, planning, runner
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.move import move_home
+from altneu.pipeline.state import filesystem, home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import file_inventory
+from altneu.pipeline.storage.relocate import relocate_home
+from altneu.pipeline.storage.table_fingerprints import published_fingerprints
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
 from tests.s3 import Store

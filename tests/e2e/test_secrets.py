@@ -34,7 +34,7 @@ def locked() -> Iterator[str]:
 def done(home: Path, *arguments: str, environment: dict[str, str]) -> tuple[int, str, set[str]]:
     """How a command ended, what it said, and the command lines of its processes, which everybody may read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "AWS", "ALTNEU"))}
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *arguments]
     lines: set[str] = set()
     with (home.parent / "said").open("w+") as said:
         environment = kept | {"PYTHONPATH": str(REPO)} | environment

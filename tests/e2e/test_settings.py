@@ -10,16 +10,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.sql_predicates import Condition
-from pipeline import cli
-from pipeline.checking import audit
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.run import planning, runner
-from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms.sql_predicates import Condition
+from altneu.pipeline import cli
+from altneu.pipeline.checking import audit
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 
 pytestmark = pytest.mark.usefixtures("tiny")

@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.motif_patterns import Pattern
-from pipeline import cli
-from pipeline.checking import audit
-from pipeline.errors import CheckFailed
-from pipeline.reading import views
-from pipeline.state import schema as books
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms.motif_patterns import Pattern
+from altneu.pipeline import cli
+from altneu.pipeline.checking import audit
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.reading import views
+from altneu.pipeline.state import schema as books
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
 

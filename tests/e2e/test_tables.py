@@ -17,18 +17,18 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-import pipeline.state.process_identity
-from pipeline.errors import AltneuError
-from pipeline.home.home import Home
-from pipeline.local.doctor import list_checks
-from pipeline.reading import external_access
-from pipeline.reading.graph import Graph
-from pipeline.run import rollback
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
-from pipeline.storage import refs_without_spark
-from pipeline.storage.branches import Branches
-from pipeline.storage.relocate import relocate_home
+import altneu.pipeline.state.process_identity
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local.doctor import list_checks
+from altneu.pipeline.reading import external_access
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import refs_without_spark
+from altneu.pipeline.storage.branches import Branches
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 from tests.builders import make_clique
 from tests.canonical import History
@@ -175,7 +175,7 @@ def test_main_and_tags_are_what_is_published_over_compactions(
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {
         f"run_{ledger.revisions.get().run_id}"
     }
-    monkeypatch.setattr(pipeline.state.process_identity, "SILENCE", 0)  # until now it may have been at it still
+    monkeypatch.setattr(altneu.pipeline.state.process_identity, "SILENCE", 0)  # until now it may have been at it still
     home_helpers.run(home, ledger, [1])  # on from there, and the branches of the one that died go
     check(home, ledger, 5, 6, 7)
     # a moved home
@@ -200,7 +200,7 @@ def test_the_recipes_answer_what_altneu_answers(
     home, _ = numbers.copy(tmp_path / "home")
     program = home.path / "bin" / "altneu"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m altneu.pipeline.cli "$@"\n')
     program.chmod(0o755)
     variables = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
     for name, value in (variables | {"ALTNEU_HOME": str(home.path)}).items():
@@ -231,9 +231,9 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     spark: SparkSession, numbers: History, tmp_path: Path
 ) -> None:
     """And it changes the names of a table, and nothing else of its metadata."""
-    from pipeline.state import filesystem
-    from pipeline.storage import iceberg
-    from pipeline.storage.warehouse import Warehouse
+    from altneu.pipeline.state import filesystem
+    from altneu.pipeline.storage import iceberg
+    from altneu.pipeline.storage.warehouse import Warehouse
 
     home, ledger = numbers.copy(tmp_path / "home")
     tables = refs_without_spark.open_branches(home)

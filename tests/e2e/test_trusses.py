@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.home.settings import Triangles
-from pipeline.reading import triangle_views
-from pipeline.reading.graph import Graph
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import TrussFacts
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.home.settings import Triangles
+from altneu.pipeline.reading import triangle_views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import TrussFacts
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
 from tests.e2e.conftest import Altneu
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.errors import RevisionConflict
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.run import planning, runner
-from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.checking import audit
+from altneu.pipeline.errors import RevisionConflict
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS

@@ -8,10 +8,10 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from pipeline.errors import describe_error
-from pipeline.state import database
-from pipeline.state.ledger import Ledger
-from pipeline.state.schema import digests
+from altneu.pipeline.errors import describe_error
+from altneu.pipeline.state import database
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.schema import digests
 
 ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
 

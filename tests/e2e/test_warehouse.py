@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.state.records import EMPTY, Revision
-from pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema, quote_identifier
-from pipeline.storage.warehouse import PROPERTIES, Warehouse
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state.records import EMPTY, Revision
+from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema, quote_identifier
+from altneu.pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import home_helpers
 
 TRIPLES = [(7, 1, revision, revision) for revision in (1, 2, 3, 4)]  # vertex, epoch, revision, diff

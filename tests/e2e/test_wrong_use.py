@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import cli
-from pipeline.cli.status import fold_months
-from pipeline.errors import UsageError
-from pipeline.reading.graph import Graph
-from pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS
-from pipeline.storage import session as sparks
+from altneu.pipeline import cli
+from altneu.pipeline.cli.status import fold_months
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS
+from altneu.pipeline.storage import session as sparks
 from tests.e2e.conftest import Altneu, Outcome
 from tests.home_helpers import make
 from tests.report.seed import DAY, Seed
@@ -354,7 +354,7 @@ def test_every_view_and_option_has_its_rows() -> None:
 
 def unprivileged(home: Path, *arguments: str, **environment: str) -> Outcome:
     """A command in a process that may write only what its permissions say, also when root runs the tests."""
-    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    line = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), *arguments]
     if os.geteuid() == 0:
         drop = "-dac_override,-dac_read_search"
         line = ["setpriv", f"--bounding-set={drop}", f"--inh-caps={drop}", "--", *line]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from expectations.suite import check_differences
+from altneu.expectations.suite import check_differences
 
 COLUMNS = ("epoch", "what", "a", "b", "maintained", "recomputed", "count")
 NAMES = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from expectations.suite import check_plain, check_proof
+from altneu.expectations.suite import check_plain, check_proof
 
 PROOF = {
     "landed": "edges follow from the landed rows",

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from expectations.gx_runner import ExpectationRunner, rule_class
-from expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
-from expectations.model import Expectation
-from expectations.suite import EXPECTATIONS
+from altneu.expectations.gx_runner import ExpectationRunner, rule_class
+from altneu.expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
+from altneu.expectations.model import Expectation
+from altneu.expectations.suite import EXPECTATIONS
 
 FORMATS = ("BOOLEAN_ONLY", "SUMMARY")
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from expectations.frame_builder import collect_frames
-from expectations.gx_runner import SMALL, CheckCrashed, ExpectationRunner
-from expectations.model import Expectation
-from expectations.suite import EXPECTATIONS, check_tables
+from altneu.expectations.frame_builder import collect_frames
+from altneu.expectations.gx_runner import SMALL, CheckCrashed, ExpectationRunner
+from altneu.expectations.model import Expectation
+from altneu.expectations.suite import EXPECTATIONS, check_tables
 from tests.expectations import world as w
 
 Check = dict[str, Any]
@@ -438,7 +438,7 @@ def test_names_are_unique_and_every_expectation_is_held_to_a_fault() -> None:
 
 def test_importing_the_suites_is_light() -> None:
     heavy = ("great_expectations", "pyspark", "pandas")
-    code = f"import sys, expectations.suite; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, altneu.expectations.suite; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from expectations import volumes
+from altneu.expectations import volumes
 from tests.benchmarks import bands
 
 CARRIED = "bitcoin-alpha"

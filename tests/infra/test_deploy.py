@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.home.settings_file import parse_settings
+from altneu.pipeline.home.settings_file import parse_settings
 from tests import tools
 
 REPO = Path(__file__).resolve().parents[2]

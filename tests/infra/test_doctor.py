@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pipeline.local import doctor
-from pipeline.local.doctor import Check, list_checks
-from pipeline.state import filesystem
+from altneu.pipeline.local import doctor
+from altneu.pipeline.local.doctor import Check, list_checks
+from altneu.pipeline.state import filesystem
 
 
 def named(found: list[Check], name: str) -> Check:
@@ -137,7 +137,7 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
 
 def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pipeline.local.doctor import list_checks; "
+        "import sys; from pathlib import Path; from altneu.pipeline.local.doctor import list_checks; "
         f"list_checks(Path({str(tmp_path)!r})); "
         "print([m for m in ('pyspark', 'great_expectations', 'airflow', 'pandas', 'numba') if m in sys.modules])"
     )

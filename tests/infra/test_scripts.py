@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pipeline import optional_dependencies
-from pipeline.errors import UsageError
+from altneu.pipeline import optional_dependencies
+from altneu.pipeline.errors import UsageError
 
 REPO = Path(__file__).resolve().parents[2]
 SCRIPTS = ["infra/setup", "infra/demo", "infra/test", "infra/lock", ".ci/run"]

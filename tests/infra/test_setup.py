@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AltneuError
-from pipeline.local import compile_kernels, java, setup
-from pipeline.local.setup import Step, set_up
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.local import compile_kernels, java, setup
+from altneu.pipeline.local.setup import Step, set_up
 
 
 def steps(done: list[str], fail: set[str]) -> list[Step]:
@@ -92,7 +92,7 @@ def test_the_groups_of_kernels_leave_compiled_code_for_the_next_process(tmp_path
     code = (
         "import numba.core.event as event\n"
         "with event.install_recorder('numba:compile') as recorder:\n"
-        "    from pipeline.local.compile_kernels import GROUPS; GROUPS['views']()\n"
+        "    from altneu.pipeline.local.compile_kernels import GROUPS; GROUPS['views']()\n"
         "print(len(recorder.buffer))"
     )
     compiled = [

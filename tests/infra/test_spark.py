@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import pipeline.storage.session
-from pipeline.errors import UsageError
-from pipeline.run import runner
-from pipeline.state.stage_results import Size
-from pipeline.storage import session as module
-from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import (
+import altneu.pipeline.storage.session
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.run import runner
+from altneu.pipeline.state.stage_results import Size
+from altneu.pipeline.storage import session as module
+from altneu.pipeline.storage.catalogs import jdbc_options
+from altneu.pipeline.storage.session import (
     count_cores,
     driver_memory_mb,
     java_options,
@@ -109,8 +109,8 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
 
 COMMITS = """
 import sys
-from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import register_catalog, start_session
+from altneu.pipeline.storage.catalogs import jdbc_options
+from altneu.pipeline.storage.session import register_catalog, start_session
 
 spark = start_session("local[1]", {"spark.driver.memory": "1g"})
 name = "together"
@@ -152,12 +152,12 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
 
 
 EXECUTORS = """
-from pipeline.storage.session import start_session
+from altneu.pipeline.storage.session import start_session
 
 spark = start_session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
 
 def where(frames):
-    import os, algorithms, pipeline
+    import os, altneu.algorithms, altneu.pipeline
     for frame in frames:
         frame["parent"] = os.getppid()
         yield frame
@@ -183,10 +183,10 @@ def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -
 
 
 WORKERS = """
-from pipeline.storage.session import start_session
+from altneu.pipeline.storage.session import start_session
 
 def worker(frames):
-    import algorithms.zipimport_patch
+    import altneu.algorithms.zipimport_patch
     yield from frames
 
 print(start_session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPandas(worker, "id bigint").count())
@@ -266,7 +266,7 @@ def test_as_many_partitions_as_there_are_cores_where_the_rows_are_enough(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    monkeypatch.setattr(pipeline.storage.session, "count_cores", lambda spark: 48)
+    monkeypatch.setattr(altneu.pipeline.storage.session, "count_cores", lambda spark: 48)
     for rows, partitions in ((150_000, least), (500_000, 10), (10**7, 48), (10**9, 2000)):
         with size_plans(spark, rows):
             assert spark.conf.get("spark.sql.shuffle.partitions") == str(partitions)
@@ -276,7 +276,7 @@ def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert count_cores(spark) == spark.sparkContext.defaultParallelism
-    monkeypatch.setattr(pipeline.storage.session, "has_jvm", lambda spark: False)
+    monkeypatch.setattr(altneu.pipeline.storage.session, "has_jvm", lambda spark: False)
     assert count_cores(spark) == spark.sparkContext.defaultParallelism
 
 

@@ -23,7 +23,11 @@ from tests.dags.real import Airflow
 from tests.report.seed import Seed
 
 REPO = Path(__file__).resolve().parents[2]
-ROOMS = ("algorithms", "expectations", "pipeline")  # links of the package altneu, and dags of pipeline.scheduling
+ROOMS = (
+    "algorithms",
+    "expectations",
+    "pipeline",
+)  # links of the package altneu, and dags of altneu.pipeline.scheduling
 LOCK = REPO / "infra" / "requirements.txt"
 OPENED = [  # what the code opens besides itself, or hands to others by its path
     "altneu/pipeline/storage/log4j2.properties",
@@ -41,7 +45,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 def tracked() -> list[str]:
     """The files that a wheel is made of, as git knows them: nothing that lies about in this folder."""
-    listed = subprocess.run(["git", "ls-files", "altneu", *ROOMS, "dags"], cwd=REPO, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "altneu", *ROOMS, "dags"], cwd=REPO, capture_output=True, text=True, check=True
+    )
     return [name for name in listed.stdout.splitlines() if (REPO / name).exists()]
 
 
@@ -69,7 +75,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) ->
 
 def test_a_clone_has_one_folder_of_dags_too(tmp_path: Path) -> None:
     said = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli", "dags"],
+        [sys.executable, "-m", "altneu.pipeline.cli", "dags"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -120,7 +126,7 @@ def altneu(environment: Path) -> Run:
 MISSING = """
 import importlib.util, sys
 print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])
-from pipeline.api import Graph
+from altneu import Graph
 """
 
 

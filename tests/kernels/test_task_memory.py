@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from algorithms import bsp
-from pipeline.home import memory_budget
+from altneu.algorithms import bsp
+from altneu.pipeline.home import memory_budget
 
 REPO = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from algorithms.kernels import triangles
-from algorithms.kernels.graph import compact_ids, orient_edges, to_adjacency
+from altneu.algorithms.kernels import triangles
+from altneu.algorithms.kernels.graph import compact_ids, orient_edges, to_adjacency
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (

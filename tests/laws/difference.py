@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pipeline.reading.revision_diff import DiffSide, RevisionDiff
-from pipeline.run import approval
-from pipeline.state.records import RunRecord
+from altneu.pipeline.reading.revision_diff import DiffSide, RevisionDiff
+from altneu.pipeline.run import approval
+from altneu.pipeline.state.records import RunRecord
 from tests import reference
 from tests.laws.world import World
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.home.home import Home
+from altneu.pipeline.home.home import Home
 from tests import builders, reference
 from tests.reference import Row
 

@@ -7,8 +7,8 @@ import random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import edge_derivation
-from pipeline.storage import local_frame
+from altneu.algorithms import edge_derivation
+from altneu.pipeline.storage import local_frame
 from tests import seeds
 
 COLUMNS = {"src": "bigint", "dst": "bigint", "op": "string", "seq": "bigint", "epoch": "bigint", "diff": "bigint"}

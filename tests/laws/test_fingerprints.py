@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms.fingerprint import Fingerprint
-from algorithms.time_lattice import FOREVER
-from pipeline.errors import CheckFailed
-from pipeline.run import compact as compaction
-from pipeline.run import planning, rollback
-from pipeline.run.compact import compact
-from pipeline.state import fingerprint_sums, schema
-from pipeline.state.fingerprint_sums import Prints
-from pipeline.storage import local_frame
-from pipeline.storage.table_fingerprints import ALWAYS, published_fingerprints, table_fingerprints
-from pipeline.storage.table_schemas import MOTIFS, TABLES
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.run import compact as compaction
+from altneu.pipeline.run import planning, rollback
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state import fingerprint_sums, schema
+from altneu.pipeline.state.fingerprint_sums import Prints
+from altneu.pipeline.storage import local_frame
+from altneu.pipeline.storage.table_fingerprints import ALWAYS, published_fingerprints, table_fingerprints
+from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.fingerprint_helpers import another_number, recompute_fingerprints
 from tests.laws.world import EPOCHS, World

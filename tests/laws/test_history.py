@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import AltneuError, RunFailed, UsageError, describe_error
-from pipeline.home.home import Home
-from pipeline.landing import spark_reader as ingest
-from pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.run import planning, rollback, runner, semantic_settings
-from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
-from pipeline.storage.table_schemas import TABLES
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.errors import AltneuError, RunFailed, UsageError, describe_error
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import spark_reader as ingest
+from altneu.pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import planning, rollback, runner, semantic_settings
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.table_schemas import TABLES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference
 from tests.builders import make_upserts, upsert
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run

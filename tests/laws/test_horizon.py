@@ -7,8 +7,8 @@ import random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import edge_derivation, horizon, motif_patterns, motifs, triangles
-from pipeline.storage import local_frame
+from altneu.algorithms import edge_derivation, horizon, motif_patterns, motifs, triangles
+from altneu.pipeline.storage import local_frame
 from tests import seeds
 from tests.laws.test_edges import COLUMNS, listed, upserts
 from tests.laws.test_triangle_rules import SCHEMA, Intervals, mutate, random_intervals, signed_difference

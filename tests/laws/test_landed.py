@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms.fingerprint import Fingerprint
-from pipeline.checking.edge_rederivation import _last_rows, _steps_of_pairs
-from pipeline.run import proof_verification
-from pipeline.run.plan_choice import Strategy
-from pipeline.run.suites import _are_unique
-from pipeline.storage import local_frame
-from pipeline.storage.table_schemas import table_columns
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.pipeline.checking.edge_rederivation import _last_rows, _steps_of_pairs
+from altneu.pipeline.run import proof_verification
+from altneu.pipeline.run.plan_choice import Strategy
+from altneu.pipeline.run.suites import _are_unique
+from altneu.pipeline.storage import local_frame
+from altneu.pipeline.storage.table_schemas import table_columns
 from tests import home_helpers, seeds
 
 Stored = tuple[int, int, bool, int, int, bool, int]  # a, b, forth, epoch, seq, on, diff

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms.time_lattice import FOREVER
-from pipeline.checking import audit
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.reading import views
-from pipeline.run import planning
-from pipeline.run.forecast import forecast_run
-from pipeline.run.stages import edges
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import TrianglesFacts
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms.time_lattice import FOREVER
+from altneu.pipeline.checking import audit
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import views
+from altneu.pipeline.run import planning
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.run.stages import edges
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import TrianglesFacts
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
 from tests.builders import draw_batches
 from tests.reference import PatternEdge, Row
@@ -143,8 +143,8 @@ def test_any_order_equals_recomputation(
 @pytest.mark.parametrize("names", [["mutual"], pytest.param(["loop", "diamond", "clique"], marks=pytest.mark.slow)])
 def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -> None:
     """The change of random signed intervals, by both."""
-    from algorithms.motif_patterns import parse_motif
-    from algorithms.motifs import motif_changes, motif_changes_in_joins
+    from altneu.algorithms.motif_patterns import parse_motif
+    from altneu.algorithms.motifs import motif_changes, motif_changes_in_joins
 
     rng = random.Random(seeds.one(4))
     wanted = {name: parse_motif(json.loads(MOTIFS[name][0])) for name in names}

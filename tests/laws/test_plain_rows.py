@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.home.home import Home
-from pipeline.run import serving_tables
-from pipeline.storage import local_frame
-from pipeline.storage.table_schemas import table_columns
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import serving_tables
+from altneu.pipeline.storage import local_frame
+from altneu.pipeline.storage.table_schemas import table_columns
 from tests import home_helpers, reference, seeds
 from tests.laws.plain_tables import (
     ALL,

@@ -18,12 +18,12 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.reading import views
-from pipeline.run.stages import edges
-from pipeline.state import schema as books
-from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.checking import audit
+from altneu.pipeline.reading import views
+from altneu.pipeline.run.stages import edges
+from altneu.pipeline.state import schema as books
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
 from tests.builders import draw_batches
 from tests.laws.test_motifs import MOTIFS

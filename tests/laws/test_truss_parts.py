@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.home import memory_budget
-from pipeline.run import planning, runner
-from pipeline.run.run_context import RunContext
-from pipeline.state import home_identity
-from pipeline.state.records import RunState
-from pipeline.state.stage_results import TrussFacts
-from pipeline.storage import bsp_round_tables, relocate
-from pipeline.storage.table_schemas import CERTIFICATES
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.home import memory_budget
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.records import RunState
+from altneu.pipeline.state.stage_results import TrussFacts
+from altneu.pipeline.storage import bsp_round_tables, relocate
+from altneu.pipeline.storage.table_schemas import CERTIFICATES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.laws.world import World
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions

@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import edge_derivation
-from algorithms.spark_conf import configured
-from algorithms.sql_predicates import can_fail, fails_on, only_where
-from pipeline.checking import audit, audited_rows, edge_rederivation
-from pipeline.errors import BatchRejected, RunFailed, UsageError
-from pipeline.landing import predicate_validation
-from pipeline.landing.predicate_validation import RowCondition
-from pipeline.reading import explain, views
-from pipeline.run import planning, runner
-from pipeline.storage import local_frame
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import edge_derivation
+from altneu.algorithms.spark_conf import configured
+from altneu.algorithms.sql_predicates import can_fail, fails_on, only_where
+from altneu.pipeline.checking import audit, audited_rows, edge_rederivation
+from altneu.pipeline.errors import BatchRejected, RunFailed, UsageError
+from altneu.pipeline.landing import predicate_validation
+from altneu.pipeline.landing.predicate_validation import RowCondition
+from altneu.pipeline.reading import explain, views
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.storage import local_frame
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
 
 TYPES = {"tag": "string", "c": "long", "w": "double", "d": "string"}

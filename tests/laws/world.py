@@ -15,12 +15,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.home.home import Home
-from pipeline.reading import epoch_changes, views
-from pipeline.reading.graph import Graph
-from pipeline.run import planning, rollback
-from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading import epoch_changes, views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import planning, rollback
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
 from tests.builders import draw_batches
 from tests.reference import Row

@@ -7,9 +7,9 @@ import re
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import edge_derivation, triangles
-from pipeline.checking import audited_rows
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import edge_derivation, triangles
+from altneu.pipeline.checking import audited_rows
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 
 

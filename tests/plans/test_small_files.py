@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.storage.warehouse import PROPERTIES, Warehouse
+from altneu.pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import home_helpers
 
 

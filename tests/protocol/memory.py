@@ -18,8 +18,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pipeline.storage import iceberg
-from pipeline.storage.branches import Branches
+from altneu.pipeline.storage import iceberg
+from altneu.pipeline.storage.branches import Branches
 
 Rows = tuple[Any, ...]
 ROW_BYTES = 100  # what a row counts as

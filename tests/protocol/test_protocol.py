@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import pipeline.storage.branches
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import publish as publish_stage
-from pipeline.state.ledger import Ledger
-from pipeline.state.runs import RunStore
-from pipeline.state.stage_results import AuditFacts, PublishFacts
+import altneu.pipeline.storage.branches
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import publish as publish_stage
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.runs import RunStore
+from altneu.pipeline.state.stage_results import AuditFacts, PublishFacts
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
 
@@ -118,7 +118,7 @@ def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """All runs write to one branch."""
-    patch.setattr(pipeline.storage.branches, "branch_of", lambda run_id: "run_shared")
+    patch.setattr(altneu.pipeline.storage.branches, "branch_of", lambda run_id: "run_shared")
 
 
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:

@@ -16,27 +16,27 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import expectations.gx_runner
-import pipeline.report
-import pipeline.run.compact
-import pipeline.run.rollback
-import pipeline.run.run_context
-import pipeline.state.versions
-import pipeline.storage.session
-from pipeline import events
-from pipeline.errors import AltneuError, LeaseLost, RevisionConflict
-from pipeline.home.home import Home
-from pipeline.run import approval, compact, rollback, run_session, runner, stages, telemetry
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import publish as publish_stage
-from pipeline.state import clock, lease, process_identity
-from pipeline.state import ledger as ledger_module
-from pipeline.state.database_session import DatabaseSession
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import OPEN, Revision
-from pipeline.state.schema import metadata
-from pipeline.state.stage_results import AuditFacts, Facts
-from pipeline.storage.branches import branch_of
+import altneu.expectations.gx_runner
+import altneu.pipeline.report
+import altneu.pipeline.run.compact
+import altneu.pipeline.run.rollback
+import altneu.pipeline.run.run_context
+import altneu.pipeline.state.versions
+import altneu.pipeline.storage.session
+from altneu.pipeline import events
+from altneu.pipeline.errors import AltneuError, LeaseLost, RevisionConflict
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import approval, compact, rollback, run_session, runner, stages, telemetry
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import publish as publish_stage
+from altneu.pipeline.state import clock, lease, process_identity
+from altneu.pipeline.state import ledger as ledger_module
+from altneu.pipeline.state.database_session import DatabaseSession
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import OPEN, Revision
+from altneu.pipeline.state.schema import metadata
+from altneu.pipeline.state.stage_results import AuditFacts, Facts
+from altneu.pipeline.storage.branches import branch_of
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
 TABLES = ("edges", "degrees")
@@ -57,23 +57,23 @@ class Protocol:
         patch.setattr(clock, "read_clock", lambda: self.now)
         patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
-        patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
-        patch.setattr(pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
-        patch.setattr(expectations.gx_runner, "import_in_background", lambda: None)
+        patch.setattr(altneu.pipeline.storage.session, "session_for", lambda *_: None)
+        patch.setattr(altneu.pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
+        patch.setattr(altneu.expectations.gx_runner, "import_in_background", lambda: None)
         patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
-        for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
+        for module in (altneu.pipeline.report, altneu.pipeline.run.rollback, altneu.pipeline.run.compact):
             patch.setattr(module, "refresh_pages", lambda *_: None)
-        patch.setattr(pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
         patch.setattr(run_session, "new_run_id", lambda: f"session{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
-        patch.setattr(pipeline.state.versions, "prepare_database", lambda *_: None)
+        patch.setattr(altneu.pipeline.state.versions, "prepare_database", lambda *_: None)
         self.template: tuple[bytes, Catalog] | None = None
 
     @property

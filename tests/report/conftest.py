@@ -19,7 +19,7 @@ def ticking() -> Iterator[None]:
     ticks, start = count(), datetime.now(UTC) + timedelta(hours=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "pipeline.state.clock.timestamp",
+            "altneu.pipeline.state.clock.timestamp",
             lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds"),
         )
         yield
@@ -39,7 +39,7 @@ def seed(tmp_path: Path) -> Seed:
 @pytest.fixture(scope="package")
 def states(tmp_path_factory: pytest.TempPathFactory, clock: None) -> Seed:
     """A home with an epoch in every state; its pages are written. Tests only read it."""
-    from pipeline.report import write_pages
+    from altneu.pipeline.report import write_pages
 
     seed = every_state(tmp_path_factory.mktemp("states"))
     write_pages(seed.home, seed.ledger, [epoch for epoch in range(12_600, 12_646)])

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import report
-from pipeline.home.home import Home
-from pipeline.run import rollback
-from pipeline.state import clock, lease
-from pipeline.state import schema as db
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import StagedBatch, StageState
-from pipeline.state.stage_results import from_json
+from altneu.pipeline import report
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import rollback
+from altneu.pipeline.state import clock, lease
+from altneu.pipeline.state import schema as db
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import StagedBatch, StageState
+from altneu.pipeline.state.stage_results import from_json
 
 DAILY = '[epochs]\nevery = "1d"\n'
 DAY = 12_600  # 2004-07-01

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import epoch_document
+from altneu.pipeline.report import epoch_document
 from tests.browser import Visit
 from tests.report.seed import DAY, HOSTILE, Seed, check, write
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pipeline.report import epoch_document
+from altneu.pipeline.report import epoch_document
 from tests.report.seed import DAY, Seed, audit, check
 
 
@@ -135,9 +135,9 @@ def test_integer_epochs_far_apart(tmp_path) -> None:
 
 def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
     code = (
-        "import sys, json; from pipeline.report import epoch_document; "
-        "from pipeline.home.home import Home; "
-        "from pipeline.state.ledger import Ledger; home = Home.open(sys.argv[1]); "
+        "import sys, json; from altneu.pipeline.report import epoch_document; "
+        "from altneu.pipeline.home.home import Home; "
+        "from altneu.pipeline.state.ledger import Ledger; home = Home.open(sys.argv[1]); "
         "print(json.dumps(epoch_document(home, Ledger(home.database), 12640))); assert 'pyspark' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code, str(states.home.path)], capture_output=True, text=True)
@@ -148,7 +148,7 @@ def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
 @pytest.mark.parametrize("command", [["plan"], ["report"], ["status"], ["show", "totals"]], ids=" ".join)
 def test_commands_that_the_database_answers_start_no_spark(states: Seed, command: list[str]) -> None:
     code = (
-        "import sys; from pipeline import cli\n"
+        "import sys; from altneu.pipeline import cli\n"
         "try: cli.main(['--home', *sys.argv[1:]])\n"
         "except SystemExit as ended: assert not ended.code\n"
         "spark = sys.modules.get('pyspark')\n"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import AltneuError
-from pipeline.report import epoch_document
-from pipeline.report.rows_page import page_name
-from pipeline.tasks import airflow_page
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.report.rows_page import page_name
+from altneu.pipeline.tasks import airflow_page
 from tests.report.seed import DAY, Seed, audit, check, write, write_former
 from tests.report.test_pages import Reader
 
@@ -93,7 +93,7 @@ def test_the_page_inside_airflow_has_them_by_the_same_names(seed: Seed, name: st
 def test_pages_of_rows_are_linked_while_they_are_right_and_the_newest_are_kept(
     seed: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.report import page_writer
+    from altneu.pipeline.report import page_writer
 
     seed.run({DAY: (9, 0)}, {DAY: {"edges": 8, "truss2": 8}}, audit(DAY))
     index, page = write(seed.home, seed.ledger, [DAY])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import report
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.report import epoch_document, page_writer
-from pipeline.run import rollback
+from altneu.pipeline import report
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.report import epoch_document, page_writer
+from altneu.pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check, write
 from tests.report.test_pages import Reader
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.report.page_writer
-from pipeline.home.home import Home
-from pipeline.report.html.charts import axis_ticks
-from pipeline.state.ledger import Ledger
+import altneu.pipeline.report.page_writer
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.report.html.charts import axis_ticks
+from altneu.pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, HOSTILE, Seed, audit, check, write
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -102,7 +102,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
 
     def text(**landed: list[str]) -> str:
         there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
-        monkeypatch.setattr(pipeline.report.page_writer, "inspect_landing", lambda *_: there)
+        monkeypatch.setattr(altneu.pipeline.report.page_writer, "inspect_landing", lambda *_: there)
         write(seed.home, seed.ledger, [DAY])
         return Reader(pages(seed.home.path)["index.html"]).text
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import epoch_document
-from pipeline.report import index_page as whole
-from pipeline.state.database_session import DatabaseSession
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.report import index_page as whole
+from altneu.pipeline.state.database_session import DatabaseSession
 from tests.report.seed import DAY, audit, long_history, write
 
 SHORT, LONG = 200, 700

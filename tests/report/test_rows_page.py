@@ -10,8 +10,8 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from pipeline.report.html import render_rows_page
-from pipeline.report.rows_page import (
+from altneu.pipeline.report.html import render_rows_page
+from altneu.pipeline.report.rows_page import (
     Edge,
     Group,
     _community_events,

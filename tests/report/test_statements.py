@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from expectations import volumes
-from pipeline import report
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.report import epoch_document
-from pipeline.report import page_writer as files
-from pipeline.report.check_page import known_checks
-from pipeline.report.epoch_page import describe_epoch
-from pipeline.report.html import render_epoch_page
-from pipeline.report.html.formatting import STATES, format_number, format_signed
-from pipeline.report.page_queries import ReportState
-from pipeline.state import clock
-from pipeline.state.epoch_status import list_epoch_statuses
-from pipeline.state.incidents import STAGES as STAGES_FAIL
-from pipeline.state.incidents import list_incidents
-from pipeline.state.stage_results import from_json, to_json, without_version
+from altneu.expectations import volumes
+from altneu.pipeline import report
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.report import page_writer as files
+from altneu.pipeline.report.check_page import known_checks
+from altneu.pipeline.report.epoch_page import describe_epoch
+from altneu.pipeline.report.html import render_epoch_page
+from altneu.pipeline.report.html.formatting import STATES, format_number, format_signed
+from altneu.pipeline.report.page_queries import ReportState
+from altneu.pipeline.state import clock
+from altneu.pipeline.state.epoch_status import list_epoch_statuses
+from altneu.pipeline.state.incidents import STAGES as STAGES_FAIL
+from altneu.pipeline.state.incidents import list_incidents
+from altneu.pipeline.state.stage_results import from_json, to_json, without_version
 from tests.report.seed import DAILY, write
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import report
-from pipeline.errors import Unavailable
-from pipeline.home.home import Home
-from pipeline.report import page_writer
-from pipeline.state import filesystem
-from pipeline.tasks import airflow_page
+from altneu.pipeline import report
+from altneu.pipeline.errors import Unavailable
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.report import page_writer
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.tasks import airflow_page
 from tests.report.seed import DAILY, DAY, Seed, audit
 from tests.s3 import Store
 

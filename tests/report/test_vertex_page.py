@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.html import formatting, render_vertex_page
+from altneu.pipeline.report.html import formatting, render_vertex_page
 from tests.browser import Visit
 from tests.report.seed import HOSTILE
 from tests.report.test_pages import Reader

@@ -28,13 +28,13 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.errors import AltneuError, RunFailed, UsageError
-from pipeline.run import planning, rollback, runner, stages
-from pipeline.run.compact import compact
-from pipeline.run.run_context import RunContext
-from pipeline.run.stages import get_stage
-from pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.checking import audit
+from altneu.pipeline.errors import AltneuError, RunFailed, UsageError
+from altneu.pipeline.run import planning, rollback, runner, stages
+from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages import get_stage
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.stories.world import Settings, World
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.reading import views
-from pipeline.reading.graph import Graph
-from pipeline.report import epoch_document
-from pipeline.state.records import Revision
-from pipeline.state.schema import totals
-from pipeline.storage.warehouse import Warehouse
-from pipeline.tasks import airflow_page
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.state.records import Revision
+from altneu.pipeline.state.schema import totals
+from altneu.pipeline.storage.warehouse import Warehouse
+from altneu.pipeline.tasks import airflow_page
 from tests import home_helpers, maintained, reference
 from tests.reference import Edge, PatternEdge, Row
 
@@ -286,7 +286,7 @@ class World:
         return book.__getitem__
 
     def _graph(self, row: Revision) -> None:
-        """`pipeline.api.Graph` and so `show`: edges and vertices at the frontier."""
+        """`altneu.Graph` and so `show`: edges and vertices at the frontier."""
         assert row.frontier is not None
         graph, truth = Graph(self.home.path, self.spark), self.newest
         edges = {(*sorted((int(e.src), int(e.dst))), e.trussness) for e in graph.edges().collect()}

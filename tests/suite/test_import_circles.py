@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-FOLDERS = ("pipeline", "algorithms", "expectations")
+FOLDERS = ("altneu", "altneu/pipeline", "altneu/algorithms", "altneu/expectations")
 
 
 def imports_of(files: dict[str, Path]) -> dict[str, set[str]]:

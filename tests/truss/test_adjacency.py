@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms import executor_adjacency, executor_local_store
-from algorithms.bsp import EDGE, FIXED
-from algorithms.executor_adjacency import KIND, VALUES, Adjacency, Block, Missing
-from algorithms.fingerprint import Fingerprint
-from algorithms.spark_conf import configured
+from altneu.algorithms import executor_adjacency, executor_local_store
+from altneu.algorithms.bsp import EDGE, FIXED
+from altneu.algorithms.executor_adjacency import KIND, VALUES, Adjacency, Block, Missing
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.spark_conf import configured
 from tests import seeds
 
 Edge = tuple[int, int]

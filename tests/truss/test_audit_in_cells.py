@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from algorithms.kernels.triangles import count_triangles
-from algorithms.kernels.truss import peel
-from algorithms.motif_patterns import PLAIN
-from pipeline.checking import distributed_recount, epoch_recount
-from pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.run import planning, runner
+from altneu.algorithms.kernels.triangles import count_triangles
+from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.motif_patterns import PLAIN
+from altneu.pipeline.checking import distributed_recount, epoch_recount
+from altneu.pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import planning, runner
 from tests import home_helpers
 from tests.builders import make_upserts
 from tests.kernels.references import arrays, clique
@@ -149,7 +149,7 @@ def test_a_planted_fault_is_found_as_in_one_task(
 @pytest.mark.slow
 def test_rows_are_few_and_counted(spark: SparkSession, history: dict[int, set[tuple[int, int]]]) -> None:
     """Where all are wrong the first are listed, with their number."""
-    from expectations.gx_runner import ROWS
+    from altneu.expectations.gx_runner import ROWS
 
     stored = [number(1)(row) if row[:2] == (1, EDGE) else row for row in maintained(history)]
     cells, task = both_ways(spark, history, stored, 50)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms import executor_local_store, partition_cache
-from algorithms.kernels import partition_kernels
+from altneu.algorithms import executor_local_store, partition_cache
+from altneu.algorithms.kernels import partition_kernels
 from tests.truss.test_parts import owners, random_graph
 
 

@@ -18,10 +18,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import bsp, partition_cache, truss, truss_bsp
-from algorithms.bsp import ExecutorRoundStore
-from algorithms.kernels.truss import peel
-from algorithms.truss_plan import ReplayRequest, summarize_notes
+from altneu.algorithms import bsp, partition_cache, truss, truss_bsp
+from altneu.algorithms.bsp import ExecutorRoundStore
+from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.truss_plan import ReplayRequest, summarize_notes
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history

@@ -16,24 +16,24 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import truss_local_update
-from algorithms.graph_cache_task import GraphCacheLocation
-from algorithms.kernels.certificate_counts import count_certificate
-from algorithms.truss_plan import TrussCheckpoint
-from pipeline.errors import RunFailed, Unavailable
-from pipeline.home import memory_budget
-from pipeline.home.home import Home
-from pipeline.local import doctor
-from pipeline.run import move, move_target, plan_choices, planning, rollback, runner
-from pipeline.run.forecast import forecast_run
-from pipeline.run.stages import truss
-from pipeline.state import filesystem
-from pipeline.state.ledger import Ledger
-from pipeline.state.stage_results import AuditFacts, TrussFacts
-from pipeline.storage import graph_cache, relocate, truss_checkpoint_table
-from pipeline.storage.iceberg import IcebergTable
-from pipeline.storage.table_schemas import CERTIFICATES
-from pipeline.storage.warehouse import Warehouse
+from altneu.algorithms import truss_local_update
+from altneu.algorithms.graph_cache_task import GraphCacheLocation
+from altneu.algorithms.kernels.certificate_counts import count_certificate
+from altneu.algorithms.truss_plan import TrussCheckpoint
+from altneu.pipeline.errors import RunFailed, Unavailable
+from altneu.pipeline.home import memory_budget
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local import doctor
+from altneu.pipeline.run import move, move_target, plan_choices, planning, rollback, runner
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.run.stages import truss
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.stage_results import AuditFacts, TrussFacts
+from altneu.pipeline.storage import graph_cache, relocate, truss_checkpoint_table
+from altneu.pipeline.storage.iceberg import IcebergTable
+from altneu.pipeline.storage.table_schemas import CERTIFICATES
+from altneu.pipeline.storage.warehouse import Warehouse
 from tests.laws.world import World
 
 LIMIT = "[truss]\nlimit_edges = 3\n"

@@ -14,10 +14,10 @@ import signal
 import sys
 from pathlib import Path
 
-from pipeline import landing
-from pipeline.cli.land import describe_outcome, landing_state
-from pipeline.home.home import Home
-from pipeline.interrupt import Interrupted, handle_signals
+from altneu.pipeline import landing
+from altneu.pipeline.cli.land import describe_outcome, landing_state
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.interrupt import Interrupted, handle_signals
 
 CALLS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 NEEDS_SPACE = {"open", "os.mkdir", "os.link", "os.rename"}

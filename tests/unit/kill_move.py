@@ -17,10 +17,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pipeline import report
-from pipeline.home.home import Home
-from pipeline.run import move, move_target
-from pipeline.state import filesystem
+from altneu.pipeline import report
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import move, move_target
+from altneu.pipeline.state import filesystem
 
 
 def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
+from altneu.pipeline import cli
 
 ROWS = "1,2,1082040961\n3,4,1082040999\n"
 TIMED = "land raw.csv --columns src,dst,ts --time ts --every 1d"
@@ -241,7 +241,7 @@ def test_the_advice_of_the_settings_leads_on(shell: Shell, wrong: str, says: str
 @pytest.mark.parametrize("name", ["epoch", "until", "_hidden", "rating", "my col", "ab/cd"])
 def test_a_column_is_declared_only_where_it_can_be(shell: Shell, name: str) -> None:
     """A column of the landing that is not declared: its message names the setting, if there can be one."""
-    from pipeline.landing.row_schema import BrokenFileError, RowSchema, require_known_columns
+    from altneu.pipeline.landing.row_schema import BrokenFileError, RowSchema, require_known_columns
 
     with pytest.raises(BrokenFileError) as broken:
         require_known_columns(["src", "dst", name], RowSchema({"src": "long", "dst": "long"}), lambda: {name: "long"})

@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import pipeline.optional_dependencies
-from pipeline import cli
-from pipeline.errors import UsageError
-from pipeline.run import alerts
-from pipeline.state import alert_log as rows
-from pipeline.state import clock, incidents
-from pipeline.state.alert_log import AlertKey, AlertKind
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import Severity
-from pipeline.state.schema import alerts as table
+import altneu.pipeline.optional_dependencies
+from altneu.pipeline import cli
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.run import alerts
+from altneu.pipeline.state import alert_log as rows
+from altneu.pipeline.state import clock, incidents
+from altneu.pipeline.state.alert_log import AlertKey, AlertKind
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Severity
+from altneu.pipeline.state.schema import alerts as table
 from tests.receiver import Receiver, alerted, receiving
 from tests.report.conftest import ticking
 from tests.report.seed import DAILY, DAY, Seed, check
@@ -391,7 +391,7 @@ def test_two_receivers_of_one_kind_are_two_and_no_password_is_stored() -> None:
 
 def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_ALERTS", "json://127.0.0.1:9")
-    monkeypatch.setattr(pipeline.optional_dependencies, "is_installed", lambda extra: False)
+    monkeypatch.setattr(altneu.pipeline.optional_dependencies, "is_installed", lambda extra: False)
     with pytest.raises(UsageError, match="apprise") as told:
         alerts.alert_channels()
     assert told.value.next == "pip install 'altneu[alerts]'"

@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from pipeline.storage.avro_files import NotAvro, format_avro, parse_avro
+from altneu.pipeline.storage.avro_files import NotAvro, format_avro, parse_avro
 
 POINT = {"type": "fixed", "name": "point", "size": 3}
 PAIR = {

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import landing
-from pipeline.errors import UsageError
-from pipeline.home.home import Home, parse_settings
-from pipeline.home.schedule import Schedule
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.reading import views
-from pipeline.reading.engines import Engines
-from pipeline.reading.query_executor import run_query
-from pipeline.reading.query_model import Question
-from pipeline.run.plan_choice import Scope
-from pipeline.run.plan_choices import AuditChoice
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, RunKind, StagedBatch
+from altneu.pipeline import landing
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home, parse_settings
+from altneu.pipeline.home.schedule import Schedule
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.reading import views
+from altneu.pipeline.reading.engines import Engines
+from altneu.pipeline.reading.query_executor import run_query
+from altneu.pipeline.reading.query_model import Question
+from altneu.pipeline.run.plan_choice import Scope
+from altneu.pipeline.run.plan_choices import AuditChoice
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests.report.seed import write
 from tests.unit.test_decisions import KnownNumbers
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline import cli
-from pipeline.state import database
-from pipeline.state.ledger import Ledger
-from pipeline.tasks import dag_epochs
+from altneu.pipeline import cli
+from altneu.pipeline.state import database
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks import dag_epochs
 from tests import home_helpers
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.home.home import Home, parse_settings
-from pipeline.run import planning
-from pipeline.run.forecast import forecast_run
-from pipeline.run.plan_choice import Number, Scope, Strategy
-from pipeline.run.plan_choices import (
+from altneu.pipeline.home.home import Home, parse_settings
+from altneu.pipeline.run import planning
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.run.plan_choice import Number, Scope, Strategy
+from altneu.pipeline.run.plan_choices import (
     BROADCAST_ROWS,
     PARTS,
     AuditChoice,
@@ -28,9 +28,9 @@ from pipeline.run.plan_choices import (
     TrussChoice,
     choose_all,
 )
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, LANDED, RunKind
-from pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY, LANDED, RunKind
+from altneu.pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from tests import home_helpers
 
 NOTHING, SOME = Number.exact(0), Number(10, 0, 30)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AltneuError, UsageError, describe_error
-from pipeline.state import ledger
+from altneu.pipeline.errors import AltneuError, UsageError, describe_error
+from altneu.pipeline.state import ledger
 
 TRACE = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed: org.apache.iceberg.exceptions.NotFoundException: File does not exist: /w/graph/edges/a.parquet

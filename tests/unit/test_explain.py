@@ -8,7 +8,7 @@ import random
 import duckdb
 import pyarrow as pa
 
-from pipeline.reading.explain import _rank_row
+from altneu.pipeline.reading.explain import _rank_row
 from tests import seeds
 
 WEIGHTS = [math.nan, -math.nan, None, 0.0, -0.0, 1.5, -1.5, math.inf, -math.inf]

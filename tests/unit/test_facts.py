@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.run.stages import NAMES, STAGES
-from pipeline.state.stage_results import (
+from altneu.pipeline.run.stages import NAMES, STAGES
+from altneu.pipeline.state.stage_results import (
     KINDS,
     AuditFacts,
     CompactFacts,
@@ -139,7 +139,7 @@ def test_the_version_of_a_stored_row_is_not_shown() -> None:
 
 
 def test_a_stage_reads_the_results_of_earlier_stages_that_it_declares() -> None:
-    from pipeline.run.run_context import RunContext
+    from altneu.pipeline.run.run_context import RunContext
 
     for place, stage in enumerate(STAGES):
         assert {kind.STAGE for kind in stage.reads} <= set(NAMES[:place]), stage.name

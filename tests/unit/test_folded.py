@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
-from pipeline.errors import AltneuError
-from pipeline.home.home import Home
-from pipeline.landing import local_landing
-from pipeline.landing.epoch_states import compare_with_ledger, record_folded
-from pipeline.state.incidents import list_incidents
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunKind, StagedBatch
-from pipeline.tasks import maintenance, run_tasks
+from altneu.pipeline import cli
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import local_landing
+from altneu.pipeline.landing.epoch_states import compare_with_ledger, record_folded
+from altneu.pipeline.state.incidents import list_incidents
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunKind, StagedBatch
+from altneu.pipeline.tasks import maintenance, run_tasks
 from tests import home_helpers
 
 ROW = [(1, 2, None, "upsert", 0)]

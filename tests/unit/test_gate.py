@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from expectations.volumes import LEAST
-from pipeline.run import row_count_gate
-from pipeline.state.records import Batch
+from altneu.expectations.volumes import LEAST
+from altneu.pipeline.run import row_count_gate
+from altneu.pipeline.state.records import Batch
 from tests import home_helpers
 
 STOP = '[checks]\nrows = "stop"\n'

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import typer
 
-from pipeline import cli
-from pipeline.cli.app import app
-from pipeline.errors import UsageError
-from pipeline.reading.arguments import READERS
-from pipeline.reading.graph import Graph, Narrowing, Views
-from pipeline.reading.query_executor import Answer
-from pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
+from altneu.pipeline import cli
+from altneu.pipeline.cli.app import app
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.reading.arguments import READERS
+from altneu.pipeline.reading.graph import Graph, Narrowing, Views
+from altneu.pipeline.reading.query_executor import Answer
+from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.landing.epoch_states
-from pipeline import cli
-from pipeline.cli import crash_report
-from pipeline.errors import AltneuError, RunFailed, UsageError
+import altneu.pipeline.landing.epoch_states
+from altneu.pipeline import cli
+from altneu.pipeline.cli import crash_report
+from altneu.pipeline.errors import AltneuError, RunFailed, UsageError
 
 
 def command(home: Path, *words: str) -> int:
@@ -30,7 +30,7 @@ def test_one_line_and_a_file(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def broken(*_: object) -> None:
         raise KeyError("postgresql://me:hunter2@host/db")
 
-    monkeypatch.setattr(pipeline.landing.epoch_states, "list_epoch_rows", broken)
+    monkeypatch.setattr(altneu.pipeline.landing.epoch_states, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3 and "KeyError" in said[0] and "Traceback" not in "".join(said)
@@ -50,7 +50,7 @@ def test_a_failed_stage_has_its_cause_in_the_file(
         except ZeroDivisionError as error:
             raise RunFailed("stage truss failed.", "run it again") from error
 
-    monkeypatch.setattr(pipeline.landing.epoch_states, "list_epoch_rows", broken)
+    monkeypatch.setattr(altneu.pipeline.landing.epoch_states, "list_epoch_rows", broken)
     assert command(home, "status") == 1
     assert "stage truss failed." in capsys.readouterr().err
     (log,) = (home / "logs").iterdir()
@@ -75,8 +75,8 @@ def test_where_the_home_is_not_there_the_file_is_elsewhere(tmp_path: Path, monke
 
 
 def test_a_wrong_master_in_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.home.home import Home
-    from pipeline.storage.session import master_of
+    from altneu.pipeline.home.home import Home
+    from altneu.pipeline.storage.session import master_of
 
     monkeypatch.setenv("ALTNEU_MASTER", "nonsense")
     with pytest.raises(UsageError, match="ALTNEU_MASTER = 'nonsense': expected \"local"):

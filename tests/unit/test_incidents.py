@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pipeline import cli, report
-from pipeline.errors import UsageError
-from pipeline.state import clock
-from pipeline.state import incidents as by
-from pipeline.state.ledger import Ledger
-from pipeline.state.schema import notes
+from altneu.pipeline import cli, report
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.state import clock
+from altneu.pipeline.state import incidents as by
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.schema import notes
 from tests.report.conftest import ticking
 from tests.report.seed import DAILY, DAY, Seed, audit, check
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import pipeline.storage.session
-from pipeline import interrupt
-from pipeline.errors import Exit
-from pipeline.home.home import Home
-from pipeline.run import planning, runner
-from pipeline.state.ledger import Ledger
+import altneu.pipeline.storage.session
+from altneu.pipeline import interrupt
+from altneu.pipeline.errors import Exit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 
 
@@ -57,7 +57,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
 
     home, ledger = landed
     ledger.runs.create("a", 0, epochs=[1], config={})
-    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
+    monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
         runner.execute_stage(home, ledger, "a", "edges")
     row = ledger.runs.get("a")
@@ -66,7 +66,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
 
 TWICE = """
 import os, signal, subprocess, sys
-from pipeline import interrupt
+from altneu.pipeline import interrupt
 STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
 child = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE)
 child.stdout.read(1)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, landing
-from pipeline.home.home import Home
-from pipeline.landing import batch_files
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.state.ledger import Ledger
+from altneu.pipeline import cli, landing
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import batch_files
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.state.ledger import Ledger
 from tests import seeds
 
 

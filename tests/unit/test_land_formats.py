@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import landing
-from pipeline.home.home import Home
+from altneu.pipeline import landing
+from altneu.pipeline.home.home import Home
 from tests import seeds
 from tests.unit.test_land_inputs import by_text, landed_rows
 
@@ -205,7 +205,7 @@ def test_a_named_pipe_gives_all_of_its_rows(kind: str, tmp_path: Path) -> None:
 def test_what_a_shell_gives_is_read_whole(way: str, tmp_path: Path) -> None:
     rows = [{"src": n, "dst": n + 1, "w": n % 7} for n in range(12_000)]
     (tmp_path / "a.csv").write_bytes(Text(",", False, False, "\n", header=False).write(rows, NAMES))
-    altneu = f"'{sys.executable}' -m pipeline.cli --home home land"
+    altneu = f"'{sys.executable}' -m altneu.pipeline.cli --home home land"
     options = "--columns src,dst,w --epoch 1"
     script = {
         "- < pipe": f"cat a.csv | {altneu} - {options}",

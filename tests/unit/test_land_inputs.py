@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, landing
-from pipeline.errors import AltneuError, Exit
-from pipeline.home.home import Home
-from pipeline.home.s3_config import S3
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.spark_reader import COMMENTS_NOTED, _count_file, _File, _iterate_blocks, _row_schema_of
+from altneu.pipeline import cli, landing
+from altneu.pipeline.errors import AltneuError, Exit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.s3_config import S3
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.spark_reader import COMMENTS_NOTED, _count_file, _File, _iterate_blocks, _row_schema_of
 
 Rows = list[tuple[Any, ...]]
 Files = Mapping[str, str | bytes]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import landing
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.home.settings_file import settings_template
-from pipeline.run import planning
-from pipeline.run.forecast import forecast_run
-from pipeline.state.ledger import Ledger
+from altneu.pipeline import landing
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings_file import settings_template
+from altneu.pipeline.run import planning
+from altneu.pipeline.run.forecast import forecast_run
+from altneu.pipeline.state.ledger import Ledger
 
 
 @pytest.fixture

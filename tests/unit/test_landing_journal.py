@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import landing
-from pipeline.home.home import Home
-from pipeline.landing import atomic_placement
+from altneu.pipeline import landing
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import atomic_placement
 from tests import seeds
 from tests.unit import kill_land
 
@@ -226,7 +226,7 @@ def test_one_that_waits_says_so_and_one_that_works_keeps_its_folder(before: tupl
 def test_status_and_run_say_that_a_land_was_interrupted(
     before: tuple[Path, Path, State], server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pipeline import cli
+    from altneu.pipeline import cli
 
     home, file, old = before
     for at in range(1, 99):

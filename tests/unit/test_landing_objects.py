@@ -18,14 +18,14 @@ from urllib.parse import unquote
 
 import pytest
 
-from pipeline import landing
-from pipeline.errors import AltneuError, Unavailable
-from pipeline.home.home import Home
-from pipeline.landing import LandOptions, batch_files, local_landing, object_store_landing
-from pipeline.landing.file_reader import open_stream
-from pipeline.state import filesystem
-from pipeline.state.ledger import Ledger
-from pipeline.tasks import dag_epochs
+from altneu.pipeline import landing
+from altneu.pipeline.errors import AltneuError, Unavailable
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import LandOptions, batch_files, local_landing, object_store_landing
+from altneu.pipeline.landing.file_reader import open_stream
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.tasks import dag_epochs
 from tests.s3 import Store
 
 EVERY = '[epochs]\nevery = "1d"\n'
@@ -351,7 +351,7 @@ def test_killed(scene: Scene, moment: str) -> None:
     old, settings = scene.seen(), toml.read_text()
     raw.write_text(f"src,dst,weight,ts\n5,6,1,{DAY}\n5,7,2,{2 * DAY}\n")
     words = ["land", str(raw), "--time", "ts", "--time-unit", "s"]
-    process = subprocess.Popen([sys.executable, "-m", "pipeline.cli", "--home", str(scene.home.path), *words])
+    process = subprocess.Popen([sys.executable, "-m", "altneu.pipeline.cli", "--home", str(scene.home.path), *words])
     method, part = moment.split()
 
     def kill(by: str, path: str) -> str | None:

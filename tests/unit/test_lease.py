@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-import pipeline.storage.session
-from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
-from pipeline.home.home import Home
-from pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
-from pipeline.report import epoch_document
-from pipeline.run import runner
-from pipeline.state import clock, lease, process_identity
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import StagedBatch
-from pipeline.state.stage_results import EdgesFacts
+import altneu.pipeline.storage.session
+from altneu.pipeline.errors import LeaseLost, RevisionConflict, RunFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.run import runner
+from altneu.pipeline.state import clock, lease, process_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import StagedBatch
+from altneu.pipeline.state.stage_results import EdgesFacts
 
 Clock = Callable[[float], None]
 
@@ -298,7 +298,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
 
     home, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
-    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
+    monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
         runner.execute_stage(home, ledger, "a", "edges")
     assert raised.value is end
@@ -314,7 +314,7 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
 
     home, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
-    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
+    monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
         runner.execute_stage(home, ledger, "a", "edges")
     assert (ledger.runs.get("a").state, ledger.runs.get("a").error) == ("failed", "edges: OSError: no such device")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AltneuError, RevisionConflict
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, StagedBatch
-from pipeline.state.totals import sum_totals
+from altneu.pipeline.errors import AltneuError, RevisionConflict
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY, StagedBatch
+from altneu.pipeline.state.totals import sum_totals
 
 
 @pytest.fixture

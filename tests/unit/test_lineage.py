@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
-import pipeline.optional_dependencies
-from pipeline.run import approval, openlineage, rollback
-from pipeline.state import schema
-from pipeline.storage.table_schemas import TABLES
+import altneu.pipeline.optional_dependencies
+from altneu.pipeline.run import approval, openlineage, rollback
+from altneu.pipeline.state import schema
+from altneu.pipeline.storage.table_schemas import TABLES
 from tests.receiver import Receiver, receiving
 from tests.report.conftest import ticking
 from tests.report.seed import DAY, Seed, audit, check
@@ -197,7 +197,7 @@ def test_a_receiver_that_is_down_or_slow_fails_nothing(
     if fault == "refuses":
         monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     elif fault == "is not installed":
-        monkeypatch.setattr(pipeline.optional_dependencies, "is_installed", lambda extra: False)
+        monkeypatch.setattr(altneu.pipeline.optional_dependencies, "is_installed", lambda extra: False)
     receiver.status, receiver.hangs = (500 if fault == "fails" else 200), fault == "hangs"
     openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert "could not be sent" in caplog.text

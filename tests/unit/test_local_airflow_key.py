@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.home.home import Home
+from altneu.pipeline.home.home import Home
 
 pytestmark = pytest.mark.needs("airflow")
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs("airflow")
 def test_all_parts_have_one_key_and_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cryptography.fernet import Fernet
 
-    from pipeline.local import airflow
+    from altneu.pipeline.local import airflow
 
     for name in ("AIRFLOW_HOME", airflow.KEY):
         monkeypatch.delenv(name, raising=False)

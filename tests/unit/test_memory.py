@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.home import memory_budget
-from pipeline.home.settings import Config
-from pipeline.local import doctor
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home import memory_budget
+from altneu.pipeline.home.settings import Config
+from altneu.pipeline.local import doctor
 from tests import home_helpers
 
 GIB = 2**30

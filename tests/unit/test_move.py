@@ -19,18 +19,18 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
-import pipeline.state.copy_database
-from pipeline import landing
-from pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
-from pipeline.home.home import Home
-from pipeline.home.settings_file import replace_settings
-from pipeline.run import move, move_target
-from pipeline.state import filesystem, home_identity, lease
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunState
-from pipeline.state.schema import metadata
-from pipeline.storage import file_inventory, iceberg
-from pipeline.storage.relocate import relocate_home
+import altneu.pipeline.state.copy_database
+from altneu.pipeline import landing
+from altneu.pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings_file import replace_settings
+from altneu.pipeline.run import move, move_target
+from altneu.pipeline.state import filesystem, home_identity, lease
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunState
+from altneu.pipeline.state.schema import metadata
+from altneu.pipeline.storage import file_inventory, iceberg
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers, seeds
 
 
@@ -130,7 +130,7 @@ def test_there_and_back_with_postgres(
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(
-        pipeline.state.copy_database, "refuse_other_home", lambda *database: None
+        altneu.pipeline.state.copy_database, "refuse_other_home", lambda *database: None
     )  # of two that came together
     with pytest.raises(UsageError, match="belongs to another home"):
         moved(home, tmp_path / "other", postgres)

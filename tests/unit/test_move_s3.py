@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import landing
-from pipeline.errors import CheckFailed, Unavailable, UsageError
-from pipeline.home.home import Home
-from pipeline.landing.object_store_landing import strip_row_prefix
-from pipeline.run import move
-from pipeline.state import filesystem
-from pipeline.state.ledger import Ledger
+from altneu.pipeline import landing
+from altneu.pipeline.errors import CheckFailed, Unavailable, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.object_store_landing import strip_row_prefix
+from altneu.pipeline.run import move
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
 from tests import seeds
 from tests.s3 import Store
 from tests.unit.test_move import home, killed, made, moved, own, same  # noqa: F401  # fixtures

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
+from altneu.pipeline import cli
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.printing import format_moment
-from pipeline.cli.runs import execute_plan
-from pipeline.errors import AltneuError
-from pipeline.run import planning, runner
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.cli.printing import format_moment
+from altneu.pipeline.cli.runs import execute_plan
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 
 SINCE = "is running since {} on revision 0 (last heartbeat {})"

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli.printing import Format, output_format, write_rows
-from pipeline.errors import UsageError
-from pipeline.home import whole_files
-from pipeline.home.whole_files import open_whole_file
-from pipeline.interrupt import Interrupted
+from altneu.pipeline.cli.printing import Format, output_format, write_rows
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home import whole_files
+from altneu.pipeline.home.whole_files import open_whole_file
+from altneu.pipeline.interrupt import Interrupted
 from tests.report.seed import DAY, Seed
 
 ROWS = [{"src": 1, "dst": 2}, {"src": 3, "dst": 4}]
@@ -171,7 +171,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def show(home: Path, *options: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), "show", "trusses", *options]
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home), "show", "trusses", *options]
     return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import landing
-from pipeline.home.home import Home
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.row_schema import BrokenFileError, RowSchema
+from altneu.pipeline import landing
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 from tests.unit.test_reading_both_ways import NUMBERS, WORDS
 

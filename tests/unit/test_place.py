@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.local import doctor
-from pipeline.reading.graph import Graph
-from pipeline.state import home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.storage.relocate import relocate_home
-from pipeline.tasks import airflow_page, dag_epochs, run_batching
+from altneu.pipeline import cli
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local import doctor
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.state import home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.relocate import relocate_home
+from altneu.pipeline.tasks import airflow_page, dag_epochs, run_batching
 from tests import home_helpers
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.landing import local_landing
-from pipeline.landing.epoch_states import EpochState, compare_with_ledger
-from pipeline.run import planning
-from pipeline.run.planning import Plan
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, RunKind, StagedBatch
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing import local_landing
+from altneu.pipeline.landing.epoch_states import EpochState, compare_with_ledger
+from altneu.pipeline.run import planning
+from altneu.pipeline.run.planning import Plan
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests import home_helpers
 
 World = tuple[Home, Ledger]

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli import printing
-from pipeline.cli.printing import Format, format_ranges, write_rows
-from pipeline.errors import UsageError
+from altneu.pipeline.cli import printing
+from altneu.pipeline.cli.printing import Format, format_ranges, write_rows
+from altneu.pipeline.errors import UsageError
 
 COLUMNS = ("src", "dst", "name")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.fingerprint import Fingerprint
-from pipeline.cli.runs import print_same
-from pipeline.run import rollback
-from pipeline.state import fingerprint_sums
-from pipeline.state.ledger import Ledger
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.pipeline.cli.runs import print_same
+from altneu.pipeline.run import rollback
+from altneu.pipeline.state import fingerprint_sums
+from altneu.pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, Seed
 
 Diffs = dict[str, dict[int, int]]

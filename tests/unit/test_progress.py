@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.cli import printing
+from altneu.pipeline.cli import printing
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from algorithms.fingerprint import Fingerprint
-from algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
-from pipeline.run import proof_verification
-from pipeline.state.fingerprint_sums import Prints, add_fingerprints, subtract_fingerprints
-from pipeline.state.stage_results import TrussFacts
+from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
+from altneu.pipeline.run import proof_verification
+from altneu.pipeline.state.fingerprint_sums import Prints, add_fingerprints, subtract_fingerprints
+from altneu.pipeline.state.stage_results import TrussFacts
 
 BASE, FIRST, EXPIRY, FRONTIER = 2, 3, 5, 7  # a batch lands at 3 and at 7; at 5 edges expire, and nothing lands
 LATER = 9  # when others will

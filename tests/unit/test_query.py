@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from algorithms.query import Atom, Constant, Query
+from altneu.algorithms.query import Atom, Constant, Query
 from tests import seeds
 
 REFUSED = {

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.landing import file_reader as reading
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.row_schema import BrokenFileError, RowSchema
+from altneu.pipeline.landing import file_reader as reading
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 
 LANDED = RowSchema({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))

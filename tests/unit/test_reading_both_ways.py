@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.landing import file_reader as reading
-from pipeline.landing import record_boundaries
-from pipeline.landing.csv_reader import Delimited
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.json_lines import JsonLines
-from pipeline.landing.row_schema import BOM, BrokenFileError, RowSchema
+from altneu.pipeline.landing import file_reader as reading
+from altneu.pipeline.landing import record_boundaries
+from altneu.pipeline.landing.csv_reader import Delimited
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.json_lines import JsonLines
+from altneu.pipeline.landing.row_schema import BOM, BrokenFileError, RowSchema
 from tests import seeds
 
 INTEGER = RowSchema({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.landing import file_reader, record_boundaries
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.row_schema import BrokenFileError, RowSchema
+from altneu.pipeline.landing import file_reader, record_boundaries
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.row_schema import BrokenFileError, RowSchema
 from tests import seeds
 
 TEXTS = RowSchema({"src": "string", "dst": "string", "note": "string"}, frozenset({"dst", "note"}))

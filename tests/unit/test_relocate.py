@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import AltneuError
-from pipeline.home.home import Home
-from pipeline.state import filesystem, home_identity
-from pipeline.storage import avro_files
-from pipeline.storage.relocate import relocate_home
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state import filesystem, home_identity
+from altneu.pipeline.storage import avro_files
+from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers
 
 MADE = "/srv/altneu/home"  # where the stored home was made

@@ -18,11 +18,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.client.retries import DefaultPolicy, Retrying
 
-from pipeline.errors import Unavailable
-from pipeline.state import database
-from pipeline.storage import iceberg, spark_connect_client
-from pipeline.storage.branches import COMMITS, Branches
-from pipeline.storage.warehouse import _is_creation_race
+from altneu.pipeline.errors import Unavailable
+from altneu.pipeline.state import database
+from altneu.pipeline.storage import iceberg, spark_connect_client
+from altneu.pipeline.storage.branches import COMMITS, Branches
+from altneu.pipeline.storage.warehouse import _is_creation_race
 
 
 @pytest.fixture

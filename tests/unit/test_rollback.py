@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import RevisionConflict, UsageError
-from pipeline.landing.epoch_states import list_epoch_rows
-from pipeline.reading import views
-from pipeline.report import epoch_document
-from pipeline.run import rollback, semantic_settings
-from pipeline.state.records import EMPTY
-from pipeline.state.run_outputs import OutputStore
-from pipeline.tasks.airflow_page import epoch_grid as page_in_airflow
+from altneu.pipeline.errors import RevisionConflict, UsageError
+from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.reading import views
+from altneu.pipeline.report import epoch_document
+from altneu.pipeline.run import rollback, semantic_settings
+from altneu.pipeline.state.records import EMPTY
+from altneu.pipeline.state.run_outputs import OutputStore
+from altneu.pipeline.tasks.airflow_page import epoch_grid as page_in_airflow
 from tests.report.seed import DAY, Seed, write
 
 

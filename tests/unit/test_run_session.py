@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
-from pipeline.home.home import Home
-from pipeline.run.run_session import RunSession, classify
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunKind, RunState
-from pipeline.state.stage_results import FailedFacts
+from altneu.pipeline.errors import LeaseLost, RevisionConflict, RunFailed
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run.run_session import RunSession, classify
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunKind, RunState
+from altneu.pipeline.state.stage_results import FailedFacts
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from algorithms.proof_records import GraphCounts, Proof, ProofScope
-from pipeline.errors import AltneuError, RevisionConflict
-from pipeline.state import clock, process_identity, totals
-from pipeline.state.failed_runs import Attempt, describe_attempt, list_unpublished, newest_unresolved
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, RunKind, RunState, StagedBatch, StageState
-from pipeline.state.schema import runs
-from pipeline.state.stage_results import (
+from altneu.algorithms.proof_records import GraphCounts, Proof, ProofScope
+from altneu.pipeline.errors import AltneuError, RevisionConflict
+from altneu.pipeline.state import clock, process_identity, totals
+from altneu.pipeline.state.failed_runs import Attempt, describe_attempt, list_unpublished, newest_unresolved
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import EMPTY, RunKind, RunState, StagedBatch, StageState
+from altneu.pipeline.state.schema import runs
+from altneu.pipeline.state.stage_results import (
     AuditFacts,
     CompactFacts,
     EdgesFacts,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.home.settings import SETTINGS, Config
-from pipeline.home.settings_file import extend_settings, parse_settings, settings_template
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.settings import SETTINGS, Config
+from altneu.pipeline.home.settings_file import extend_settings, parse_settings, settings_template
 
 LAND = {"epochs": {"every": "1d"}, "values": {"my col": "long", "größe": "double"}}
 NEW = 'every = "1d"', '"my col" = "long"', '"größe" = "double"'

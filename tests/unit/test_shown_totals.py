@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checking.reported_totals_check import ReportedTotals, differing_totals, reported_totals
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import StagedBatch
+from altneu.pipeline.checking.reported_totals_check import ReportedTotals, differing_totals, reported_totals
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import StagedBatch
 
 TRIANGLE = {("edges", 0): 3, ("vertices", 0): 3, ("triangles", 0): 1, ("wedges", 0): 3, ("max_trussness", 0): 3}
 COUNTED = {1: {**TRIANGLE, ("trusses", 3): 3}, 2: {}}  # at 2 all has expired

@@ -29,7 +29,7 @@ def test_what_is_not_imported(command: str, tmp_path: Path) -> None:
     seed.run({DAY: (9, 0)}, {DAY: {"vertices": 4, "edges": 6}})
     text = f"""if True:
         import sys
-        from pipeline import cli
+        from altneu.pipeline import cli
         try:
             cli.main(["--home", {str(seed.home.path)!r}, *{command.split()!r}])
         except SystemExit as ended:

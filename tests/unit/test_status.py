@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.cli.status import list_errors
+from altneu.pipeline.cli.status import list_errors
 
 ROWS: dict[str, tuple[list[str | None], list[str]]] = {
     "nothing is wrong": ([None, None], []),

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import cli, events
-from pipeline.run import telemetry
-from pipeline.state.stage_results import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
+from altneu.pipeline import cli, events
+from altneu.pipeline.run import telemetry
+from altneu.pipeline.state.stage_results import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
 from tests.report.seed import DAY, Seed
 
 

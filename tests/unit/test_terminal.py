@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline import cli, events
-from pipeline.cli import printing, query
-from pipeline.cli.printing import Format, Progress, failure, write_rows
-from pipeline.errors import UsageError
-from pipeline.formatting import escape_controls
+from altneu.pipeline import cli, events
+from altneu.pipeline.cli import printing, query
+from altneu.pipeline.cli.printing import Format, Progress, failure, write_rows
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.formatting import escape_controls
 
 EVIL = [
     "\x1b[31mred\x1b]0;title\x07",

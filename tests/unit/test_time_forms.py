@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.landing.time_forms import read_form
-from pipeline.landing.timestamps import Clock
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.landing.time_forms import read_form
+from altneu.pipeline.landing.timestamps import Clock
 from tests import seeds
 
 START = datetime(1970, 1, 1)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import RunInProgress
-from pipeline.state import event_cursor
-from pipeline.state.records import StagedBatch
-from pipeline.tasks import epoch_event_claims
-from pipeline.tasks.base import PublishedRun
+from altneu.pipeline.errors import RunInProgress
+from altneu.pipeline.state import event_cursor
+from altneu.pipeline.state.records import StagedBatch
+from altneu.pipeline.tasks import epoch_event_claims
+from altneu.pipeline.tasks.base import PublishedRun
 from tests import home_helpers
 from tests.postgres import DATABASE_KINDS
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage import code_shipping
+from altneu.pipeline.storage import code_shipping
 
 REPO = Path(__file__).resolve().parents[2]
 APART = """
 import sys
-import algorithms.truss, expectations.edges
-import pipeline.landing.spark_reader, pipeline.storage.session
-print(algorithms.truss.__file__, pipeline.landing.spark_reader.__file__)
+import altneu.algorithms.truss, altneu.expectations.edges
+import altneu.pipeline.landing.spark_reader, altneu.pipeline.storage.session
+print(altneu.algorithms.truss.__file__, altneu.pipeline.landing.spark_reader.__file__)
 sys.path.insert(0, sys.argv[1])
 """
 

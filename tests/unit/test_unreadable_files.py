@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import landing
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.landing.file_reader import read_blocks
-from pipeline.landing.row_schema import BrokenFileError, RowSchema
-from pipeline.state import filesystem
-from pipeline.state.ledger import Ledger
+from altneu.pipeline import landing
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.file_reader import read_blocks
+from altneu.pipeline.landing.row_schema import BrokenFileError, RowSchema
+from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
 from tests import seeds
 
 LAYOUT = RowSchema({"src": "long", "dst": "long"})

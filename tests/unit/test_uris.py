@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from pipeline.errors import AltneuError
-from pipeline.home.home import Home
-from pipeline.home.uris import sqlite_uri
-from pipeline.reading import external_access
-from pipeline.state import filesystem, home_identity
-from pipeline.state.ledger import Ledger
-from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.duckdb_tables import DuckTables, Query, read_parquet_files
+from altneu.pipeline.errors import AltneuError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.uris import sqlite_uri
+from altneu.pipeline.reading import external_access
+from altneu.pipeline.state import filesystem, home_identity
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.catalogs import jdbc_options
+from altneu.pipeline.storage.duckdb_tables import DuckTables, Query, read_parquet_files
 from tests.report.seed import Seed
 
 NASTY = [

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pipeline import cli
-from pipeline.errors import UsageError
-from pipeline.home.home import Home
-from pipeline.state import database, home_identity, versions
-from pipeline.state.ledger import Ledger
-from pipeline.state.records import RunKind, RunState, StagedBatch
-from pipeline.state.schema import metadata, version
-from pipeline.state.versions import DatabaseOutdated
+from altneu.pipeline import cli
+from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.state import database, home_identity, versions
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunKind, RunState, StagedBatch
+from altneu.pipeline.state.schema import metadata, version
+from altneu.pipeline.state.versions import DatabaseOutdated
 from tests import home_helpers
 from tests.postgres import DATABASE_KINDS
 
@@ -186,8 +186,8 @@ def test_a_migration_that_fails_leaves_the_old_version(uri: str, monkeypatch: py
 
 WRITER = """
 import logging, sys
-from pipeline.state import database, versions
-from pipeline.state.ledger import Ledger
+from altneu.pipeline.state import database, versions
+from altneu.pipeline.state.ledger import Ledger
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 database.SAY = 0.1
 print(Ledger(sys.argv[1], writes=True).revisions.get().revision, flush=True)

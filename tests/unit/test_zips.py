@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import algorithms.zipimport_patch  # noqa: F401
+import altneu.algorithms.zipimport_patch  # noqa: F401
 
 
 def test_a_zip_is_read_again_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ EPOCHS = Asset(name="altneu_epochs", uri="altneu://graph/epochs", group="altneu"
 
 def follow(home: str, copy: str) -> tuple[int, int]:
     """Bring the copy from its revision to the newest one; return both."""
-    from pipeline.api import Graph
+    from altneu import Graph
 
     graph = Graph(home)
     with closing(sqlite3.connect(copy, isolation_level=None, timeout=300)) as base:  # without a COMMIT nothing changes

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from expectations import volumes
+from altneu.expectations import volumes
 
 from ...formatting import format_moment
 from . import charts, formatting

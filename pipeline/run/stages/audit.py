@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from expectations.model import Check
+from altneu.expectations.model import Check
 
 from ...checking import audit, serving_table_checks
 from ...checking.reported_totals_check import ReportedTotals, reported_totals_from
@@ -21,7 +21,7 @@ from ..suites import run_suites
 
 
 def audit_run(run: RunContext) -> AuditFacts:
-    from expectations.suite import check_differences, check_proof
+    from altneu.expectations.suite import check_differences, check_proof
 
     decision = run.choose(AuditChoice)
     labels = run.home.schedule.format_label
@@ -72,7 +72,7 @@ def audit_run(run: RunContext) -> AuditFacts:
 
 def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
     """Check the serving tables that the run has written: their sums at every epoch, and all rows at some epochs."""
-    from expectations.suite import check_plain
+    from altneu.expectations.suite import check_plain
 
     if not run.warehouse.plain:
         return []

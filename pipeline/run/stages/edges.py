@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import edge_derivation, motif_patterns
-from algorithms.cost_model import WHOLE_ROWS
+from altneu.algorithms import edge_derivation, motif_patterns
+from altneu.algorithms.cost_model import WHOLE_ROWS
 
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts

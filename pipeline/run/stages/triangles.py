@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import motif_patterns, motifs, triangles
-from algorithms.tagged_rows import RowKind, rows_of_kind, unfit_reason
+from altneu.algorithms import motif_patterns, motifs, triangles
+from altneu.algorithms.tagged_rows import RowKind, rows_of_kind, unfit_reason
 
 from ...home import memory_budget
 from ...state.stage_results import EdgesFacts, TrianglesFacts

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from algorithms.graph_cache_task import CachedGraph
-from algorithms.truss_plan import ReplayRequest
+from altneu.algorithms.graph_cache_task import CachedGraph
+from altneu.algorithms.truss_plan import ReplayRequest
 
 from ...reading.vertex_names import replace_with_names
 from ...state.stage_results import TrussFacts

@@ -27,11 +27,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel
 from sqlalchemy import select
 
-from pipeline.errors import AltneuError, UsageError
-from pipeline.home.home import Home
-from pipeline.scheduling.sites import FILES
-from pipeline.scheduling.timetable import Epochs
-from pipeline.tasks import airflow_page, base
+from altneu.pipeline.errors import AltneuError, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.scheduling.sites import FILES
+from altneu.pipeline.scheduling.timetable import Epochs
+from altneu.pipeline.tasks import airflow_page, base
 
 app = FastAPI(title="altneu", dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None)
 router = APIRouter()

@@ -1,8 +1,9 @@
-"""The script that Alembic runs, on the connection and in the transaction that `pipeline.state.versions` gives it."""
+"""The script that Alembic runs, on the connection and in the transaction that `altneu.pipeline.state.versions` gives
+it."""
 
 from alembic import context
 
-from pipeline.state.schema import metadata, version
+from altneu.pipeline.state.schema import metadata, version
 
 context.configure(context.config.attributes["connection"], target_metadata=metadata, version_table=version.name)
 with context.begin_transaction():

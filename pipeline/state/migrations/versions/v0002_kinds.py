@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from pipeline.state.migrations import add_columns
+from altneu.pipeline.state.migrations import add_columns
 
 revision, down_revision = "v0002", "v0001"
 SHOWS = {"runs": ("kind", "beat_at", "base"), "ledger": ("since",)}

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from pipeline.state.migrations import add_columns
+from altneu.pipeline.state.migrations import add_columns
 
 revision, down_revision = "v0003", "v0002"
 SHOWS = {"runs": ("discarded",)}

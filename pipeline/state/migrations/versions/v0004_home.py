@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from pipeline.state.migrations import create_table
+from altneu.pipeline.state.migrations import create_table
 
 revision, down_revision = "v0004", "v0003"
 SHOWS = {"home": ("id", "catalog")}

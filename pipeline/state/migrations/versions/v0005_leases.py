@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from pipeline.state.migrations import add_columns
+from altneu.pipeline.state.migrations import add_columns
 
 revision, down_revision = "v0005", "v0004"
 SHOWS = {"runs": ("owner",), "ledger": ("hidden",)}

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from pipeline.state.migrations import create_table
+from altneu.pipeline.state.migrations import create_table
 
 revision, down_revision = "v0007", "v0006"
 SHOWS = {"approvals": ("verdict", "because")}

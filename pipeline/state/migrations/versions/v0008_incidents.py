@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from pipeline.state.migrations import create_table
+from altneu.pipeline.state.migrations import create_table
 
 revision, down_revision = "v0008", "v0007"
 SHOWS = {"notes": ("opened", "until")}
