@@ -1,4 +1,4 @@
-"""Operators on collections that change over time, as Spark DataFrames (README.md explains them)."""
+"""An algebra of collections that change over time, and algorithms on graphs (README.md explains them)."""
 
 from altneu import former_names
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from altneu.algorithms.graph_cache_task import CachedGraph
-from altneu.algorithms.proof_records import ProofScope
+from altneu.algorithms.graph.graph_cache_task import CachedGraph
+from altneu.algorithms.graph.proof_records import ProofScope
 from altneu.algorithms.tagged_rows import RowKind, rows_of_kind
 
 TRIPLE = ["a", "b", "k", "epoch", "diff"]

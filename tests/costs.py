@@ -126,7 +126,7 @@ def install() -> None:
     """Count from now on, in this process."""
     from pyspark.sql import SparkSession
 
-    from altneu.pipeline.run import telemetry
+    from altneu.pipeline.observability import telemetry
 
     work = telemetry.StageTelemetry.measure
 

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.algorithms.time_lattice import FOREVER
-from altneu.pipeline.run.proof_verification import run_fingerprints
 from altneu.pipeline.run.run_context import RunContext
+from altneu.pipeline.run.stages.proof_verification import run_fingerprints
 from altneu.pipeline.state.stage_results import AuditFacts
 from altneu.pipeline.storage.table_fingerprints import ALWAYS, TIME
 from altneu.pipeline.storage.table_schemas import INTERVALS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing.local_landing import seal_folder
 from altneu.pipeline.run import planning, runner, stages
+from altneu.pipeline.run.choices.plan_choices import TrussChoice
 from altneu.pipeline.run.forecast import forecast_run
-from altneu.pipeline.run.plan_choices import TrussChoice
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import Revision, RunRecord, StageState
 from altneu.pipeline.state.stage_results import AuditFacts, TrussFacts, from_json

@@ -24,7 +24,8 @@ import sqlalchemy as sa
 from altneu.pipeline.errors import AltneuError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing import spark_reader
-from altneu.pipeline.run import compact, rollback, run_context
+from altneu.pipeline.maintenance import compact, rollback
+from altneu.pipeline.run import run_context
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages import get_stage
 from altneu.pipeline.state import home_identity

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from altneu.algorithms import arrow_packing, bsp, truss_bsp
-from altneu.algorithms.color_partitioning import Work, color_vertices
-from altneu.algorithms.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph import arrow_packing, bsp, truss_bsp
+from altneu.algorithms.graph.color_partitioning import Work, color_vertices
+from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.graph.proof_records import ProofScope
+from altneu.algorithms.graph.truss import _replay_task
 from altneu.algorithms.kernels import partition_kernels as kernel
 from altneu.algorithms.kernels.truss import peel
-from altneu.algorithms.proof_records import ProofScope
 from altneu.algorithms.tagged_rows import INTERVAL, RowKind, input_columns
-from altneu.algorithms.time_lattice import FOREVER
-from altneu.algorithms.truss import _replay_task
 from altneu.algorithms.truss_plan import ReplayRequest
 from tests.benchmarks.triangles import by_rmat
 

@@ -15,16 +15,16 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.pipeline.errors import CheckFailed
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing import spark_reader
 from altneu.pipeline.landing.local_landing import BatchFiles
-from altneu.pipeline.run.plan_choice import Strategy
-from altneu.pipeline.run.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
+from altneu.pipeline.run.choices.plan_choice import Strategy
+from altneu.pipeline.run.choices.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages.ingest import SAMPLE, accept_batches
-from altneu.pipeline.run.top_changes import TOP
+from altneu.pipeline.run.stages.top_changes import TOP
 from altneu.pipeline.state import fingerprint_sums
 from altneu.pipeline.state.records import LANDED, RunKind, StagedBatch
 from altneu.pipeline.state.stage_results import (

@@ -12,7 +12,7 @@ Law     Two local facts prove the levels of a graph with labels (`truss_maintena
         relies on what the maintenance reports: changes are found by comparing levels and labels with copies, and the
         prover has its own counts (`persistent_graph.CountedState`); those of a part of the vertices are compared with
         a recount.
-Shapes  The graph is that of `persistent_graph`; the result is that of `altneu.algorithms.proof_records`.
+Shapes  The graph is that of `persistent_graph`; the result is that of `altneu.algorithms.graph.proof_records`.
 Cost    A batch: the triangles on the changed edges that have their level, the lists at their ends; and one comparison
         of 12 bytes for each edge of the graph. If that is not less, one enumeration of all triangles. A part: the
         lists of its vertices' neighbours. Memory: 22 bytes an edge besides.
@@ -31,11 +31,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.algorithms.kernels.graph import Ints, Shorts, by_degree, distinct_values
-from altneu.algorithms.kernels.hashing import SEED, hash_value
-from altneu.algorithms.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
-from altneu.algorithms.kernels.persistent_graph import CountedState, PersistentGraph, TrussCertificate, VertexRange
-from altneu.algorithms.proof_records import (
+from altneu.algorithms.graph.proof_records import (
     COLLECTIONS,
     SHOWN,
     GraphCounts,
@@ -46,6 +42,10 @@ from altneu.algorithms.proof_records import (
     UnprovedEdge,
     add_counts,
 )
+from altneu.algorithms.kernels.graph import Ints, Shorts, by_degree, distinct_values
+from altneu.algorithms.kernels.hashing import SEED, hash_value
+from altneu.algorithms.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
+from altneu.algorithms.kernels.persistent_graph import CountedState, PersistentGraph, TrussCertificate, VertexRange
 
 WHOLE = 8  # a batch that moves more than one edge in this number is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)

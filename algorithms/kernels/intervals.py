@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.algebra.time_lattice import FOREVER
 
 Longs = NDArray[np.int64]
 

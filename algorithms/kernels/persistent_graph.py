@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from altneu.algorithms.graph.proof_records import GraphCounts, Prints, ProvedState
 from altneu.algorithms.kernels import array_store
 from altneu.algorithms.kernels.graph import Ints, Shorts, compact_ids
 from altneu.algorithms.kernels.level_sorted_graph import (
@@ -38,7 +39,6 @@ from altneu.algorithms.kernels.level_sorted_graph import (
     index_edges,
 )
 from altneu.algorithms.kernels.maintained_graph import BatchResult, MaintainedGraph
-from altneu.algorithms.proof_records import GraphCounts, Prints, ProvedState
 
 SPARE = 8  # spare room: an eighth more vertices, edges and slots than are in use,
 SPARE_FLOOR = 1024  # and this number more

@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.kernels.intervals import Longs
-from altneu.algorithms.time_lattice import FOREVER
 
 TRUSS = 0  # the measure of trussness, and its column
 

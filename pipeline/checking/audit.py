@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from altneu.algorithms import graphframes_oracle as third
-from altneu.algorithms import motif_patterns
-from altneu.algorithms.graphframes_oracle import reference_name
+from altneu.algorithms.graph import graphframes_oracle as third
+from altneu.algorithms.graph import motif_patterns
+from altneu.algorithms.graph.graphframes_oracle import reference_name
 from altneu.expectations.model import Check
 
 from ..errors import UsageError

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms import motif_patterns
+from altneu.algorithms.graph import motif_patterns
 from altneu.algorithms.sql_predicates import only_where
 
 from ..home.home import Home

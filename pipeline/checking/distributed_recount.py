@@ -1,9 +1,9 @@
 """The recomputation of an epoch's graph that no task can hold, and its comparison with what is maintained.
 
 It does what `epoch_recount` does, but in cells and partitions. Edges and degrees come from the landed rows by joins.
-Triangles are counted in cells (`altneu.algorithms.color_partitioning`). The trussness is not peeled but proved: an
-elimination order of all edges is searched for (`truss_bsp.elimination_order`), and then the certificates are counted in
-cells (`kernels/certificate_counts`). They prove the trussness however the order was found. A wrong trussness is
+Triangles are counted in cells (`altneu.algorithms.graph.color_partitioning`). The trussness is not peeled but proved:
+an elimination order of all edges is searched for (`truss_bsp.elimination_order`), and then the certificates are counted
+in cells (`kernels/certificate_counts`). They prove the trussness however the order was found. A wrong trussness is
 therefore reported as too high or too low, without the right one.
 
 Cost    EXECUTES for each epoch the making of partitions and their rounds, and then one query. A task holds one cell or
@@ -20,8 +20,8 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from altneu.algorithms import motif_patterns
-from altneu.algorithms.truss_bsp import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
+from altneu.algorithms.graph import motif_patterns
+from altneu.algorithms.graph.truss_bsp import TOO_HIGH, TOO_LOW, certificate_counts, elimination_order
 
 from .epoch_recount import DIFFERENCE, PER_ROW, TOTAL
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.time_lattice import FOREVER
 
 from ..home.home import Home
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altneu.algorithms import motif_patterns
+from altneu.algorithms.graph import motif_patterns
 from altneu.algorithms.kernels import motif_recount as motif_kernel
 from altneu.algorithms.kernels import triangles as triangle_kernel
 from altneu.algorithms.kernels import truss as truss_kernel

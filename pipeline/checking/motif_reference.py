@@ -1,4 +1,5 @@
-"""The audit's own parser of the motifs in the settings, so that a fault of `altneu.algorithms.motif_patterns` is found.
+"""The audit's own parser of the motifs in the settings, so that a fault of `altneu.algorithms.graph.motif_patterns` is
+found.
 
 Patterns of a motif that differ only in the names of their vertices are one pattern. Of the maps that differ only by a
 symmetry one is counted, by limits on the order of the vertices. It is verified over all orders that these limits admit
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from math import factorial
 
-from altneu.algorithms.motif_patterns import Pattern, PatternEdge
+from altneu.algorithms.graph.motif_patterns import Pattern, PatternEdge
 from altneu.algorithms.sql_predicates import normalize
 
 Motifs = dict[str, list[Pattern]]

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.algebra.time_lattice import FOREVER
 
 from ..home.home import Home
 from ..reading.epoch_totals import total_rows

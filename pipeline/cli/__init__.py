@@ -96,7 +96,7 @@ def _require_text(arguments: list[str]) -> None:
 def _send_alerts() -> None:
     """Send the alerts about what a writing command has brought to light."""
     if setting.wrote is not None and has_secret("ALTNEU_ALERTS"):
-        from ..run import alerts
+        from ..observability import alerts
 
         alerts.send_alerts(*setting.wrote)
 

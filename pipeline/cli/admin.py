@@ -35,7 +35,7 @@ def compact(
     No answer that is kept changes. `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default:
     all), and `revisions` to read and to roll back to (default: 20). Totals are kept for all epochs and revisions.
     """
-    from ..run import compact
+    from ..maintenance import compact
     from ..storage.session import session_for
 
     home, ledger = open_home(writes=not dry_run)
@@ -71,7 +71,7 @@ def _describe_answers(home: Home, since: int | None) -> str:
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
-    from ..run.compact import compaction_horizon
+    from ..maintenance.compact import compaction_horizon
 
     row = ledger.revisions.require_published()
     since, _, dropped = compaction_horizon(home, ledger, row)
@@ -144,8 +144,8 @@ def move(
     type it again: what is copied is not copied again. Passwords and keys come from the environment.
     """
     from ..home.home import Home
-    from ..run import move_target
-    from ..run.move import move_home
+    from ..maintenance import move_target
+    from ..maintenance.move import move_home
 
     target = move_target.parse_target(directory, to or [])
     setting.outcome = lambda: "the new home is not complete; the same command goes on"

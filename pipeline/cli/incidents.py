@@ -122,7 +122,7 @@ def send(
     Each incident is sent to every receiver once when it opens and once when it is over. Commands that write to the home
     send alerts by themselves.
     """
-    from ..run import alerts
+    from ..observability import alerts
 
     receivers = alerts.alert_channels()
     if not receivers:

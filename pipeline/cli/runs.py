@@ -230,7 +230,8 @@ def rollback(
     Nothing is computed: it takes no time and no Spark. The landing stays as it is: what it holds beyond that state is
     missing or changed again, and the next backfill would publish it again. `altneu status` shows it.
     """
-    from ..run import rollback, semantic_settings
+    from ..maintenance import rollback
+    from ..run import semantic_settings
 
     home, ledger = open_home(writes=not dry_run)
     newest = ledger.revisions.get().revision

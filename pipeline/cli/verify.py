@@ -52,12 +52,12 @@ def audit(
 
     `altneu audit 2004-06-01 --shadow`   works in a scratch home on the same landing; nothing is published.
     """
-    from altneu.algorithms.graphframes_oracle import reference_name
+    from altneu.algorithms.graph.graphframes_oracle import reference_name
 
     from ..checking import audit
     from ..home import schedule
+    from ..observability import openlineage
     from ..report import refresh_pages
-    from ..run import openlineage
     from ..run.cost_comparison import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse

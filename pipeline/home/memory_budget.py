@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from altneu.algorithms.cost_model import BROADCAST_ROWS
+from altneu.algorithms.graph.cost_model import BROADCAST_ROWS
 
 from ..errors import UsageError
 

@@ -144,7 +144,7 @@ def _check_motif_name(name: str) -> str:
 
 
 def _check_motif(text: str | list[str]) -> str | list[str]:
-    from altneu.algorithms import motif_patterns
+    from altneu.algorithms.graph import motif_patterns
 
     motif_patterns.parse_motif(text)  # raises ValueError with a message
     return text

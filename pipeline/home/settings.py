@@ -22,7 +22,7 @@ from . import setting_types
 from .setting_types import TYPES
 
 if TYPE_CHECKING:
-    from altneu.algorithms.motif_patterns import Pattern
+    from altneu.algorithms.graph.motif_patterns import Pattern
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
@@ -381,7 +381,7 @@ class Config(Section):
 
     def motif_patterns(self) -> dict[str, list[Pattern]]:
         """Parse the motifs, in their order: name → patterns."""
-        from altneu.algorithms import motif_patterns
+        from altneu.algorithms.graph import motif_patterns
 
         return {name: motif_patterns.parse_motif(text) for name, text in self.motifs.items()}
 

@@ -127,7 +127,7 @@ def _find_conflicts(raw: dict[str, Any]) -> list[str]:
     if isinstance(where, str) and (why := condition_fault(where, values)):
         problems.append(f"[edges] where = {where!r}: {why}")
     for name, text in motifs.items():
-        from altneu.algorithms import motif_patterns
+        from altneu.algorithms.graph import motif_patterns
 
         with contextlib.suppress(ValueError):  # it is not a motif: the model reports that
             for condition in motif_patterns.list_conditions(motif_patterns.parse_motif(text)):

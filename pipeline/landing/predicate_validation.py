@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import motif_patterns
+from altneu.algorithms.algebra.upserts import DELETE
+from altneu.algorithms.graph import motif_patterns
 from altneu.algorithms.sql_predicates import Condition, can_fail, fails_on, only_where
-from altneu.algorithms.upserts import DELETE
 
 from ..errors import RunFailed, UsageError
 from ..home.home import Home

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.algebra.time_lattice import FOREVER
 
 
 def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
@@ -84,7 +84,7 @@ def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def _compile_peel() -> None:
-    from altneu.algorithms.truss import _replay_task
+    from altneu.algorithms.graph.truss import _replay_task
     from altneu.algorithms.truss_plan import ReplayRequest
 
     list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
@@ -125,9 +125,9 @@ def _compile_persistent_graph() -> None:
 
 def _compile_proof() -> None:
     """Compile the kernels of a proof: by all triangles of a graph, then by the triangles of the changes alone."""
+    from altneu.algorithms.graph.proof_records import ProofScope
+    from altneu.algorithms.graph.truss import _replay_task
     from altneu.algorithms.kernels import incremental_prover
-    from altneu.algorithms.proof_records import ProofScope
-    from altneu.algorithms.truss import _replay_task
     from altneu.algorithms.truss_plan import ReplayRequest
 
     rows = _sample_intervals()
@@ -137,14 +137,14 @@ def _compile_proof() -> None:
 
 
 def _compile_triangles() -> None:
-    from altneu.algorithms.triangles import _count_all
+    from altneu.algorithms.graph.triangles import _count_all
 
     list(_count_all(_as_received(_sample_edges())))
 
 
 def _compile_partitions() -> None:
     """Compile one cell, two rounds of the part that owns every edge, and the kernels that only regions need."""
-    from altneu.algorithms import bsp, truss_bsp
+    from altneu.algorithms.graph import bsp, truss_bsp
     from altneu.algorithms.kernels import partial_graph_solver
     from altneu.algorithms.kernels.level_sorted_graph import UNASKED
 
@@ -164,9 +164,9 @@ def _compile_partitions() -> None:
 
 
 def _compile_motifs() -> None:
+    from altneu.algorithms.graph.motif_patterns import PLAIN, parse_motif
+    from altneu.algorithms.graph.motifs import _motif_task
     from altneu.algorithms.kernels import motif_recount
-    from altneu.algorithms.motif_patterns import PLAIN, parse_motif
-    from altneu.algorithms.motifs import _motif_task
 
     wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
     rows = _sample_edges()

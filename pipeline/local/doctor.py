@@ -454,7 +454,7 @@ def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | Non
 
 def _check_alerts() -> Iterator[Check]:
     """Check the receivers of alerts that the environment names. Nothing is sent."""
-    from ..run import alerts
+    from ..observability import alerts
 
     def check_variable(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
         if has_secret(variable):

@@ -222,9 +222,9 @@ def _landed_rows_with_fate(
 def _rank_row(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
     """Return the sort key of a row among those of its key: the last row that was not taken back is in force.
 
-    The order is that of law 1 as `altneu.algorithms.upserts` maintains it: by epoch, then by seq. At equal seq a value
-    comes after a delete, and values are compared one after the other as Spark compares them: null is the least, NaN the
-    greatest, and -0.0 equals 0.0. File and line order rows that are the same for the law.
+    The order is that of law 1 as `altneu.algorithms.algebra.upserts` maintains it: by epoch, then by seq. At equal seq
+    a value comes after a delete, and values are compared one after the other as Spark compares them: null is the least,
+    NaN the greatest, and -0.0 equals 0.0. File and line order rows that are the same for the law.
     """
     law = row["epoch"], row["seq"], row["op"] == "upsert", *(_rank_value(row[name]) for name in values)
     return *law, row["file"], row["line"]

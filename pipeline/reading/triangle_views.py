@@ -94,7 +94,7 @@ def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> Data
     """List the triangles that differ between two sets of edges (a, b, c, diff), by a delta query."""
     from pyspark.sql import functions as F
 
-    from altneu.algorithms.triangles import triangle_changes
+    from altneu.algorithms.graph.triangles import triangle_changes
 
     index = now.limit(0) if before is None else before
     changed = now.unionByName(index.withColumn("diff", -F.col("diff")))
@@ -124,7 +124,7 @@ def _count_stored_edges(tables: Any, revision: Revision) -> int:
 
 
 def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:
-    from altneu.algorithms.bsp import count_support
+    from altneu.algorithms.graph.bsp import count_support
 
     counted = edges.join(count_support(edges, count, size), ["a", "b"], "left").fillna(0, ["n"])
     return counted.selectExpr("a AS src", "b AS dst", "n AS support")
@@ -160,7 +160,7 @@ def _endless_interval() -> list[Column]:
     """Return the columns that turn a set of edges into intervals that never end."""
     from pyspark.sql import functions as F
 
-    from altneu.algorithms.time_lattice import FOREVER
+    from altneu.algorithms.algebra.time_lattice import FOREVER
 
     zero, ever = F.lit(0).cast("bigint"), F.lit(FOREVER)
     return [F.col("a"), F.col("b"), zero.alias("epoch"), ever.alias("until"), F.col("diff")]

@@ -17,12 +17,12 @@ from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.home import Home
 from ..landing.epoch_states import compare_with_ledger
 from ..landing.local_landing import EMPTY_DIGEST
+from ..observability import openlineage
 from ..state import clock, lease
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
 from ..state.stage_results import AuditFacts
-from . import openlineage
-from .plan_choice import Scope
+from .choices.plan_choice import Scope
 
 FEW = 8  # epochs that a command names one by one
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from statistics import linear_regression, median
 from typing import Any
 
-from altneu.algorithms import motif_patterns
+from altneu.algorithms.graph import motif_patterns
 
 from .. import landing
 from ..home.home import Home
@@ -24,8 +24,8 @@ from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
 from ..state.stage_results import EdgesFacts, IngestFacts, TrianglesFacts
 from ..storage import graph_cache
-from .plan_choice import Number, PlanChoice
-from .plan_choices import choose_all
+from .choices.plan_choice import Number, PlanChoice
+from .choices.plan_choices import choose_all
 from .planning import Plan, split_by_size
 
 COUNTED = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated

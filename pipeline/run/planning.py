@@ -13,7 +13,7 @@ from ..home.home import Home
 from ..landing.epoch_states import REMEDY, EpochState, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
-from .plan_choice import Scope
+from .choices.plan_choice import Scope
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ..state.totals import TotalDiff
 from ..storage import graph_cache
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
-from .plan_choice import Number, PlanChoice, Scope
+from .choices.plan_choice import Number, PlanChoice, Scope
 
 Say = Callable[[str], None]
 D = TypeVar("D", bound=PlanChoice)

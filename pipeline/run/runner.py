@@ -33,11 +33,12 @@ from ..errors import (
 )
 from ..home.home import Home
 from ..interrupt import Interrupted
+from ..observability import openlineage, telemetry
 from ..optional_dependencies import require_extras
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
 from ..state.stage_results import KINDS, Facts, display_fields
-from . import approval, openlineage, telemetry
+from . import approval
 from .planning import Plan
 from .run_session import RunSession
 from .semantic_settings import changed_meaning

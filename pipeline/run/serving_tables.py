@@ -15,13 +15,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.cost_model import BROADCAST_ROWS
-from altneu.algorithms.edge_derivation import join_on_pair, pair_columns
+from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
+from altneu.algorithms.graph.cost_model import BROADCAST_ROWS
+from altneu.algorithms.graph.edge_derivation import join_on_pair, pair_columns
+from altneu.algorithms.graph.vertex_history import vertex_rows
 from altneu.algorithms.kernels.vertex_history_kernel import TRUSS
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.time_lattice import FOREVER
-from altneu.algorithms.upserts import DELETE, winning_upserts
-from altneu.algorithms.vertex_history import vertex_rows
 
 from ..errors import CheckFailed
 from ..home.home import Home

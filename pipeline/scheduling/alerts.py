@@ -2,8 +2,8 @@
 
 `ALTNEU_NOTIFIERS` names notifiers of any provider, as JSON: the path of each class and its arguments, in which Jinja
 knows `alert.title`, `alert.text` and `alert.severity` besides Airflow's context. Passwords belong into the connections
-that the arguments name. `altneu.pipeline.run.alerts` explains what is sent, and that it is sent once. The URLs of
-`ALTNEU_ALERTS` get the alerts, too. If neither is set, nothing happens here.
+that the arguments name. `altneu.pipeline.observability.alerts` explains what is sent, and that it is sent once. The
+URLs of `ALTNEU_ALERTS` get the alerts, too. If neither is set, nothing happens here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..secret import has_secret
 from ..tasks import base, dag_epochs
 
 if TYPE_CHECKING:
-    from ..run.alerts import Channel, Message, Problem
+    from ..observability.alerts import Channel, Message, Problem
     from ..state.ledger import Ledger
     from ..tasks.base import ApprovalRequest
 
@@ -93,7 +93,7 @@ def send_alerts(
     if not is_configured():
         return
     try:
-        from ..run import alerts
+        from ..observability import alerts
         from .task_support import report_address
 
         def channels() -> list[Channel]:
@@ -131,7 +131,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
     """Send an alert that a held run waits for a person, once for each run. Never raise an error."""
     if not is_configured():
         return
-    from ..run import alerts
+    from ..observability import alerts
     from .task_support import report_address
 
     lines = [line for line in question["body"].splitlines() if line][:LINES]
@@ -143,7 +143,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
 
 
 def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
-    from ..run import alerts
+    from ..observability import alerts
 
     ti = context["ti"]
     if ti.task_id not in BEFORE and _is_incident(ledger, ti.start_date):
@@ -223,7 +223,7 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
 def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
     """Describe why an epoch is late and what to type; return None if it is published."""
     from ..landing import list_batches
-    from ..run import alerts
+    from ..observability import alerts
     from .task_support import report_address
 
     if epoch in ledger.outputs.published_batches():

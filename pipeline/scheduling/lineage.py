@@ -1,8 +1,8 @@
 """Lineage by Airflow's own provider of OpenLineage, where it is installed and sends events.
 
-The events of the tasks then have the datasets of `altneu.pipeline.run.openlineage`, and no further events of runs are
-sent. `ingest` has read the landing, `audit` has checked tables, with its checks as assertions, and `publish` has
-written them; the stages in between write what no reader sees.
+The events of the tasks then have the datasets of `altneu.pipeline.observability.openlineage`, and no further events of
+runs are sent. `ingest` has read the landing, `audit` has checked tables, with its checks as assertions, and `publish`
+has written them; the stages in between write what no reader sees.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
 from airflow.sdk.bases.decorator import task_decorator_factory
 
-from ..run import openlineage
+from ..observability import openlineage
 from ..run.stages import STAGES
 from ..tasks import base
 from .sites import current_site

@@ -12,7 +12,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from ..errors import AltneuError
-from ..run.openlineage import send_by_tasks
+from ..observability.openlineage import send_by_tasks
 from ..tasks import base
 from . import lineage
 from .sites import current_site

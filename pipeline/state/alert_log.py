@@ -32,7 +32,7 @@ class AlertKind(StrEnum):
 
 class AlertKey(NamedTuple):
     """The key of a problem. For an incident it is its check and what opened it; for others see
-    `altneu.pipeline.run.alerts`."""
+    `altneu.pipeline.observability.alerts`."""
 
     suite: str
     name: str

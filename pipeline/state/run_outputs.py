@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.algorithms.proof_records import Proof
+from altneu.algorithms.graph.proof_records import Proof
 
 from .database_session import DatabaseSession
 from .fingerprint_sums import UNKNOWN, Prints, sum_by_revision

@@ -86,7 +86,7 @@ fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoc
 )
 
 proofs = (
-    sa.Table(  # what the truss stage of a run proves at every replayed epoch, see `altneu.algorithms.proof_records`
+    sa.Table(  # what a run's truss stage proves at each replayed epoch, see `altneu.algorithms.graph.proof_records`
         "proofs",
         metadata,
         sa.Column("run_id", sa.String(64), primary_key=True),

@@ -1,9 +1,9 @@
 """The tables for the results of rounds, so that the loss of an executor costs one round only.
 
-A run that works in rounds (`altneu.algorithms.bsp`) writes their results to tables `rounds_RUN_N` beside the home's
-tables. The messages of all rounds of an epoch are in one table. The run drops a table when a later one contains all of
-it, and the rest at its end. No reader knows these tables. `drop_abandoned_rounds` drops the tables of a killed run,
-when another run works in rounds, and in a compaction.
+A run that works in rounds (`altneu.algorithms.graph.bsp`) writes their results to tables `rounds_RUN_N` beside the
+home's tables. The messages of all rounds of an epoch are in one table. The run drops a table when a later one contains
+all of it, and the rest at its end. No reader knows these tables. `drop_abandoned_rounds` drops the tables of a killed
+run, when another run works in rounds, and in a compaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
-from altneu.algorithms.bsp import PartitionLayout
+from altneu.algorithms.graph.bsp import PartitionLayout
 
 from ..state.home_identity import ROUNDS
 from ..state.ledger import Ledger
@@ -35,7 +35,7 @@ _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
 class RoundTables:
-    """The tables of the rounds of one run (an `altneu.algorithms.bsp.RoundStore`)."""
+    """The tables of the rounds of one run (an `altneu.algorithms.graph.bsp.RoundStore`)."""
 
     layout: PartitionLayout | None = None
 

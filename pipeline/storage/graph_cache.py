@@ -21,7 +21,7 @@ from ..state.revisions import republished_revision
 from ..state.stage_results import SavedCheckpoint, TrussFacts
 
 if TYPE_CHECKING:
-    from altneu.algorithms.graph_cache_task import GraphCacheLocation
+    from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
 
 
 def cache_folder(home: Home) -> Path:
@@ -30,7 +30,7 @@ def cache_folder(home: Home) -> Path:
 
 def cache_location(home: Home) -> GraphCacheLocation | None:
     """Return the place where tasks read and write graphs; None: the folder cannot be written."""
-    from altneu.algorithms.graph_cache_task import GraphCacheLocation
+    from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
 
     with contextlib.suppress(OSError):
         cache_folder(home).mkdir(exist_ok=True)

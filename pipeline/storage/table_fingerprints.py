@@ -15,8 +15,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from altneu.algorithms.edge_derivation import interval_steps
 from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
+from altneu.algorithms.graph.edge_derivation import interval_steps
 
 from ..state.fingerprint_sums import Prints
 from ..state.records import Revision

@@ -1,18 +1,18 @@
 """The truss checkpoint: the state from which a run continues whose graph is too large for one task.
 
 It is a cache, like the graph cache, in a table of its own, whose name begins like those of rounds: no reader knows it
-(see `altneu.algorithms.truss_local_update`). A run appends its changes to a branch of its own, which starts at the
-snapshot of the run on which it builds, or is new. The facts of its truss stage name the snapshot that it has left. So a
-checkpoint of a run that failed or counted as dead is never read. Without the snapshot or one of its files, and after a
-rebuild, runs work by partitions, more slowly. The checkpoints of the newest two runs are kept. `altneu move` copies the
-table with the home, if it is complete.
+(see `altneu.algorithms.graph.truss_local_update`). A run appends its changes to a branch of its own, which starts at
+the snapshot of the run on which it builds, or is new. The facts of its truss stage name the snapshot that it has left.
+So a checkpoint of a run that failed or counted as dead is never read. Without the snapshot or one of its files, and
+after a rebuild, runs work by partitions, more slowly. The checkpoints of the newest two runs are kept. `altneu move`
+copies the table with the home, if it is complete.
 """
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from altneu.algorithms.truss_local_update import sum_state
+from altneu.algorithms.graph.truss_local_update import sum_state
 from altneu.algorithms.truss_plan import TrussCheckpoint
 
 from ..state.ledger import Ledger

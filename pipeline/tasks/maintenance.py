@@ -62,8 +62,8 @@ def full_audit(
         CheckFailed: Rows or tables differ; the message has them.
     """
     from ..checking import audit, fingerprint_check
+    from ..observability import openlineage
     from ..report import refresh_pages
-    from ..run import openlineage
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
@@ -156,7 +156,7 @@ def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> di
     """
     from rich.filesize import decimal
 
-    from ..run.compact import compact
+    from ..maintenance.compact import compact
     from ..storage.session import session_for
 
     home, ledger = open_home(path)

@@ -15,8 +15,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.time_lattice import (
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.time_lattice import (
     EPOCH,
     EPOCH_REVISION,
     REVISION,

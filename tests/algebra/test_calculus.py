@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms.calculus import as_of_join, delta_join, differentiate, integrate, triangles
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.delta_query import as_sets, check_sets, delta_query, explain, query_changes
-from altneu.algorithms.prefix_extension import COUNT, RULE, AtomLookup, Case, Extension, View
-from altneu.algorithms.query import Constant, Query, Term
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu
+from altneu.algorithms.algebra.calculus import as_of_join, delta_join, differentiate, integrate, triangles
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.delta_query import as_sets, check_sets, delta_query, explain, query_changes
+from altneu.algorithms.algebra.prefix_extension import COUNT, RULE, AtomLookup, Case, Extension, View
+from altneu.algorithms.algebra.query import Constant, Query, Term
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, AltNeu
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

@@ -9,9 +9,9 @@ from itertools import product
 import pytest
 from pyspark.sql import functions as F
 
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.iterate import nested
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION, AltNeu, Product
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.iterate import nested
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION, AltNeu, Product
 from tests import seeds
 from tests.algebra.reference import assert_same, collected, contents, frame, random_triples
 

@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import incremental
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.incremental import Change
-from altneu.algorithms.query import Query
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, Lattice
+from altneu.algorithms.algebra import incremental
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.query import Query
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, Lattice
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

@@ -16,15 +16,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import incremental, joins, linear
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.calculus import delta_join
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.delta_query import delta_query
-from altneu.algorithms.incremental import Change
-from altneu.algorithms.iterate import PARTS, NotConverged, iterate, nested, round_changes, rounds, semi_naive
-from altneu.algorithms.query import Query
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu, Lattice
+from altneu.algorithms.algebra import incremental, joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.calculus import delta_join
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.delta_query import delta_query
+from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.iterate import PARTS, NotConverged, iterate, nested, round_changes, rounds, semi_naive
+from altneu.algorithms.algebra.query import Query
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, AltNeu, Lattice
 from tests import seeds
 from tests.algebra.reference import (
     assert_same,

@@ -11,16 +11,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import dbsp, joins, linear
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.delta_query import delta_query
-from altneu.algorithms.iterate import NotConverged, iterate, semi_naive
-from altneu.algorithms.motif_patterns import parse_motif
-from altneu.algorithms.motifs import motif_changes_in_joins
-from altneu.algorithms.query import Atom, Query
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION
-from altneu.algorithms.upserts import to_triples, to_upserts, upsert_lives
+from altneu.algorithms.algebra import dbsp, joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.delta_query import delta_query
+from altneu.algorithms.algebra.iterate import NotConverged, iterate, semi_naive
+from altneu.algorithms.algebra.query import Atom, Query
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, FOREVER, REVISION
+from altneu.algorithms.algebra.upserts import to_triples, to_upserts, upsert_lives
+from altneu.algorithms.graph.motif_patterns import parse_motif
+from altneu.algorithms.graph.motifs import motif_changes_in_joins
 from tests import seeds
 from tests.algebra.reference import Contents, collected, contents, frame, random_sets, random_triples
 

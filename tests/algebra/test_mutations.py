@@ -14,7 +14,7 @@ from itertools import combinations
 import pytest
 from pyspark.sql import functions as F
 
-from altneu.algorithms import (
+from altneu.algorithms.algebra import (
     calculus,
     collection,
     delta_query,
@@ -25,8 +25,8 @@ from altneu.algorithms import (
     time_lattice,
     upserts,
 )
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.time_lattice import EPOCH_REVISION
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.time_lattice import EPOCH_REVISION
 from tests import seeds
 from tests.algebra.reference import collected, contents, expected, frame, mismatch, random_sets, random_triples
 

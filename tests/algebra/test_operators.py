@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from altneu.algorithms import joins, linear
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.time_lattice import EPOCH
+from altneu.algorithms.algebra import joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.time_lattice import EPOCH
 from tests import seeds
 from tests.algebra.reference import (
     LATTICES,

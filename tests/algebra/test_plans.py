@@ -8,13 +8,13 @@ import re
 import pytest
 from pyspark.sql import functions as F
 
-from altneu.algorithms import joins, linear
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.calculus import delta_join, differentiate, integrate
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.delta_query import delta_query
-from altneu.algorithms.query import Query
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION
+from altneu.algorithms.algebra import joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.calculus import delta_join, differentiate, integrate
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.delta_query import delta_query
+from altneu.algorithms.algebra.query import Query
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION
 from tests import seeds
 from tests.algebra.reference import exchanges, frame, no_python, plan, random_triples
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from altneu.algorithms import dbsp, joins, linear
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.dbsp import Stream
+from altneu.algorithms.algebra import dbsp, joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.dbsp import Stream
 from tests import seeds
 
 SEED, TICKS, CASES = seeds.one(51), 6, 30

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from pyspark.sql import functions as F
 
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, AltNeu, Lattice, Product, Time, Total
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, AltNeu, Lattice, Product, Time, Total
 from tests.algebra.reference import LATTICES
 
 TOPS = {"neu": 1, "relation": 2}

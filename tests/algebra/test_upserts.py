@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
-from altneu.algorithms.upserts import (
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
+from altneu.algorithms.algebra.upserts import (
     distinct_changes,
     net_intervals,
     state_machine,

@@ -16,13 +16,14 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import incremental, joins, linear, triangles
-from altneu.algorithms import reduce as reductions
-from altneu.algorithms.collection import Collection
-from altneu.algorithms.delta_query import Query, delta_query
-from altneu.algorithms.incremental import Change
-from altneu.algorithms.iterate import iterate
-from altneu.algorithms.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
+from altneu.algorithms.algebra import incremental, joins, linear
+from altneu.algorithms.algebra import reduce as reductions
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.delta_query import Query, delta_query
+from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.iterate import iterate
+from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, FOREVER
+from altneu.algorithms.graph import triangles
 from altneu.pipeline.storage.session import start_session
 from tests.algebra.reference import exchanges
 from tests.benchmarks.kernels import rmat

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from altneu.algorithms.graph_cache_task import GraphCacheLocation
+from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import planning, runner, stages
 from altneu.pipeline.run import serving_tables as plain_tables

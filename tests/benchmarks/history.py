@@ -31,7 +31,7 @@ import numpy as np
 
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.demo import land_messages, with_daily_epochs
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
 from altneu.pipeline.storage.session import start_session

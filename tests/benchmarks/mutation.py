@@ -57,9 +57,9 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/home_identity.py": [f"{UNIT}place.py"],
     "pipeline/state/versions.py": [f"{UNIT}versions.py"],
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
-    "pipeline/run/proof_verification.py": [f"{UNIT}proving.py"],
-    "pipeline/run/plan_choice.py": [f"{UNIT}decisions.py"],
-    "pipeline/run/plan_choices.py": [f"{UNIT}decisions.py"],
+    "pipeline/run/stages/proof_verification.py": [f"{UNIT}proving.py"],
+    "pipeline/run/choices/plan_choice.py": [f"{UNIT}decisions.py"],
+    "pipeline/run/choices/plan_choices.py": [f"{UNIT}decisions.py"],
     "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark
     "algorithms/kernels/intervals.py": [
         "--doctest-modules",

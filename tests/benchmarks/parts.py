@@ -26,8 +26,8 @@ import numpy as np
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from altneu.algorithms import truss, truss_bsp
-from altneu.algorithms.bsp import OWN, count_partitions
+from altneu.algorithms.graph import truss, truss_bsp
+from altneu.algorithms.graph.bsp import OWN, count_partitions
 from altneu.algorithms.kernels import partition_kernels as kernel
 from altneu.algorithms.kernels.truss import peel
 from altneu.algorithms.truss_plan import ReplayRequest

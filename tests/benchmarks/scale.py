@@ -20,7 +20,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms import graphframes_oracle, triangles
+from altneu.algorithms.graph import graphframes_oracle, triangles
 from altneu.algorithms.kernels.triangle_history import colours_for
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.state.ledger import Ledger

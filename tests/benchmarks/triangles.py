@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import graphframes_oracle, triangles
-from altneu.algorithms.cost_model import TrianglePlanChoice
+from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph import graphframes_oracle, triangles
+from altneu.algorithms.graph.cost_model import TrianglePlanChoice
 from altneu.algorithms.kernels import triangles as kernel
 from altneu.algorithms.kernels.triangle_history import vertex_changes
-from altneu.algorithms.time_lattice import FOREVER
 from altneu.pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.run import rollback
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 

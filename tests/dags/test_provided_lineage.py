@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from altneu.pipeline.errors import CheckFailed
-from altneu.pipeline.run import openlineage
+from altneu.pipeline.observability import openlineage
 from altneu.pipeline.scheduling.lineage import is_sending
 from altneu.pipeline.tasks import run_tasks
 from altneu.pipeline.tasks.base import PlannedRun

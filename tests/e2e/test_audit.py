@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import graphframes_oracle
+from altneu.algorithms.graph import graphframes_oracle
 from altneu.pipeline.checking import audit
 from altneu.pipeline.run.cost_comparison import compare_costs
 from altneu.pipeline.storage.warehouse import Warehouse

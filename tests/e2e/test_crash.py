@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 import altneu.pipeline.state.process_identity
 from altneu.pipeline.checking import audit
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import views
-from altneu.pipeline.run.compact import compact
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.table_schemas import TABLES
 from altneu.pipeline.storage.warehouse import Warehouse

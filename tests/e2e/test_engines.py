@@ -22,11 +22,12 @@ from pyspark.sql import SparkSession
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing.local_landing import seal_folder
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import engines
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
-from altneu.pipeline.run import planning, rollback
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run import planning
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import session as spark_session
 from tests import home_helpers, seeds

@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from altneu.pipeline.errors import RevisionConflict, RunFailed, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.interrupt import Interrupted
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.report import epoch_document
-from altneu.pipeline.run import approval, planning, rollback, runner
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run import approval, planning, runner
 from altneu.pipeline.run.stages import publish as publish_stage
 from altneu.pipeline.state import clock
 from altneu.pipeline.state.ledger import Ledger

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.pipeline.run import rollback
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import TrianglesFacts, TrussFacts
 from altneu.pipeline.storage import graph_cache

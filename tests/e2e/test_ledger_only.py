@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.report import epoch_document
-from altneu.pipeline.run import rollback
-from altneu.pipeline.run.compact import compact
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers, seeds

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.run import rollback
-from altneu.pipeline.run.compact import compact
 from altneu.pipeline.state import home_identity
 from altneu.pipeline.state.schema import fingerprints
 from altneu.pipeline.storage.relocate import relocate_home
@@ -79,7 +79,7 @@ def test_a_copy_that_broke_is_copied_again(
     home, _ = numbers.copy(tmp_path / "home")
     new, other = tmp_path / "new", tmp_path / "other"
 
-    from altneu.pipeline.run import move
+    from altneu.pipeline.maintenance import move
 
     real = move._copy_database
 

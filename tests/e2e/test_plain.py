@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 
 from altneu.pipeline.errors import CheckFailed, UsageError
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import external_access
-from altneu.pipeline.run import approval, planning, rollback, runner, serving_tables
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run import approval, planning, runner, serving_tables
+from altneu.pipeline.run.choices.plan_choices import MotifsChoice
 from altneu.pipeline.run.forecast import forecast_run
-from altneu.pipeline.run.plan_choices import MotifsChoice
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import refs_without_spark
 from altneu.pipeline.storage.relocate import relocate_home

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms.proof_records import COLLECTIONS, Proof, UnprovedEdge
+from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof, UnprovedEdge
 from altneu.pipeline.errors import CheckFailed
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.state import schema as books

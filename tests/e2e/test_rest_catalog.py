@@ -16,10 +16,10 @@ from altneu.pipeline.errors import AltneuError, Unavailable, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import Rest
 from altneu.pipeline.local import doctor
+from altneu.pipeline.maintenance import move_target, rollback
+from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.maintenance.move import move_home
 from altneu.pipeline.reading import views
-from altneu.pipeline.run import move_target, rollback
-from altneu.pipeline.run.compact import compact
-from altneu.pipeline.run.move import move_home
 from altneu.pipeline.state import home_identity
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import catalogs, file_inventory, refs_without_spark

@@ -18,10 +18,11 @@ from altneu.pipeline import landing
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local import demo
+from altneu.pipeline.maintenance import move_target
+from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.maintenance.move import move_home
 from altneu.pipeline.reading import views
-from altneu.pipeline.run import move_target, planning, runner
-from altneu.pipeline.run.compact import compact
-from altneu.pipeline.run.move import move_home
+from altneu.pipeline.run import planning, runner
 from altneu.pipeline.state import filesystem, home_identity
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import file_inventory

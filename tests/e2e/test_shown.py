@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms.motif_patterns import Pattern
+from altneu.algorithms.graph.motif_patterns import Pattern
 from altneu.pipeline import cli
 from altneu.pipeline.checking import audit
 from altneu.pipeline.errors import CheckFailed

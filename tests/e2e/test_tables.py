@@ -21,10 +21,10 @@ import altneu.pipeline.state.process_identity
 from altneu.pipeline.errors import AltneuError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.doctor import list_checks
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import external_access
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.run import rollback
-from altneu.pipeline.run.compact import compact
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import refs_without_spark
 from altneu.pipeline.storage.branches import Branches

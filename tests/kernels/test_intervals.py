@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.kernels.intervals import consolidate, make_disjoint, sort_order, to_longs
-from altneu.algorithms.time_lattice import FOREVER
 from tests import seeds
 
 HUGE = [-(2**63), -(2**62), -1, 0, 1, 2**62, 2**63 - 1]

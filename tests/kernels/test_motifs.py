@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph.motif_patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
 from altneu.algorithms.kernels import motif_delta, motif_recount
-from altneu.algorithms.motif_patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
-from altneu.algorithms.time_lattice import FOREVER
 from tests import seeds
 
 EPOCHS = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from altneu.algorithms import bsp
+from altneu.algorithms.graph import bsp
 from altneu.pipeline.home import memory_budget
 
 REPO = Path(__file__).resolve().parents[2]

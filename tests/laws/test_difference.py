@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.run import approval, runner
-from altneu.pipeline.run.compact import compact
 from tests import home_helpers
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
 from tests.laws.world import World

@@ -7,7 +7,7 @@ import random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from altneu.algorithms import edge_derivation
+from altneu.algorithms.graph import edge_derivation
 from altneu.pipeline.storage import local_frame
 from tests import seeds
 

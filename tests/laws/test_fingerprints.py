@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.algorithms.time_lattice import FOREVER
 from altneu.pipeline.errors import CheckFailed
-from altneu.pipeline.run import compact as compaction
-from altneu.pipeline.run import planning, rollback
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.maintenance import compact as compaction
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.run import planning
 from altneu.pipeline.state import fingerprint_sums, schema
 from altneu.pipeline.state.fingerprint_sums import Prints
 from altneu.pipeline.storage import local_frame

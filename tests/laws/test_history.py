@@ -18,10 +18,11 @@ from altneu.pipeline.errors import AltneuError, RunFailed, UsageError, describe_
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing import spark_reader as ingest
 from altneu.pipeline.landing.epoch_states import compare_with_ledger, list_epoch_rows
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.run import planning, rollback, runner, semantic_settings
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.run import planning, runner, semantic_settings
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.table_schemas import TABLES
 from altneu.pipeline.storage.warehouse import Warehouse

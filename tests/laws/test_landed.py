@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from altneu.algorithms.fingerprint import Fingerprint
 from altneu.pipeline.checking.edge_rederivation import _last_rows, _steps_of_pairs
-from altneu.pipeline.run import proof_verification
-from altneu.pipeline.run.plan_choice import Strategy
-from altneu.pipeline.run.suites import _are_unique
+from altneu.pipeline.run.choices.plan_choice import Strategy
+from altneu.pipeline.run.stages import proof_verification
+from altneu.pipeline.run.stages.suites import _are_unique
 from altneu.pipeline.storage import local_frame
 from altneu.pipeline.storage.table_schemas import table_columns
 from tests import home_helpers, seeds

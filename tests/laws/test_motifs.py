@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.algorithms.time_lattice import FOREVER
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.pipeline.checking import audit
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
@@ -143,8 +143,8 @@ def test_any_order_equals_recomputation(
 @pytest.mark.parametrize("names", [["mutual"], pytest.param(["loop", "diamond", "clique"], marks=pytest.mark.slow)])
 def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -> None:
     """The change of random signed intervals, by both."""
-    from altneu.algorithms.motif_patterns import parse_motif
-    from altneu.algorithms.motifs import motif_changes, motif_changes_in_joins
+    from altneu.algorithms.graph.motif_patterns import parse_motif
+    from altneu.algorithms.graph.motifs import motif_changes, motif_changes_in_joins
 
     rng = random.Random(seeds.one(4))
     wanted = {name: parse_motif(json.loads(MOTIFS[name][0])) for name in names}

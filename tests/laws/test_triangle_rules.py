@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from altneu.algorithms import triangles
+from altneu.algorithms.graph import triangles
 from tests import seeds
 from tests.reference import neighbours
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import edge_derivation
+from altneu.algorithms.graph import edge_derivation
 from altneu.algorithms.spark_conf import configured
 from altneu.algorithms.sql_predicates import can_fail, fails_on, only_where
 from altneu.pipeline.checking import audit, audited_rows, edge_rederivation

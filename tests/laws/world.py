@@ -16,9 +16,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.reading import epoch_changes, views
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.run import planning, rollback
+from altneu.pipeline.run import planning
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds

@@ -7,7 +7,7 @@ import re
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from altneu.algorithms import edge_derivation, triangles
+from altneu.algorithms.graph import edge_derivation, triangles
 from altneu.pipeline.checking import audited_rows
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers

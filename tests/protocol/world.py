@@ -17,16 +17,18 @@ import pytest
 import sqlalchemy as sa
 
 import altneu.expectations.gx_runner
+import altneu.pipeline.maintenance.compact
+import altneu.pipeline.maintenance.rollback
 import altneu.pipeline.report
-import altneu.pipeline.run.compact
-import altneu.pipeline.run.rollback
 import altneu.pipeline.run.run_context
 import altneu.pipeline.state.versions
 import altneu.pipeline.storage.session
 from altneu.pipeline import events
 from altneu.pipeline.errors import AltneuError, LeaseLost, RevisionConflict
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.run import approval, compact, rollback, run_session, runner, stages, telemetry
+from altneu.pipeline.maintenance import compact, rollback
+from altneu.pipeline.observability import telemetry
+from altneu.pipeline.run import approval, run_session, runner, stages
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages import publish as publish_stage
 from altneu.pipeline.state import clock, lease, process_identity
@@ -64,7 +66,11 @@ class Protocol:
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
-        for module in (altneu.pipeline.report, altneu.pipeline.run.rollback, altneu.pipeline.run.compact):
+        for module in (
+            altneu.pipeline.report,
+            altneu.pipeline.maintenance.rollback,
+            altneu.pipeline.maintenance.compact,
+        ):
             patch.setattr(module, "refresh_pages", lambda *_: None)
         patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]

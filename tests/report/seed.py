@@ -9,7 +9,7 @@ from typing import Any
 
 from altneu.pipeline import report
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.run import rollback
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.state import clock, lease
 from altneu.pipeline.state import schema as db
 from altneu.pipeline.state.ledger import Ledger

@@ -10,8 +10,8 @@ import pytest
 
 from altneu.pipeline import report
 from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.report import epoch_document, page_writer
-from altneu.pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check, write
 from tests.report.test_pages import Reader
 

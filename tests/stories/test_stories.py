@@ -30,8 +30,9 @@ from pyspark.sql import SparkSession
 
 from altneu.pipeline.checking import audit
 from altneu.pipeline.errors import AltneuError, RunFailed, UsageError
-from altneu.pipeline.run import planning, rollback, runner, stages
-from altneu.pipeline.run.compact import compact
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.run import planning, runner, stages
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages import get_stage
 from altneu.pipeline.storage.warehouse import Warehouse

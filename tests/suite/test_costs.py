@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.pipeline.run import telemetry
+from altneu.pipeline.observability import telemetry
 from tests import costs
 
 REPO = Path(__file__).resolve().parents[2]

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.algorithms import executor_adjacency, executor_local_store
-from altneu.algorithms.bsp import EDGE, FIXED
-from altneu.algorithms.executor_adjacency import KIND, VALUES, Adjacency, Block, Missing
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph import executor_adjacency, executor_local_store
+from altneu.algorithms.graph.bsp import EDGE, FIXED
+from altneu.algorithms.graph.executor_adjacency import KIND, VALUES, Adjacency, Block, Missing
 from altneu.algorithms.spark_conf import configured
 from tests import seeds
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from altneu.algorithms import executor_local_store, partition_cache
+from altneu.algorithms.graph import executor_local_store, partition_cache
 from altneu.algorithms.kernels import partition_kernels
 from tests.truss.test_parts import owners, random_graph
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from altneu.algorithms import arrow_packing, bsp
-from altneu.algorithms.bsp import BEFORE, HELD
-from altneu.algorithms.truss_bsp import _EpochBounds, _lower_bounds, _PartitionRows
+from altneu.algorithms.graph import arrow_packing, bsp
+from altneu.algorithms.graph.bsp import BEFORE, HELD
+from altneu.algorithms.graph.truss_bsp import _EpochBounds, _lower_bounds, _PartitionRows
 
 EPOCHS = range(1, 5)
 

@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import bsp, partition_cache, truss, truss_bsp
-from altneu.algorithms.bsp import ExecutorRoundStore
+from altneu.algorithms.graph import bsp, partition_cache, truss, truss_bsp
+from altneu.algorithms.graph.bsp import ExecutorRoundStore
 from altneu.algorithms.kernels.truss import peel
 from altneu.algorithms.truss_plan import ReplayRequest, summarize_notes
 from tests import seeds

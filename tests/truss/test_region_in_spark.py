@@ -16,15 +16,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import truss_local_update
-from altneu.algorithms.graph_cache_task import GraphCacheLocation
+from altneu.algorithms.graph import truss_local_update
+from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
 from altneu.algorithms.kernels.certificate_counts import count_certificate
 from altneu.algorithms.truss_plan import TrussCheckpoint
 from altneu.pipeline.errors import RunFailed, Unavailable
 from altneu.pipeline.home import memory_budget
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local import doctor
-from altneu.pipeline.run import move, move_target, plan_choices, planning, rollback, runner
+from altneu.pipeline.maintenance import move, move_target, rollback
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.run.choices import plan_choices
 from altneu.pipeline.run.forecast import forecast_run
 from altneu.pipeline.run.stages import truss
 from altneu.pipeline.state import filesystem

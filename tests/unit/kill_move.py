@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from altneu.pipeline import report
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.run import move, move_target
+from altneu.pipeline.maintenance import move, move_target
 from altneu.pipeline.state import filesystem
 
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 import altneu.pipeline.optional_dependencies
 from altneu.pipeline import cli
 from altneu.pipeline.errors import UsageError
-from altneu.pipeline.run import alerts
+from altneu.pipeline.observability import alerts
 from altneu.pipeline.state import alert_log as rows
 from altneu.pipeline.state import clock, incidents
 from altneu.pipeline.state.alert_log import AlertKey, AlertKind

@@ -16,8 +16,8 @@ from altneu.pipeline.reading import views
 from altneu.pipeline.reading.engines import Engines
 from altneu.pipeline.reading.query_executor import run_query
 from altneu.pipeline.reading.query_model import Question
-from altneu.pipeline.run.plan_choice import Scope
-from altneu.pipeline.run.plan_choices import AuditChoice
+from altneu.pipeline.run.choices.plan_choice import Scope
+from altneu.pipeline.run.choices.plan_choices import AuditChoice
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests.report.seed import write

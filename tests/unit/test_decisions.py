@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from altneu.pipeline.home.home import Home, parse_settings
 from altneu.pipeline.run import planning
-from altneu.pipeline.run.forecast import forecast_run
-from altneu.pipeline.run.plan_choice import Number, Scope, Strategy
-from altneu.pipeline.run.plan_choices import (
+from altneu.pipeline.run.choices.plan_choice import Number, Scope, Strategy
+from altneu.pipeline.run.choices.plan_choices import (
     BROADCAST_ROWS,
     PARTS,
     AuditChoice,
@@ -28,6 +27,7 @@ from altneu.pipeline.run.plan_choices import (
     TrussChoice,
     choose_all,
 )
+from altneu.pipeline.run.forecast import forecast_run
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import EMPTY, LANDED, RunKind
 from altneu.pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from altneu.expectations.volumes import LEAST
-from altneu.pipeline.run import row_count_gate
+from altneu.pipeline.run.stages import row_count_gate
 from altneu.pipeline.state.records import Batch
 from tests import home_helpers
 

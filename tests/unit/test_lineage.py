@@ -14,7 +14,9 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
 import altneu.pipeline.optional_dependencies
-from altneu.pipeline.run import approval, openlineage, rollback
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.observability import openlineage
+from altneu.pipeline.run import approval
 from altneu.pipeline.state import schema
 from altneu.pipeline.storage.table_schemas import TABLES
 from tests.receiver import Receiver, receiving

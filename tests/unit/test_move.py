@@ -24,7 +24,7 @@ from altneu.pipeline import landing
 from altneu.pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings_file import replace_settings
-from altneu.pipeline.run import move, move_target
+from altneu.pipeline.maintenance import move, move_target
 from altneu.pipeline.state import filesystem, home_identity, lease
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import RunState

@@ -12,7 +12,7 @@ from altneu.pipeline import landing
 from altneu.pipeline.errors import CheckFailed, Unavailable, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing.object_store_landing import strip_row_prefix
-from altneu.pipeline.run import move
+from altneu.pipeline.maintenance import move
 from altneu.pipeline.state import filesystem
 from altneu.pipeline.state.ledger import Ledger
 from tests import seeds

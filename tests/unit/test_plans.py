@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from altneu.algorithms.cost_model import MotifPlanChoice, TrianglePlanChoice
+from altneu.algorithms.graph.cost_model import MotifPlanChoice, TrianglePlanChoice
 
 
 def test_a_first_load_is_enumerated_and_a_small_change_of_a_large_graph_is_not() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from altneu.algorithms.fingerprint import Fingerprint
 from altneu.pipeline.cli.runs import print_same
-from altneu.pipeline.run import rollback
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.state import fingerprint_sums
 from altneu.pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, Seed

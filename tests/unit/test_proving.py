@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.algorithms.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
-from altneu.pipeline.run import proof_verification
+from altneu.algorithms.graph.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedEpoch, UnprovedEdge
+from altneu.pipeline.run.stages import proof_verification
 from altneu.pipeline.state.fingerprint_sums import Prints, add_fingerprints, subtract_fingerprints
 from altneu.pipeline.state.stage_results import TrussFacts
 

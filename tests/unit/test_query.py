@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from altneu.algorithms.query import Atom, Constant, Query
+from altneu.algorithms.algebra.query import Atom, Constant, Query
 from tests import seeds
 
 REFUSED = {

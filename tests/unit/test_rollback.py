@@ -8,9 +8,10 @@ import pytest
 
 from altneu.pipeline.errors import RevisionConflict, UsageError
 from altneu.pipeline.landing.epoch_states import list_epoch_rows
+from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.reading import views
 from altneu.pipeline.report import epoch_document
-from altneu.pipeline.run import rollback, semantic_settings
+from altneu.pipeline.run import semantic_settings
 from altneu.pipeline.state.records import EMPTY
 from altneu.pipeline.state.run_outputs import OutputStore
 from altneu.pipeline.tasks.airflow_page import epoch_grid as page_in_airflow

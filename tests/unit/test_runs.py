@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from altneu.algorithms.proof_records import GraphCounts, Proof, ProofScope
+from altneu.algorithms.graph.proof_records import GraphCounts, Proof, ProofScope
 from altneu.pipeline.errors import AltneuError, RevisionConflict
 from altneu.pipeline.state import clock, process_identity, totals
 from altneu.pipeline.state.failed_runs import Attempt, describe_attempt, list_unpublished, newest_unresolved

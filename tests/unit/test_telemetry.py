@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from altneu.pipeline import cli, events
-from altneu.pipeline.run import telemetry
+from altneu.pipeline.observability import telemetry
 from altneu.pipeline.state.stage_results import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
 from tests.report.seed import DAY, Seed
 

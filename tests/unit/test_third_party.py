@@ -7,7 +7,7 @@ from unittest.mock import MagicMock, create_autospec
 import graphframes
 import pytest
 
-from altneu.algorithms import graphframes_oracle
+from altneu.algorithms.graph import graphframes_oracle
 
 
 def test_graphframes_is_called_as_its_signature_says(monkeypatch: pytest.MonkeyPatch) -> None:

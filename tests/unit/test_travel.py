@@ -16,9 +16,9 @@ from altneu.pipeline.storage import code_shipping
 REPO = Path(__file__).resolve().parents[2]
 APART = """
 import sys
-import altneu.algorithms.truss, altneu.expectations.edges
+import altneu.algorithms.graph.truss, altneu.expectations.edges
 import altneu.pipeline.landing.spark_reader, altneu.pipeline.storage.session
-print(altneu.algorithms.truss.__file__, altneu.pipeline.landing.spark_reader.__file__)
+print(altneu.algorithms.graph.truss.__file__, altneu.pipeline.landing.spark_reader.__file__)
 sys.path.insert(0, sys.argv[1])
 """
 

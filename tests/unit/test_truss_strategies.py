@@ -10,7 +10,7 @@ import pytest
 
 from altneu.algorithms.truss_plan import PlanUnfit, ReplayRequest
 from altneu.pipeline.run import truss_strategies
-from altneu.pipeline.run.plan_choice import Strategy
+from altneu.pipeline.run.choices.plan_choice import Strategy
 from altneu.pipeline.run.truss_strategies import STRATEGIES, TrussStrategy, run_with_fallbacks
 
 CHAINS = {

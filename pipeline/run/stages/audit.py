@@ -14,10 +14,10 @@ from ...errors import CheckFailed
 from ...state.stage_results import AuditFacts, TrussFacts
 from ...state.totals import sum_totals
 from ...storage import truss_checkpoint_table
-from ..plan_choices import FULL, AuditChoice
-from ..proof_verification import unprovable_reason, verify_proof
+from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
-from ..suites import run_suites
+from .proof_verification import unprovable_reason, verify_proof
+from .suites import run_suites
 
 
 def audit_run(run: RunContext) -> AuditFacts:

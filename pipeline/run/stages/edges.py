@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms import edge_derivation, motif_patterns
-from altneu.algorithms.cost_model import WHOLE_ROWS
+from altneu.algorithms.graph import edge_derivation, motif_patterns
+from altneu.algorithms.graph.cost_model import WHOLE_ROWS
 
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts
-from ..plan_choice import Strategy
-from ..plan_choices import EdgesChoice
+from ..choices.plan_choice import Strategy
+from ..choices.plan_choices import EdgesChoice
 from ..run_context import ActualCounts, RunContext
 
 

@@ -13,8 +13,8 @@ from ...errors import RunFailed, Unavailable
 from ...landing import predicate_validation, spark_reader
 from ...state.records import LANDED, Batch, RunKind, StagedBatch
 from ...state.stage_results import IngestFacts, QuarantinedRow
-from .. import row_count_gate
 from ..run_context import RunContext
+from . import row_count_gate
 
 SAMPLE = 20  # quarantined rows kept for the report
 

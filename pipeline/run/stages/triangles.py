@@ -9,17 +9,17 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms import motif_patterns, motifs, triangles
+from altneu.algorithms.graph import motif_patterns, motifs, triangles
 from altneu.algorithms.tagged_rows import RowKind, rows_of_kind, unfit_reason
 
 from ...home import memory_budget
 from ...state.stage_results import EdgesFacts, TrianglesFacts
 from ...storage import graph_cache
-from .. import resume_inputs
-from ..plan_choice import Strategy
-from ..plan_choices import MotifsChoice, TrianglesChoice
+from ..choices.plan_choice import Strategy
+from ..choices.plan_choices import MotifsChoice, TrianglesChoice
 from ..run_context import RunContext
-from ..top_changes import find_most_changed
+from . import resume_inputs
+from .top_changes import find_most_changed
 
 
 def count_triangles_and_motifs(run: RunContext) -> TrianglesFacts:

@@ -1,0 +1,268 @@
+"""Compaction merges old revisions and small files, so that fewer rows and files give the same answers (law 9).
+
+`[retention]` sets two frontiers of time: revisions before the oldest kept one become that one, and epochs before
+`since` become `since`. Then equal rows are summed, and rows whose sum is zero are dropped. The revisions that expire
+are reported, and to ask for one of them is an error.
+
+Every table is rewritten next to the old one, sorted by its key, and must have the same fingerprints
+(`compaction_verification`). Then one SQL transaction lets the kept revisions read the new table, so that a reader sees
+either the old or the new one as a whole. Revisions from before a rollback or a rebuild keep their snapshots. What
+nobody can read any more is removed once it has been out of use for the grace period, so that active readers and runs
+are not disturbed. A run that builds on the old snapshots is still right, and the next compaction includes its rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
+
+from ..errors import UsageError
+from ..home.home import Home
+from ..landing.epoch_states import record_folded
+from ..report import refresh_pages
+from ..run import approval, serving_tables
+from ..run.run_session import RunSession
+from ..run.semantic_settings import changed_values
+from ..state import clock
+from ..state.ledger import Ledger
+from ..state.records import PLAIN, Revision, RunKind, RunState
+from ..state.stage_results import CompactFacts, Size
+from ..storage import bsp_round_tables, graph_cache
+from ..storage.table_schemas import INTERVALS
+from ..storage.warehouse import Warehouse, visible_rows
+from . import compaction_verification
+
+Say = Callable[[str], None]
+
+FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
+KEYS = {
+    "upserts": ["src", "dst"],
+    "quarantine": ["epoch"],
+    "names": ["id"],
+    "edges": ["a", "b"],
+    "degrees": ["vertex"],
+    "triangle_counts": ["vertex"],
+    "trussness": ["a", "b"],
+    "motif_edges": ["relation", "a", "b"],
+    "motif_counts": ["motif", "vertex"],
+    "vertex_history": ["vertex"],
+    "edge_now": ["src", "dst"],
+    "epoch_totals": ["epoch"],
+}
+
+
+def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
+    """Fold a table's rows into fewer rows that give equal answers at every epoch >= `since` and revision >= `oldest`.
+
+    The epochs of upserts do not change, because a window counts from the epoch of the upsert. Of the upserts before
+    `since`, each key keeps the one that is in force at `since`. A key that has an upsert before `since` which was
+    published after `oldest` keeps all its upserts.
+
+    Args:
+        table: The name of the table.
+        rows: Its stored rows.
+        since: The epoch before which history is folded; None keeps all epochs.
+        oldest: The revision before which history is folded.
+        live_for: For how many epochs an upsert makes an edge; None without a window.
+
+    Returns:
+        The folded rows, with the columns of `rows`.
+    """
+    data = [column for column in rows.columns if column not in ("revision", "diff")]
+    revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
+    if since is None or table in ("names", "quarantine"):
+        return _sum_diffs(rows.withColumn("revision", revision), data)
+    begin = F.lit(since).cast("bigint")
+    if table != "upserts":
+        moved = rows.withColumn("revision", revision).withColumn("epoch", F.greatest("epoch", begin))
+        if table in INTERVALS:
+            moved = moved.withColumn("until", F.greatest("until", begin)).where("epoch < until")
+        return _sum_diffs(moved, data)
+    before = rows.where(F.col("epoch") < begin)
+    key = ["src", "dst"]
+    late = before.where(F.col("revision") > oldest).select(*key).distinct()
+    whole = before.join(late, key, "left_semi").unionByName(rows.where(F.col("epoch") >= begin))
+    settled = _sum_diffs(before.join(late, key, "left_anti").withColumn("revision", revision), data)
+    values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
+    ordered = winning_upserts(settled, key, values)
+    last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
+    in_force = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    if live_for is not None:
+        in_force = in_force.where(F.col("epoch") + live_for > begin)
+    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(
+        in_force.select(*data, "revision", "diff")
+    )
+
+
+def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
+    return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+class Horizon(NamedTuple):
+    """What a compaction keeps."""
+
+    since: int | None  # the epoch before which history is folded; None: all epochs are kept
+    kept: list[int]  # the revisions that will read the new tables
+    dropped: list[int]  # the revisions that expire
+
+
+def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> Horizon:
+    """Return what a compaction of revision `row` keeps.
+
+    Revisions that are published later are not considered, because their rows are not in the new tables.
+    """
+    newest = row.revision
+    kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
+    rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
+    breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
+    oldest = newest - home.config.retention.revisions + 1
+    kept = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
+    dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
+    since = row.since
+    if home.config.retention.epochs is not None and row.frontier is not None:
+        first = min(ledger.outputs.published_batches(newest), default=row.frontier)
+        wanted = row.frontier - home.config.retention.epochs + 1
+        since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
+    return Horizon(since, kept, dropped)
+
+
+def compact(
+    home: Home,
+    ledger: Ledger,
+    spark: SparkSession,
+    grace: float = 3600.0,
+    say: Say = lambda text: None,
+) -> CompactFacts:
+    """Fold the history, rewrite the tables, and remove what nobody can read. It may be repeated after a kill.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        spark: A session with Iceberg.
+        grace: For how many seconds something must have been out of use before it is removed.
+        say: A function that takes lines about the progress.
+
+    Returns:
+        The facts of the compaction, with the sizes of the tables before and after.
+
+    Raises:
+        UsageError: The settings do not have the value columns that are stored; a compaction would lose them.
+        CheckFailed: The new tables do not have the fingerprints of the old ones.
+    """
+    row = ledger.revisions.require_published()
+    if words := changed_values(home, ledger):
+        raise UsageError(
+            f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
+            "A compaction would lose the stored ones; nothing was changed.",
+            "restore them, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
+        )
+    warehouse = Warehouse(spark, home)
+    warehouse.ensure_tables()
+    with warehouse.size_plans(row):
+        facts = Compaction(home, ledger, warehouse, row, grace, say).execute()
+    graph_cache.drop_other_graphs(
+        home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.revisions.get())
+    )  # removes what killed runs have left behind
+    bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
+    record_folded(home, ledger)
+    refresh_pages(home, ledger)
+    return facts
+
+
+class Compaction:
+    """A compaction of revision `row`. `execute` carries out its steps; what a table is, only the other methods know."""
+
+    def __init__(self, home: Home, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
+        self.home, self.ledger, self.warehouse, self.row = home, ledger, warehouse, row
+        self.grace, self.say = grace, say
+        self.live_for = ledger.runs.get(row.run_id).config.get(
+            "live_for"
+        )  # as published, whatever altneu.toml says now
+        self.sizes = self._table_sizes(row.snapshots)
+
+    def execute(self) -> CompactFacts:
+        """Write the new tables, verify them, let the kept revisions read them, and drop what nobody can read."""
+        ledger, warehouse, row = self.ledger, self.warehouse, self.row
+        approval.expire_held_runs(self.home, ledger)
+        warehouse.discard_leftovers(ledger)
+        horizon = compaction_horizon(self.home, ledger, row)
+        with RunSession.begin(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
+            session.start_stage()
+            pins = {table: self.rewrite_table(table, session.run_id, horizon) for table in row.snapshots}
+            self.verify_tables(pins, horizon)
+            ledger.revisions.repin(session.run_id, pins, horizon.kept, horizon.since, horizon.dropped)
+            after = self._table_sizes(pins)
+            warehouse.update_refs(ledger, session.run_id)
+            expired, orphans = self._drop_unreadable(session.run_id)
+            facts = CompactFacts(
+                since=horizon.since,
+                revisions=[horizon.kept[0], horizon.kept[-1]],
+                dropped_revisions=len(horizon.dropped),
+                expired_snapshots=expired,
+                orphans=orphans,
+                tables=after,
+                verified=True,
+            )
+            session.finish_stage(facts)
+            ledger.runs.finish(session.run_id, RunState.DONE)
+            ledger.runs.forget_branches([session.run_id])
+        return replace(facts, before=self.sizes)
+
+    def rewrite_table(self, table: str, run_id: str, horizon: Horizon) -> int:
+        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one."""
+        warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], horizon.since
+        self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
+        is_folded = since == self.row.since
+        if not size.rows or (size.files == 1 and is_folded and not warehouse.count_removed_rows(table, base)):
+            return base
+        if table not in PLAIN:
+            rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
+            rows = fold_rows(table, rows, since, horizon.kept[0], self.live_for)
+        elif serving_tables.declared_as_stored(warehouse, table, base):
+            rows = serving_tables.fold_serving_table(warehouse, table, base, since)
+        else:
+            return base
+        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size))
+
+    def verify_tables(self, pins: dict[str, int], horizon: Horizon) -> None:
+        """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
+        self.say("comparing fingerprints")
+        compaction_verification.verify_compaction(
+            self.home,
+            self.ledger,
+            self.warehouse,
+            row=self.row,
+            pins=pins,
+            since=horizon.since,
+            revisions=horizon.kept,
+            live_for=self.live_for,
+        )
+        serving_tables.verify_folded(self.warehouse, self.row, pins, horizon.since)
+
+    def _table_sizes(self, snapshots: dict[str, int]) -> dict[str, Size]:
+        return {table: self.warehouse.snapshot_size(table, snapshot) for table, snapshot in snapshots.items()}
+
+    def _drop_unreadable(self, run_id: str) -> tuple[int, int]:
+        """Drop what nobody can read; return the number of expired snapshots, and of files that no snapshot names."""
+        at = clock.read_clock().timestamp()
+        before_ms = int((at - self.grace if self.grace > 0 else at + 60) * 1000)
+        expired, orphans = 0, 0
+        for table in self.row.snapshots:
+            self.say(f"{table}: dropping what nobody can read")
+            expired += self.warehouse.expire_snapshots(table, self.ledger, before_ms, run_id)
+            orphans += self.warehouse.remove_orphans(table)
+        return expired, orphans
+
+
+def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
+    """Sort a table's rows by its key into files of about `FILE_BYTES`."""
+    files = max(1, math.ceil(size.bytes / FILE_BYTES))
+    cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
+    return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

@@ -1,0 +1,1 @@
+"""What tells people and other programs of runs: telemetry, OpenLineage events, alerts."""

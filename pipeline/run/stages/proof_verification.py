@@ -1,0 +1,289 @@
+"""The verification of the proof of a run: at every epoch that it may have changed, at a cost that follows the change.
+
+The parent's run has proved the state before. Of the state after, this module shows that
+
+- the edges of all pairs that landed again are those that follow from the landed rows, derived by another plan
+  (`landed`);
+- edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
+  proved in its task from the edges alone (`altneu.algorithms.graph.proof_records`): the fingerprints of the stored rows
+  are compared;
+- one share of the vertices has the same rows when all of it is counted again, where `[audit] mode` asks for that.
+
+Where nothing is known of the state before (in a home of an earlier version), all pairs and all rows are looked at once.
+The state on which the first change builds is proved with them, and nothing is stated about the epochs before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
+from altneu.algorithms.graph.edge_derivation import interval_steps as edge_steps
+from altneu.algorithms.graph.edge_derivation import join_on_pair
+from altneu.algorithms.graph.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
+
+from ...checking import edge_rederivation
+from ...checking.reported_totals_check import make_difference
+from ...state.fingerprint_sums import (
+    ByEpoch,
+    Prints,
+    RunningFingerprint,
+    add_fingerprints,
+    fold_fingerprints,
+    subtract_fingerprints,
+)
+from ...state.stage_results import TrussFacts
+from ...state.totals import sum_totals, totals_at
+from ...storage import table_fingerprints
+from ..choices.plan_choice import Strategy
+from ..choices.plan_choices import AuditChoice, EdgesChoice
+from ..run_context import RunContext
+
+
+@dataclass(frozen=True)
+class ProofResult:
+    """What a proof has shown.
+
+    `epochs` are those about which something is stated. `rows` are the differences, in the form that the suite `proof`
+    takes: epoch, what, a, b, maintained, recomputed, count. `part` is the share of the vertices that was recounted.
+    `looked_at` is the number of edges that the proof has looked at.
+    """
+
+    epochs: list[int]
+    rows: list[dict[str, Any]]
+    part: ProofScope | None
+    looked_at: int
+
+
+def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
+    """Return what the task that maintains the trussness has to prove besides the changes."""
+    return ProofScope(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else ProofScope()
+
+
+def unprovable_reason(run: RunContext) -> str | None:
+    """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
+    proof = run.ledger.outputs.get_proof(run.run_id)
+    if proof is not None and (proof.base or is_known(run.ledger.outputs.fingerprints_of(run.parent.revision))):
+        return None
+    if proof is None and run.get_result(TrussFacts).epochs:
+        return "the graph was too large for one task"
+    if run.parent.frontier is not None and not is_known(run.ledger.outputs.fingerprints_of(run.parent.revision)):
+        return "nothing changes, and nothing is known of the state before"
+    return None
+
+
+def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
+    """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
+
+    Return None where there is no proof (`unprovable_reason`).
+    """
+    facts, proof = run.get_result(TrussFacts), run.ledger.outputs.get_proof(run.run_id)
+    before, change = run_fingerprints(run)
+    run.ledger.outputs.put_fingerprints(run.run_id, change)
+    if unprovable_reason(run):
+        return None
+    first = _first_affected_epoch(run, facts)
+    epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
+    ask = proof.asked if proof is not None and proof.asked.parts else None
+    part = None if ask is None else proof
+    rows = _compare_landed(run, first, epochs, whole=not run.appends_to("edges") or not is_known(before), part=part)
+    if proof is None:  # nothing was replayed: nothing may have changed
+        rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
+    else:
+        rows += [
+            {**make_difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
+            for a, b, k, why in proof.shown
+        ]
+        after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
+        rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
+    times = Counter((row["epoch"], row["what"]) for row in rows)
+    rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
+    return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
+
+
+def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
+    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
+    parent = run.parent
+    known = run.ledger.outputs.fingerprints_of(parent.revision) if parent.revision else {}
+    first = parent.frontier is None
+
+    def appends_to(table: str) -> bool:
+        return run.appends_to(table) and (first or table in known)
+
+    def read_table(table: str) -> DataFrame:
+        return run.read_delta(table) if appends_to(table) else run.read_after(table)
+
+    fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
+    # A table that is written again has new rows only, so its known fingerprints are subtracted.
+    new = {table: each for table, each in fingerprints.items() if not run.appends_to(table)}
+    gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
+    new = fold_fingerprints(new, _folded_since(run))
+    return {**known, **gone}, {
+        **fingerprints,
+        **{table: subtract_fingerprints(new[table], gone[table]) for table in new},
+    }
+
+
+def is_known(before: Prints) -> bool:
+    """Tell whether there is a fingerprint of every collection."""
+    return set(COLLECTIONS) <= set(before)
+
+
+def _folded_since(run: RunContext) -> int | None:
+    """Return the epoch to which a compaction has folded history, or None where the run writes the landed rows again."""
+    return run.parent.since if run.appends_to("upserts") else None
+
+
+def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
+    """Return the first epoch that the run may have changed; the proof is about this epoch and all later ones."""
+    first = min(_batch_epochs(run))
+    if run.appends_to("edges"):
+        first = min([*run.epochs, *([] if facts.first_epoch is None else [facts.first_epoch])], default=first)
+    since = _folded_since(run)
+    return first if since is None else max(first, since)
+
+
+def _batch_epochs(run: RunContext) -> set[int]:
+    return {*run.ledger.outputs.published_batches(run.parent.revision), *run.epochs, run.frontier}
+
+
+def _compare_stored(
+    run: RunContext,
+    proof: Proof,
+    replayed: int | None,
+    before: Mapping[str, ByEpoch],
+    after: Mapping[str, ByEpoch],
+    first: int,
+    epochs: list[int],
+) -> list[dict[str, Any]]:
+    """Return where tables or totals differ from what was proved.
+
+    They are compared at the state on which the first step builds, at every epoch of the proof, and wherever something
+    changes between them, for example where edges expire and nothing lands.
+    """
+    assert replayed is not None, "a proof exists only where epochs were replayed"
+    base = replayed - 1
+    changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
+    looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
+    diffs = run.total_diffs()
+    shown = totals_at(sum_totals(diffs, run.frontier), looked_at)
+    held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
+    right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
+    if not right:  # trussness maintained by region: the runs before have proved this state
+        right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
+        counts = published_counts(run, base)
+    step = next(steps)
+    rows = []
+    for epoch in looked_at:
+        while step is not None and step.epoch <= epoch:
+            right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
+            counts = add_counts(counts, step.counts)
+            step = next(steps)
+        at = max(epoch, first)  # a difference in the state before is reported at the first epoch, which builds on it
+        for table in COLLECTIONS:
+            if held[table].advance_to(epoch) != right[table]:
+                rows.append(make_difference(at, "stored", f"the rows of {table}", None, None))
+        rows += [make_difference(at, "totals", name, *pair) for name, pair in _unequal_totals(shown[epoch], counts)]
+    return rows
+
+
+def published_counts(run: RunContext, epoch: int) -> GraphCounts:
+    """Return the counts of the published graph at an epoch."""
+    known = totals_at(sum_totals(run.ledger.outputs.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+
+
+def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[tuple[str, tuple[int, int]]]:
+    """Yield the totals that differ from those of the proof, with both values."""
+    for name in ("edges", "vertices", "wedges", "triangles"):
+        if shown[name] != getattr(counts, name):
+            yield name, (shown[name], getattr(counts, name))
+    for k in sorted({*shown["trusses"], *counts.trusses}):
+        pair = shown["trusses"].get(k, 0), counts.trusses.get(k, 0)
+        if pair[0] != pair[1]:
+            yield f"edges of trussness {k}", pair
+
+
+def _compare_landed(
+    run: RunContext, first: int, epochs: list[int], *, whole: bool, part: Proof | None
+) -> list[dict[str, Any]]:
+    """Return where stored rows differ from what the landed rows and the recounted share say, in one job.
+
+    The edges of the pairs that landed again, and of the share (`part`) of the vertices that the proof has recounted,
+    are derived from the landed rows. The rows of that share are compared in all tables.
+    """
+    delta = run.read_delta("upserts")
+    few = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
+    pairs = edge_rederivation.add_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
+
+    def chosen_rows(rows: DataFrame) -> DataFrame:
+        if whole or not few:
+            return rows
+        if part is None:
+            return join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
+        joined = join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
+        return joined.where(F.col("_a").isNotNull() | _is_in_share("a", part))
+
+    pair, diff = [F.col("a"), F.col("b")], F.col("diff")
+    upserts = edge_rederivation.edge_steps(
+        chosen_rows(edge_rederivation.add_pairs(run.read_after("upserts"))), run.home
+    )
+    stored = edge_steps(chosen_rows(run.read_after("edges")), ["a", "b"])
+    jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
+    if part is not None:
+        jobs.append(_sum_lanes(_rows_of_share(run, part)))
+    fingerprints: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
+    for row in reduce(DataFrame.unionByName, jobs).collect():
+        fingerprints.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
+    pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
+    apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
+    running = RunningFingerprint(apart)
+    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
+    later = [
+        epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)
+    ]  # where edges will expire after the frontier
+    rows = [make_difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
+    if later and not wrong:
+        rows = [
+            make_difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)
+        ]
+    if part is not None:
+        for table in COLLECTIONS:
+            if fingerprints.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
+                rows.append(make_difference(run.frontier, "part", f"the rows of {table}", None, None))
+    return rows
+
+
+def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
+    """Return the hashed rows of each table at the frontier that belong to a share of the vertices."""
+    frames = []
+    for table in COLLECTIONS:
+        rows = run.read_after(table)
+        if table == "edges":
+            rows = edge_steps(rows, ["a", "b"])
+        keys = table_fingerprints.ALWAYS[table]
+        rows = rows.where((F.col("epoch") <= run.frontier) & _is_in_share(keys[0], proof))
+        rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
+        frames.append(_hash_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
+    return frames
+
+
+def _hash_lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
+    return rows.select(F.lit(kind).alias("kind"), "epoch", *hash_lanes(data, diff))
+
+
+def _sum_lanes(frames: list[DataFrame]) -> DataFrame:
+    """Sum hashed rows to one row for each kind and epoch, for `from_lane_sums`."""
+    return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*lane_sums())
+
+
+def _is_in_share(vertex: str, proof: Proof) -> Column:
+    """Return the condition that a vertex is in the recounted share, as a range, by which sorted files are skipped."""
+    return F.col(vertex).between(*proof.between)

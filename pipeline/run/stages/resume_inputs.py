@@ -1,0 +1,44 @@
+"""The inputs of a stage that resumes from the graph cache of the parent's run: the graph, and the changed edges."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
+
+from ...home import memory_budget
+from ...storage import graph_cache
+from ..run_context import RunContext
+
+
+def parent_graph_key(run: RunContext) -> str | None:
+    """Return the key of the parent's graph cache, or None where this run writes all edges again."""
+    return graph_cache.cached_graph_key(run.ledger, run.parent) if run.appends_to("edges") else None
+
+
+def find_graph(run: RunContext, files: GraphCacheLocation | None) -> CachedGraph | None:
+    """Return the parent's graph cache, or None where it is missing or too large for a task."""
+    key = parent_graph_key(run)
+    at = graph_cache.cached_epoch(run.home, key) if key else None
+    if (
+        files is None
+        or key is None
+        or at is None
+        or graph_cache.cached_edge_count(run.home, key) > memory_budget.max_task_edges(run.home.config)
+    ):
+        return None
+    return CachedGraph(files, key, at)
+
+
+def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:
+    """Return the edge intervals that begin or end at epoch `first` or later.
+
+    The column `fresh` marks those that the parent's graph cache, which is as of epoch `at`, does not contain.
+    """
+    if first > at and run.home.config.edges.live_for is None:
+        rows = run.read_delta("edges")  # no stored interval begins or ends after `at`
+    else:
+        span = first, max(at, run.frontier)
+        rows = run.read_after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
+    return rows.withColumn("fresh", F.col("revision") == run.revision)

@@ -1,0 +1,137 @@
+"""The suites of the package `expectations`, run over the tables that a run has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from altneu.expectations.gx_runner import SMALL
+from altneu.expectations.model import Check
+from altneu.expectations.volumes import WIDTH, season_length
+
+from ... import landing
+from ...state.records import RunKind
+from ...state.totals import Measure, sum_totals, totals_at
+from ..run_context import RunContext
+
+TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
+
+
+def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
+    """Run the Great Expectations suites over what the run has written.
+
+    Args:
+        run: The run.
+        whole: Whether the state at the frontier is checked as well, at a cost that follows the size of the graph.
+
+    Returns:
+        The results of the checks.
+    """
+    from altneu.expectations.suite import check_tables
+
+    values = list(run.home.config.values)
+    epoch = run.frontier
+    recomputed = run.kind is not RunKind.RUN  # all edges are new then, and they follow from all landed rows
+    delta = run.read_after("upserts") if recomputed else run.read_delta("upserts")
+    data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
+    batches_of_run = (
+        run.read_after("upserts") if recomputed else run.read_after("upserts").where(F.col("epoch").isin(run.epochs))
+    )
+    alive = run.read_after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+
+    def sum_rows(rows: DataFrame, name: str, *columns: str) -> DataFrame:
+        """Sum the diffs of equal rows, partitioned by the first two columns so that a later join needs no exchange."""
+        sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
+        return sums.where(F.col(name) != 0)
+
+    def rows_as_of(table: str, name: str, *columns: str) -> DataFrame:
+        return sum_rows(run.read_after(table).where(F.col("epoch") <= epoch), name, *columns)
+
+    diffs = run.total_diffs()
+    published = {
+        e: b for e, b in run.ledger.outputs.published_batches(run.parent.revision).items() if e not in run.epochs
+    }
+    before = {} if recomputed else published
+    points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
+    now = points[epoch]
+    batches = [*run.ledger.outputs.staged_batches(run.run_id), *(published.values() if recomputed else ())]
+    alone = sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
+    if alone:
+        copies = batches_of_run.select(*data, F.col("diff").alias("copies"))
+    else:
+        copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
+    landed = {} if recomputed or run.home.schedule.seconds is None else landing.list_batches(run.home)
+    times = {
+        b.epoch: {"landed_at": landed[b.epoch].newest_change(), "over_at": run.home.schedule.end_of(b.epoch)}
+        for b in batches
+        if b.epoch in landed and landed[b.epoch].files
+    }
+    frames: dict[str, Any] = {
+        "upserts": delta.where("diff > 0"),
+        "quarantine": run.read_delta("quarantine").where("diff > 0"),
+        "upserts_net": copies,
+        "edge_delta": run.read_delta("edges"),
+        **_motif_totals(run, epoch, now["motifs"]),
+        "totals": [{"epoch": epoch, **{m: now[m] for m in TOTALS}, "wedges": now["wedges"]}],
+        "volumes": [
+            {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
+        ],
+    }
+    if whole:
+        frames["edges_at"] = sum_rows(alive, "copies", "a", "b")
+        frames["degrees_at"] = rows_as_of("degrees", "degree", "vertex")
+        frames["triangle_counts_at"] = rows_as_of("triangle_counts", "triangles", "vertex")
+        frames["trussness_at"] = rows_as_of("trussness", "copies", "a", "b", "k")
+    history = [
+        {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
+        for e, b in before.items()
+    ]
+    context = {
+        "epoch": epoch,
+        "label": run.home.schedule.format_label(epoch),
+        "value_types": run.home.config.values,
+        "labels": {batch.epoch: run.home.schedule.format_label(batch.epoch) for batch in batches},
+        "history": history,
+        "seasons": season_length(run.home.schedule.seconds),
+        "alone": alone,
+        "width": WIDTH[run.home.config.checks.sensitivity],
+        # an upper bound: the rows of every frame are these rows, or sums of them
+        "rows": 2 * run.count_stored_rows() + sum(b.bad_rows for b in batches),
+    }
+    run.say("running the suites")
+    return check_tables(frames, context)
+
+
+def _are_unique(upserts: DataFrame) -> bool:
+    """Tell whether no two upserts have the same epoch, key and seq; EXECUTES one aggregation.
+
+    This is the case where rows are numbered and nothing was replaced. Such upserts have neither copies nor rivals, and
+    these need not be searched for by sorting whole rows.
+    """
+    rows = upserts.groupBy("epoch", "src", "dst", "seq").agg(F.count("*").alias("rows"))
+    return rows.where("rows > 1").isEmpty()
+
+
+def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return one row per motif, with its total and the sum of the vertices' counts."""
+    motifs = run.home.config.motif_patterns()
+    if not motifs:
+        return {}
+    rows = run.read_after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
+    sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
+    return {
+        "motifs": [
+            {
+                "epoch": epoch,
+                "motif": name,
+                "occurrences": totals.get(place, 0),
+                "vertices_in_one": len(found[0].vertices),
+                "times_vertices": totals.get(place, 0) * len(found[0].vertices),
+                "counted": sums.get(name, 0),
+            }
+            for place, (name, found) in enumerate(motifs.items())
+        ]
+    }
