@@ -70,7 +70,7 @@ def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _sample_intervals() -> pa.Table:
     """Return edges as the input of the truss stage's task."""
-    from altneu.algorithms.tagged_rows import RowKind, input_table
+    from altneu.algorithms.graph.tagged_rows import RowKind, input_table
 
     return input_table(5, RowKind.INTERVAL, *(column.to_numpy() for column in _sample_edges().columns))
 
@@ -85,7 +85,7 @@ def _as_received(table: pa.Table) -> list[pa.RecordBatch]:
 
 def _compile_peel() -> None:
     from altneu.algorithms.graph.truss import _replay_task
-    from altneu.algorithms.truss_plan import ReplayRequest
+    from altneu.algorithms.graph.truss_plan import ReplayRequest
 
     list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
 
@@ -127,8 +127,8 @@ def _compile_proof() -> None:
     """Compile the kernels of a proof: by all triangles of a graph, then by the triangles of the changes alone."""
     from altneu.algorithms.graph.proof_records import ProofScope
     from altneu.algorithms.graph.truss import _replay_task
+    from altneu.algorithms.graph.truss_plan import ReplayRequest
     from altneu.algorithms.kernels import incremental_prover
-    from altneu.algorithms.truss_plan import ReplayRequest
 
     rows = _sample_intervals()
     list(_replay_task(ReplayRequest(first=0, last=0, scope=ProofScope(2)))(_as_received(rows)))

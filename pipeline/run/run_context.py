@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.algorithms import horizon
+from altneu.algorithms.algebra import horizon
 
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from altneu.algorithms.graph.truss_local_update import sum_state
-from altneu.algorithms.truss_plan import TrussCheckpoint
+from altneu.algorithms.graph.truss_plan import TrussCheckpoint
 
 from ..state.ledger import Ledger
 from ..state.stage_results import SavedCheckpoint

@@ -7,7 +7,7 @@ import random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from altneu.algorithms import horizon
+from altneu.algorithms.algebra import horizon
 from altneu.algorithms.graph import edge_derivation, motif_patterns, motifs, triangles
 from altneu.pipeline.storage import local_frame
 from tests import seeds

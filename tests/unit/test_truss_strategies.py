@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from altneu.algorithms.truss_plan import PlanUnfit, ReplayRequest
-from altneu.pipeline.run import truss_strategies
+from altneu.algorithms.graph.truss_plan import PlanUnfit, ReplayRequest
 from altneu.pipeline.run.choices.plan_choice import Strategy
-from altneu.pipeline.run.truss_strategies import STRATEGIES, TrussStrategy, run_with_fallbacks
+from altneu.pipeline.run.stages import truss_strategies
+from altneu.pipeline.run.stages.truss_strategies import STRATEGIES, TrussStrategy, run_with_fallbacks
 
 CHAINS = {
     Strategy.TASK: ["Replay"],

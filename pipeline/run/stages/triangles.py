@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import motif_patterns, motifs, triangles
-from altneu.algorithms.tagged_rows import RowKind, rows_of_kind, unfit_reason
+from altneu.algorithms.graph.tagged_rows import RowKind, rows_of_kind, unfit_reason
 
 from ...home import memory_budget
 from ...state.stage_results import EdgesFacts, TrianglesFacts

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.graph_cache_task import CachedGraph
-from altneu.algorithms.truss_plan import ReplayRequest
+from altneu.algorithms.graph.truss_plan import ReplayRequest
 
 from ...reading.vertex_names import replace_with_names
 from ...state.stage_results import TrussFacts
@@ -22,10 +22,10 @@ from .. import serving_tables
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import CERTIFIED, AuditChoice, TrussChoice
 from ..run_context import RunContext
-from ..truss_strategies import ResumeFromCache, run_with_fallbacks
 from . import resume_inputs, truss_checkpoint
 from .proof_verification import proof_scope
 from .top_changes import REPORTED, find_most_changed
+from .truss_strategies import ResumeFromCache, run_with_fallbacks
 
 ENTERED = 50  # vertices per epoch that are named as new in the densest truss
 

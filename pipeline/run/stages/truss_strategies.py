@@ -15,16 +15,16 @@ from typing import ClassVar
 from pyspark.sql import DataFrame
 
 from altneu.algorithms.graph import truss, truss_bsp, truss_local_update
-from altneu.algorithms.truss_plan import PlanUnfit, ReplayRequest, TrussCheckpoint, TrussResult, read_result
+from altneu.algorithms.graph.truss_plan import PlanUnfit, ReplayRequest, TrussCheckpoint, TrussResult, read_result
 
-from ..home import memory_budget
-from ..state.fingerprint_sums import RunningFingerprint
-from ..state.stage_results import SavedCheckpoint
-from ..storage import bsp_round_tables
-from .choices.plan_choice import Strategy
-from .choices.plan_choices import TrussChoice
-from .run_context import RunContext
-from .stages import resume_inputs, truss_checkpoint
+from ...home import memory_budget
+from ...state.fingerprint_sums import RunningFingerprint
+from ...state.stage_results import SavedCheckpoint
+from ...storage import bsp_round_tables
+from ..choices.plan_choice import Strategy
+from ..choices.plan_choices import TrussChoice
+from ..run_context import RunContext
+from . import resume_inputs, truss_checkpoint
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.graph_cache_task import CachedGraph
 from altneu.algorithms.graph.proof_records import ProofScope
-from altneu.algorithms.tagged_rows import RowKind, rows_of_kind
+from altneu.algorithms.graph.tagged_rows import RowKind, rows_of_kind
 
 TRIPLE = ["a", "b", "k", "epoch", "diff"]
 
