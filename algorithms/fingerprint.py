@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
-    from altneu.algorithms.kernels.graph import Ints
+    from altneu.algorithms.graph.kernels.graph import Ints
 
 _WORD = 1 << 64
 _LANES = ("_l0", "_l1", "_l2", "_l3")
@@ -65,7 +65,7 @@ class Fingerprint:
         """Compute the fingerprint of rows of integers. `diff`: the multiplicity of each row; None: one."""
         import numpy as np
 
-        from altneu.algorithms.kernels.hashing import hash_rows, weighted_sum
+        from altneu.algorithms.graph.kernels.hashing import hash_rows, weighted_sum
 
         return cls(*weighted_sum(hash_rows(*columns), np.ones(columns[0].size, np.int64) if diff is None else diff))
 

@@ -25,12 +25,12 @@ from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.graph import arrow_packing, bsp, truss_bsp
 from altneu.algorithms.graph.color_partitioning import Work, color_vertices
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.graph.kernels import partition_kernels as kernel
+from altneu.algorithms.graph.kernels.truss import peel
 from altneu.algorithms.graph.proof_records import ProofScope
 from altneu.algorithms.graph.tagged_rows import INTERVAL, RowKind, input_columns
 from altneu.algorithms.graph.truss import _replay_task
 from altneu.algorithms.graph.truss_plan import ReplayRequest
-from altneu.algorithms.kernels import partition_kernels as kernel
-from altneu.algorithms.kernels.truss import peel
 from tests.benchmarks.triangles import by_rmat
 
 NAMES = input_columns(len(INTERVAL))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.intervals import Longs
 
 MOST = 1 << 16  # rows of a pack: a small heap has little room for values that are larger than half a megabyte
 # The hint by which unpacked rows are joined by a shuffle. Spark estimates their size from that of the packs, and so ten

@@ -40,10 +40,10 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import arrow_packing, executor_local_store, partition_cache
 from altneu.algorithms.graph.color_partitioning import EDGE_BYTES, Columns, fold_over_cells
-from altneu.algorithms.kernels import partition_kernels as kernel
-from altneu.algorithms.kernels.graph import Colours
-from altneu.algorithms.kernels.intervals import Longs, to_longs
-from altneu.algorithms.kernels.triangle_history import colours_for
+from altneu.algorithms.graph.kernels import partition_kernels as kernel
+from altneu.algorithms.graph.kernels.graph import Colours
+from altneu.algorithms.graph.kernels.intervals import Longs, to_longs
+from altneu.algorithms.graph.kernels.triangle_history import colours_for
 from altneu.algorithms.spark_conf import configured
 
 EDGE = ["a", "b"]

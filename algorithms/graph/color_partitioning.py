@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame
 
 from altneu.algorithms.graph import arrow_packing
-from altneu.algorithms.kernels.graph import Colours, run_starts
-from altneu.algorithms.kernels.hashing import bucket_of_edges
-from altneu.algorithms.kernels.intervals import Longs, sort_order, to_longs
+from altneu.algorithms.graph.kernels.graph import Colours, run_starts
+from altneu.algorithms.graph.kernels.hashing import bucket_of_edges
+from altneu.algorithms.graph.kernels.intervals import Longs, sort_order, to_longs
 
 Columns = Sequence[NDArray[Any]]
 Work = Callable[[Columns, Colours | None], Columns]

@@ -40,10 +40,10 @@ from pyspark.sql import functions as F
 from altneu.algorithms.fingerprint import Fingerprint
 from altneu.algorithms.graph import arrow_packing, executor_local_store
 from altneu.algorithms.graph.bsp import EDGE
-from altneu.algorithms.kernels.graph import Ints, distinct_values, positions_of, run_starts
-from altneu.algorithms.kernels.hashing import bucket_of_edges
-from altneu.algorithms.kernels.intervals import consolidate, sort_order
-from altneu.algorithms.kernels.persistent_graph import TrussCertificate
+from altneu.algorithms.graph.kernels.graph import Ints, distinct_values, positions_of, run_starts
+from altneu.algorithms.graph.kernels.hashing import bucket_of_edges
+from altneu.algorithms.graph.kernels.intervals import consolidate, sort_order
+from altneu.algorithms.graph.kernels.persistent_graph import TrussCertificate
 
 KIND = "adjacency"
 VALUES = [*TrussCertificate._fields]

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altneu.algorithms.graph.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch
 from altneu.algorithms.graph.tagged_rows import RowKind, Task, result_table, run_in_one_task
-from altneu.algorithms.kernels.intervals import Longs
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch
 
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]
 

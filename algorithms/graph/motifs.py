@@ -27,8 +27,8 @@ from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.query import Atom, Query
 from altneu.algorithms.algebra.time_lattice import Total
+from altneu.algorithms.graph.kernels.intervals import make_disjoint, to_longs
 from altneu.algorithms.graph.motif_patterns import Pattern, list_relations
-from altneu.algorithms.kernels.intervals import make_disjoint, to_longs
 
 Motifs = Mapping[str, Sequence[Pattern]]
 SCHEMA = "motif string, vertex bigint, epoch bigint, diff bigint"
@@ -88,7 +88,7 @@ def _at_vertices(name: str, occurrences: Collection) -> DataFrame:
 
 def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from altneu.algorithms.kernels.motif_delta import Rows, vertex_changes
+        from altneu.algorithms.graph.kernels.motif_delta import Rows, vertex_changes
 
         parts = list(batches)
         if not parts:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altneu.algorithms.graph import executor_local_store
-from altneu.algorithms.kernels import partition_kernels
-from altneu.algorithms.kernels.graph import Ints, Shorts
+from altneu.algorithms.graph.kernels import partition_kernels
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts
 
 KIND = "parts"
 _FILES = ("a", "b", "level", "owner", "ptr", "left", "right")

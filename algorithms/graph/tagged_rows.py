@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.intervals import Longs
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 CHUNK = 1 << 20  # rows that a task returns at once

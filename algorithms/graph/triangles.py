@@ -37,6 +37,12 @@ from pyspark.sql import functions as F
 from altneu.algorithms.graph.color_partitioning import Columns, map_cells
 from altneu.algorithms.graph.edge_derivation import interval_steps, join_on_pair
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, resume_task, split_fresh
+from altneu.algorithms.graph.kernels import triangle_update
+from altneu.algorithms.graph.kernels.graph import Colours
+from altneu.algorithms.graph.kernels.intervals import consolidate, make_disjoint, to_longs
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.replay import epoch_batches
+from altneu.algorithms.graph.kernels.triangle_history import colours_for, vertex_changes
 from altneu.algorithms.graph.tagged_rows import (
     INTERVAL,
     RowKind,
@@ -45,12 +51,6 @@ from altneu.algorithms.graph.tagged_rows import (
     tag_rows,
     take_kinds,
 )
-from altneu.algorithms.kernels import triangle_update
-from altneu.algorithms.kernels.graph import Colours
-from altneu.algorithms.kernels.intervals import consolidate, make_disjoint, to_longs
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph
-from altneu.algorithms.kernels.replay import epoch_batches
-from altneu.algorithms.kernels.triangle_history import colours_for, vertex_changes
 
 CHANGE = ["vertex", "epoch", "diff"]
 

@@ -34,6 +34,16 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.fingerprint import Fingerprint
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, resume_task, split_fresh
+from altneu.algorithms.graph.kernels.intervals import Longs, consolidate, make_disjoint
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
+from altneu.algorithms.graph.kernels.replay import (
+    ReplayResult,
+    ReplayStep,
+    TrussnessChanges,
+    prepare_replay,
+    resume_replay,
+    run_replay,
+)
 from altneu.algorithms.graph.proof_records import Proof, ProvedState
 from altneu.algorithms.graph.tagged_rows import (
     CHUNK,
@@ -47,16 +57,6 @@ from altneu.algorithms.graph.tagged_rows import (
     take_kinds,
 )
 from altneu.algorithms.graph.truss_plan import TRIPLE, ReplayRequest, TrussCheckpoint
-from altneu.algorithms.kernels.intervals import Longs, consolidate, make_disjoint
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
-from altneu.algorithms.kernels.replay import (
-    ReplayResult,
-    ReplayStep,
-    TrussnessChanges,
-    prepare_replay,
-    resume_replay,
-    run_replay,
-)
 
 CERTIFICATE = [*TrussCertificate._fields[1:]]
 REPLAY, RESUME, RESTORE = 5, 6, 7  # how many numbers a row of each plan's input has

@@ -34,14 +34,14 @@ from altneu.algorithms.graph.arrow_packing import UNPACKED
 from altneu.algorithms.graph.bsp import EDGE, ENDS, ExecutorRoundStore, PartitionedGraph, PartitionLayout, RoundStore
 from altneu.algorithms.graph.color_partitioning import Columns, fold_over_cells
 from altneu.algorithms.graph.edge_derivation import interval_steps
+from altneu.algorithms.graph.kernels import certificate_counts as local
+from altneu.algorithms.graph.kernels import graph
+from altneu.algorithms.graph.kernels import partition_kernels as kernel
+from altneu.algorithms.graph.kernels.graph import Colours, Ints, Shorts
+from altneu.algorithms.graph.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.level_sorted_graph import LABEL_GAP
 from altneu.algorithms.graph.tagged_rows import RowKind, kind_column
 from altneu.algorithms.graph.truss_plan import TRIPLE, ReplayRequest
-from altneu.algorithms.kernels import certificate_counts as local
-from altneu.algorithms.kernels import graph
-from altneu.algorithms.kernels import partition_kernels as kernel
-from altneu.algorithms.kernels.graph import Colours, Ints, Shorts
-from altneu.algorithms.kernels.intervals import Longs
-from altneu.algorithms.kernels.level_sorted_graph import LABEL_GAP
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`

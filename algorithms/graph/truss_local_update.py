@@ -33,6 +33,11 @@ from pyspark.sql import functions as F
 from altneu.algorithms.fingerprint import Fingerprint
 from altneu.algorithms.graph.bsp import EDGE, FIXED, RoundStore
 from altneu.algorithms.graph.executor_adjacency import VALUES, Adjacency, Missing, open_adjacency
+from altneu.algorithms.graph.kernels.graph import Ints, distinct_values, positions_of
+from altneu.algorithms.graph.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.level_sorted_graph import UNASKED
+from altneu.algorithms.graph.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
+from altneu.algorithms.graph.kernels.replay import pair_batches
 from altneu.algorithms.graph.tagged_rows import (
     INTERVAL,
     RESULT,
@@ -56,11 +61,6 @@ from altneu.algorithms.graph.truss_plan import (
     certificate_rows,
     read_result,
 )
-from altneu.algorithms.kernels.graph import Ints, distinct_values, positions_of
-from altneu.algorithms.kernels.intervals import Longs
-from altneu.algorithms.kernels.level_sorted_graph import UNASKED
-from altneu.algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
-from altneu.algorithms.kernels.replay import pair_batches
 from altneu.algorithms.spark_conf import configured
 
 WIDTH = 6  # how many numbers a row of the task's input has

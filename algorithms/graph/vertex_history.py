@@ -2,8 +2,7 @@
 
 Law      At every epoch a vertex has at most one row, which has the sums of its diffs up to then; for the trussness, the
          greatest k of which the vertex has an edge.
-Shapes   Triples: vertex, epoch, measure (int), k, diff, as `altneu.algorithms.kernels.vertex_history_kernel` takes
-them.
+Shapes   Triples: vertex, epoch, measure (int), k, diff, as `kernels.vertex_history_kernel` takes them.
          Rows: vertex, epoch, until, trussness, and a column for each measure after the first.
 Cost     One shuffle, on the vertex; a task holds its part of the triples, 40 bytes each.
 """
@@ -16,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.kernels.intervals import to_longs
+from altneu.algorithms.graph.kernels.intervals import to_longs
 
 _TRIPLE = ("vertex", "epoch", "measure", "k", "diff")
 
@@ -34,7 +33,7 @@ def vertex_rows(triples: DataFrame, measures: Sequence[str]) -> DataFrame:
 
 def _history_task(columns: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def build_history(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from altneu.algorithms.kernels.vertex_history_kernel import history_rows
+        from altneu.algorithms.graph.kernels.vertex_history_kernel import history_rows
 
         parts = [batch for batch in batches if batch.num_rows]
         if parts:

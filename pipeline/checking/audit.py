@@ -2,8 +2,8 @@
 
 The recomputation starts from the landed upserts and shares no plan with the maintenance. It takes the last value of
 each key as of an epoch and the distinct pairs. Then one task per epoch counts every triangle and peels every truss from
-scratch (`algorithms/kernels`), compares all of it with the maintained rows, and returns only the differences. It may
-run over several epochs at once, and the graph of an epoch must fit into one task twice. The maintained trussness is
+scratch (`algorithms/graph/kernels`), compares all of it with the maintained rows, and returns only the differences. It
+may run over several epochs at once, and the graph of an epoch must fit into one task twice. The maintained trussness is
 also verified without peeling: no edge is too high, and no set of edges can rise (`kernels.trussness_check`). A graph
 that no task can hold is recomputed by `distributed_recount`. On request a third party counts the triangles as well.
 """

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altneu.algorithms.graph import motif_patterns
-from altneu.algorithms.kernels import motif_recount as motif_kernel
-from altneu.algorithms.kernels import triangles as triangle_kernel
-from altneu.algorithms.kernels import truss as truss_kernel
-from altneu.algorithms.kernels import trussness_check as certificate_kernel
-from altneu.algorithms.kernels.intervals import sort_order
+from altneu.algorithms.graph.kernels import motif_recount as motif_kernel
+from altneu.algorithms.graph.kernels import triangles as triangle_kernel
+from altneu.algorithms.graph.kernels import truss as truss_kernel
+from altneu.algorithms.graph.kernels import trussness_check as certificate_kernel
+from altneu.algorithms.graph.kernels.intervals import sort_order
 
 from .reported_totals_check import Measure
 

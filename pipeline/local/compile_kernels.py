@@ -61,7 +61,7 @@ def _sample_edges(begin: int = 1, end: int = 2) -> pa.Table:
 
 
 def _sample_trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from altneu.algorithms.kernels.truss import peel
+    from altneu.algorithms.graph.kernels.truss import peel
 
     edges = _sample_edges()
     a, b = np.array(edges["a"]), np.array(edges["b"])
@@ -99,7 +99,7 @@ def _compile_insertions() -> None:
 
 
 def _compile_maintenance(edges: pa.Table) -> None:
-    from altneu.algorithms.kernels.replay import replay_window
+    from altneu.algorithms.graph.kernels.replay import replay_window
 
     a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
     nothing = np.empty(0, np.int64)
@@ -109,7 +109,7 @@ def _compile_maintenance(edges: pa.Table) -> None:
 
 def _compile_persistent_graph() -> None:
     """Compile the kernels of a graph that is opened from files, and that grows."""
-    from altneu.algorithms.kernels.persistent_graph import PersistentGraph
+    from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
 
     a, b, _ = _sample_trussness()
     with TemporaryDirectory() as folder:
@@ -125,10 +125,10 @@ def _compile_persistent_graph() -> None:
 
 def _compile_proof() -> None:
     """Compile the kernels of a proof: by all triangles of a graph, then by the triangles of the changes alone."""
+    from altneu.algorithms.graph.kernels import incremental_prover
     from altneu.algorithms.graph.proof_records import ProofScope
     from altneu.algorithms.graph.truss import _replay_task
     from altneu.algorithms.graph.truss_plan import ReplayRequest
-    from altneu.algorithms.kernels import incremental_prover
 
     rows = _sample_intervals()
     list(_replay_task(ReplayRequest(first=0, last=0, scope=ProofScope(2)))(_as_received(rows)))
@@ -145,8 +145,8 @@ def _compile_triangles() -> None:
 def _compile_partitions() -> None:
     """Compile one cell, two rounds of the part that owns every edge, and the kernels that only regions need."""
     from altneu.algorithms.graph import bsp, truss_bsp
-    from altneu.algorithms.kernels import partial_graph_solver
-    from altneu.algorithms.kernels.level_sorted_graph import UNASKED
+    from altneu.algorithms.graph.kernels import partial_graph_solver
+    from altneu.algorithms.graph.kernels.level_sorted_graph import UNASKED
 
     a, b, k = _sample_trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
@@ -164,9 +164,9 @@ def _compile_partitions() -> None:
 
 
 def _compile_motifs() -> None:
+    from altneu.algorithms.graph.kernels import motif_recount
     from altneu.algorithms.graph.motif_patterns import PLAIN, parse_motif
     from altneu.algorithms.graph.motifs import _motif_task
-    from altneu.algorithms.kernels import motif_recount
 
     wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
     rows = _sample_edges()
@@ -179,9 +179,9 @@ def _compile_motifs() -> None:
 
 
 def _compile_audit() -> None:
-    from altneu.algorithms.kernels.certificate_counts import count_certificate
-    from altneu.algorithms.kernels.triangles import count_triangles
-    from altneu.algorithms.kernels.trussness_check import check_trussness
+    from altneu.algorithms.graph.kernels.certificate_counts import count_certificate
+    from altneu.algorithms.graph.kernels.triangles import count_triangles
+    from altneu.algorithms.graph.kernels.trussness_check import check_trussness
 
     a, b, k = _sample_trussness()
     count_triangles(a, b)
@@ -200,8 +200,8 @@ def _compile_fingerprints() -> None:
 
 
 def _compile_views() -> None:
-    from altneu.algorithms.kernels.communities import truss_communities, truss_sizes
-    from altneu.algorithms.kernels.triangles import enumerate_triangles
+    from altneu.algorithms.graph.kernels.communities import truss_communities, truss_sizes
+    from altneu.algorithms.graph.kernels.triangles import enumerate_triangles
 
     a, b, k = _sample_trussness()
     truss_sizes(a, b, k.astype(np.int64))

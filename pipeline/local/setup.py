@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import altneu.algorithms.kernels
+import altneu.algorithms.graph.kernels
 
 from ..errors import AltneuError, UsageError
 from ..storage.session import ASSETS
@@ -133,7 +133,8 @@ def _setup_steps(assets: Path) -> list[Step]:
             "Compiled kernels (a minute or two)",
             lambda: (
                 _digest_files(
-                    here / "compile_kernels.py", *sorted(Path(altneu.algorithms.kernels.__file__).parent.glob("*.py"))
+                    here / "compile_kernels.py",
+                    *sorted(Path(altneu.algorithms.graph.kernels.__file__).parent.glob("*.py")),
                 )
                 + f" {platform.machine()} {platform.processor()} {sys.version_info[:2]} {metadata.version('numba')}"
             ),

@@ -38,11 +38,11 @@ def _compute_communities(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    import altneu.algorithms.kernels.communities
+    import altneu.algorithms.graph.kernels.communities
 
     # communities of equal size are ordered by their first edges
     a, b = _edge_ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))
-    classes = altneu.algorithms.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
+    classes = altneu.algorithms.graph.kernels.communities.truss_communities(a, b, np.full(a.size, 2), 2)
     _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
     place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
@@ -84,7 +84,7 @@ def _enumerate_triangles(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    from altneu.algorithms.kernels.triangles import enumerate_triangles
+    from altneu.algorithms.graph.kernels.triangles import enumerate_triangles
 
     corners = np.concatenate([np.empty((0, 3), np.int64), *enumerate_triangles(*_edge_ends(edges))])
     return pa.table({name: corners[:, place] for place, name in enumerate("abc")})
@@ -134,7 +134,7 @@ def _compute_support(edges: pa.Table) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    from altneu.algorithms.kernels.triangles import count_triangles
+    from altneu.algorithms.graph.kernels.triangles import count_triangles
 
     a, b = _edge_ends(edges)
     return pa.table({"src": a, "dst": b, "support": count_triangles(a, b)[3].astype(np.int64)})

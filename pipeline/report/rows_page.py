@@ -225,7 +225,7 @@ def _trussness_by_epoch(diffs: Iterable[Mapping[str, Any]], window: Sequence[int
 def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     """Return the classes of edges that chains of triangles join, by their vertices; those with the most edges first.
 
-    This is plain Python for the few edges of a picture. `altneu.algorithms.kernels.communities` does the same for
+    This is plain Python for the few edges of a picture. `altneu.algorithms.graph.kernels.communities` does the same for
     millions of edges, but takes seconds to load.
 
     >>> list(edge_communities([(1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)]).values())

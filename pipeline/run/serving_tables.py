@@ -19,8 +19,8 @@ from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
 from altneu.algorithms.graph.cost_model import BROADCAST_ROWS
 from altneu.algorithms.graph.edge_derivation import join_on_pair, pair_columns
+from altneu.algorithms.graph.kernels.vertex_history_kernel import TRUSS
 from altneu.algorithms.graph.vertex_history import vertex_rows
-from altneu.algorithms.kernels.vertex_history_kernel import TRUSS
 from altneu.algorithms.sql_predicates import only_where
 
 from ..errors import CheckFailed

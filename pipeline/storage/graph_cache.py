@@ -1,10 +1,10 @@
 """The graph cache: the graphs that runs leave for the next run in `warm/` of the home. It holds no state of the home.
 
-The truss stage of a run writes the maintained graph to files (`altneu.algorithms.kernels.persistent_graph`) and records
-their key in its facts, where the run that builds on it finds the key. No key is used twice, so the graph of an attempt
-that counted as dead is never read. After a rollback the graph is that of the revision that it publishes again. Without
-the files runs work from the tables, more slowly. The newest two graphs are kept, so that a failed run can be repeated,
-and the newest revision can be rolled back. A copy of a home does not need `warm/`.
+The truss stage of a run writes the maintained graph to files (`altneu.algorithms.graph.kernels.persistent_graph`) and
+records their key in its facts, where the run that builds on it finds the key. No key is used twice, so the graph of an
+attempt that counted as dead is never read. After a rollback the graph is that of the revision that it publishes again.
+Without the files runs work from the tables, more slowly. The newest two graphs are kept, so that a failed run can be
+repeated, and the newest revision can be rolled back. A copy of a home does not need `warm/`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _truss_facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
 
 def cached_epoch(home: Home, key: str) -> int | None:
     """Return the epoch of a graph in the cache; None: it does not exist."""
-    from altneu.algorithms.kernels.array_store import read_manifest
+    from altneu.algorithms.graph.kernels.array_store import read_manifest
 
     manifest = read_manifest(cache_folder(home), key)
     return None if manifest is None else int(manifest["at"])
@@ -81,7 +81,7 @@ def cached_epoch(home: Home, key: str) -> int | None:
 
 def cached_edge_count(home: Home, key: str) -> int:
     """Return the number of edges of a graph in the cache; 0: it does not exist."""
-    from altneu.algorithms.kernels.array_store import read_manifest
+    from altneu.algorithms.graph.kernels.array_store import read_manifest
 
     manifest = read_manifest(cache_folder(home), key)
     return 0 if manifest is None else int(manifest["edges"])
@@ -89,7 +89,7 @@ def cached_edge_count(home: Home, key: str) -> int:
 
 def drop_other_graphs(home: Home, *keys: str | None) -> None:
     """Delete all graphs of the cache but those with these keys."""
-    from altneu.algorithms.kernels.array_store import sweep_folder
+    from altneu.algorithms.graph.kernels.array_store import sweep_folder
 
     with contextlib.suppress(OSError):
         sweep_folder(cache_folder(home), ["here", *(key for key in keys if key)])

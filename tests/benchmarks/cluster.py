@@ -33,7 +33,7 @@ import numpy as np
 import psutil
 from scipy import sparse
 
-from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.graph.kernels.truss import peel
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.reading.graph import Graph
 from tests import home_helpers

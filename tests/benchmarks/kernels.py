@@ -27,11 +27,11 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
-from altneu.algorithms.kernels import triangles, truss
-from altneu.algorithms.kernels.graph import compact_ids
-from altneu.algorithms.kernels.maintained_graph import MaintainedGraph
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph
-from altneu.algorithms.kernels.replay import replay_window
+from altneu.algorithms.graph.kernels import triangles, truss
+from altneu.algorithms.graph.kernels.graph import compact_ids
+from altneu.algorithms.graph.kernels.maintained_graph import MaintainedGraph
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.replay import replay_window
 from tests.e2e.graphs import find_graph
 from tests.kernels.bucket_peel import bucket_trussness
 from tests.kernels.references import read_rows, simple_edges

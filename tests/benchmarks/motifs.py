@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph.kernels import motif_delta, motif_recount
 from altneu.algorithms.graph.motif_patterns import parse_motif
-from altneu.algorithms.kernels import motif_delta, motif_recount
 from tests import home_helpers
 from tests.benchmarks import put_rows, spread
 from tests.benchmarks.kernels import rmat

@@ -61,14 +61,14 @@ SUITES: dict[str, list[str]] = {
     "pipeline/run/choices/plan_choice.py": [f"{UNIT}decisions.py"],
     "pipeline/run/choices/plan_choices.py": [f"{UNIT}decisions.py"],
     "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark
-    "algorithms/kernels/intervals.py": [
+    "algorithms/graph/kernels/intervals.py": [
         "--doctest-modules",
-        "altneu/algorithms/kernels/intervals.py",
+        "altneu/algorithms/graph/kernels/intervals.py",
         f"{KERNELS}intervals.py",
     ],
-    "algorithms/kernels/replay.py": WARM,
-    "algorithms/kernels/persistent_graph.py": WARM,
-    "algorithms/kernels/maintained_graph.py": WARM,
+    "algorithms/graph/kernels/replay.py": WARM,
+    "algorithms/graph/kernels/persistent_graph.py": WARM,
+    "algorithms/graph/kernels/maintained_graph.py": WARM,
 }
 LIBRARIES = (
     "pytest doctest numpy pandas pyarrow numba sqlalchemy alembic.command pydantic hypothesis tomlkit pyspark.sql"

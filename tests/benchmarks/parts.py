@@ -28,9 +28,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from altneu.algorithms.graph import truss, truss_bsp
 from altneu.algorithms.graph.bsp import OWN, count_partitions
+from altneu.algorithms.graph.kernels import partition_kernels as kernel
+from altneu.algorithms.graph.kernels.truss import peel
 from altneu.algorithms.graph.truss_plan import ReplayRequest
-from altneu.algorithms.kernels import partition_kernels as kernel
-from altneu.algorithms.kernels.truss import peel
 from altneu.pipeline.storage import bsp_round_tables
 from altneu.pipeline.storage.session import size_plans, start_session
 from altneu.pipeline.storage.warehouse import Warehouse

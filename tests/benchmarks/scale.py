@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import graphframes_oracle, triangles
-from altneu.algorithms.kernels.triangle_history import colours_for
+from altneu.algorithms.graph.kernels.triangle_history import colours_for
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import TrianglesFacts

@@ -27,13 +27,13 @@ import pyarrow.compute as pc
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.graph import truss
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
+from altneu.algorithms.graph.kernels import array_store, maintained_graph, replay
+from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.replay import resume_replay
 from altneu.algorithms.graph.proof_records import Proof, ProofScope, ProvedState
 from altneu.algorithms.graph.tagged_rows import RowKind, Task, input_columns
 from altneu.algorithms.graph.truss_plan import ReplayRequest
-from altneu.algorithms.kernels import array_store, maintained_graph, replay
-from altneu.algorithms.kernels.incremental_prover import IncrementalProver
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph
-from altneu.algorithms.kernels.replay import resume_replay
 from tests import memory_peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat

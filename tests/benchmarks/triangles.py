@@ -30,8 +30,8 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.graph import graphframes_oracle, triangles
 from altneu.algorithms.graph.cost_model import TrianglePlanChoice
-from altneu.algorithms.kernels import triangles as kernel
-from altneu.algorithms.kernels.triangle_history import vertex_changes
+from altneu.algorithms.graph.kernels import triangles as kernel
+from altneu.algorithms.graph.kernels.triangle_history import vertex_changes
 from altneu.pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
 

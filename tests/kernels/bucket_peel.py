@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.graph import Ints, Shorts, orient_edges, to_adjacency
-from altneu.algorithms.kernels.intersect import closing_pairs
-from altneu.algorithms.kernels.triangles import oriented_support
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, orient_edges, to_adjacency
+from altneu.algorithms.graph.kernels.intersect import closing_pairs
+from altneu.algorithms.graph.kernels.triangles import oriented_support
 
 
 def bucket_trussness(a: Ints, b: Ints) -> Shorts:

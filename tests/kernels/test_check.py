@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from altneu.algorithms.kernels import truss
-from altneu.algorithms.kernels.communities import truss_communities, truss_sizes
-from altneu.algorithms.kernels.trussness_check import check_trussness
+from altneu.algorithms.graph.kernels import truss
+from altneu.algorithms.graph.kernels.communities import truss_communities, truss_sizes
+from altneu.algorithms.graph.kernels.trussness_check import check_trussness
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from altneu.algorithms.kernels.certificate_counts import count_certificate
+from altneu.algorithms.graph.kernels.certificate_counts import count_certificate
 from tests import seeds
 from tests.truss.test_parts import after, random_graph
 

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from altneu.algorithms.graph.kernels.intervals import consolidate
+from altneu.algorithms.graph.kernels.persistent_graph import StateMismatch
+from altneu.algorithms.graph.kernels.replay import epoch_batches
+from altneu.algorithms.graph.kernels.triangle_update import vertex_changes
 from altneu.algorithms.graph.proof_records import ProofScope
-from altneu.algorithms.kernels.intervals import consolidate
-from altneu.algorithms.kernels.persistent_graph import StateMismatch
-from altneu.algorithms.kernels.replay import epoch_batches
-from altneu.algorithms.kernels.triangle_update import vertex_changes
 from tests import seeds
 from tests.kernels.references import Edge, clique, slow_triangles
 from tests.kernels.test_replay import intervals, random_history

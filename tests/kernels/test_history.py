@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
-from altneu.algorithms.kernels import hash_sums as sums_kernel
-from altneu.algorithms.kernels.intervals import make_disjoint
-from altneu.algorithms.kernels.triangle_history import colours_for, vertex_changes
+from altneu.algorithms.graph.kernels import hash_sums as sums_kernel
+from altneu.algorithms.graph.kernels.intervals import make_disjoint
+from altneu.algorithms.graph.kernels.triangle_history import colours_for, vertex_changes
 from tests import seeds
 
 from .references import slow_triangles

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
-from altneu.algorithms.kernels.intervals import consolidate, make_disjoint, sort_order, to_longs
+from altneu.algorithms.graph.kernels.intervals import consolidate, make_disjoint, sort_order, to_longs
 from tests import seeds
 
 HUGE = [-(2**63), -(2**62), -1, 0, 1, 2**62, 2**63 - 1]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph.kernels import motif_delta, motif_recount
 from altneu.algorithms.graph.motif_patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
-from altneu.algorithms.kernels import motif_delta, motif_recount
 from tests import seeds
 
 EPOCHS = 5

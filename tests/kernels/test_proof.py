@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph.kernels import incremental_prover
+from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, TrussCertificate
+from altneu.algorithms.graph.kernels.replay import replay_window, resume_replay
 from altneu.algorithms.graph.proof_records import GraphCounts, Proof, ProofScope, ProvedState, add_counts
-from altneu.algorithms.kernels import incremental_prover
-from altneu.algorithms.kernels.incremental_prover import IncrementalProver
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, TrussCertificate
-from altneu.algorithms.kernels.replay import replay_window, resume_replay
 from altneu.pipeline.local.demo import messages_file
 from tests import seeds
 from tests.kernels.references import Edge, slow_triangles, slow_trussness

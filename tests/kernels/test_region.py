@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph.kernels import partial_graph_solver
+from altneu.algorithms.graph.kernels.certificate_counts import count_certificate
+from altneu.algorithms.graph.kernels.level_sorted_graph import LABEL_GAP, UNASKED
+from altneu.algorithms.graph.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
+from altneu.algorithms.graph.kernels.persistent_graph import StateMismatch
 from altneu.algorithms.graph.proof_records import GraphCounts, Prints
-from altneu.algorithms.kernels import partial_graph_solver
-from altneu.algorithms.kernels.certificate_counts import count_certificate
-from altneu.algorithms.kernels.level_sorted_graph import LABEL_GAP, UNASKED
-from altneu.algorithms.kernels.partial_graph_solver import KnownEdges, MissingLookups, SolvedRegion, solve_region
-from altneu.algorithms.kernels.persistent_graph import StateMismatch
 from tests import reference, seeds
 
 Edge = tuple[int, int]

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from altneu.algorithms.kernels import maintained_graph, truss
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph
-from altneu.algorithms.kernels.replay import TrussnessChanges, replay_window
+from altneu.algorithms.graph.kernels import maintained_graph, truss
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.replay import TrussnessChanges, replay_window
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (

@@ -7,8 +7,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from altneu.algorithms.kernels import triangles
-from altneu.algorithms.kernels.graph import compact_ids, orient_edges, to_adjacency
+from altneu.algorithms.graph.kernels import triangles
+from altneu.algorithms.graph.kernels.graph import compact_ids, orient_edges, to_adjacency
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from altneu.algorithms.kernels import truss
+from altneu.algorithms.graph.kernels import truss
 from tests import seeds
 from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.bucket_peel import bucket_trussness

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from altneu.algorithms.graph.kernels import array_store
+from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch
+from altneu.algorithms.graph.kernels.replay import replay_window, resume_replay
 from altneu.algorithms.graph.proof_records import ProofScope
-from altneu.algorithms.kernels import array_store
-from altneu.algorithms.kernels.incremental_prover import IncrementalProver
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch
-from altneu.algorithms.kernels.replay import replay_window, resume_replay
 from tests import seeds
 from tests.kernels.references import Edge, random_graph, slow_trussness
 from tests.kernels.test_replay import (

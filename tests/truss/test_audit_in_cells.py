@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from altneu.algorithms.graph.kernels.triangles import count_triangles
+from altneu.algorithms.graph.kernels.truss import peel
 from altneu.algorithms.graph.motif_patterns import PLAIN
-from altneu.algorithms.kernels.triangles import count_triangles
-from altneu.algorithms.kernels.truss import peel
 from altneu.pipeline.checking import distributed_recount, epoch_recount
 from altneu.pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
 from altneu.pipeline.errors import UsageError

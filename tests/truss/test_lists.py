@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from altneu.algorithms.graph import executor_local_store, partition_cache
-from altneu.algorithms.kernels import partition_kernels
+from altneu.algorithms.graph.kernels import partition_kernels
 from tests.truss.test_parts import owners, random_graph
 
 

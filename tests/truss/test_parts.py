@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels import partition_kernels
-from altneu.algorithms.kernels.graph import Ints, Shorts
-from altneu.algorithms.kernels.truss import peel
+from altneu.algorithms.graph.kernels import partition_kernels
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts
+from altneu.algorithms.graph.kernels.truss import peel
 from tests import seeds
 
 WORDS = 8  # of a bit for each part

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import bsp, partition_cache, truss, truss_bsp
 from altneu.algorithms.graph.bsp import ExecutorRoundStore
+from altneu.algorithms.graph.kernels.truss import peel
 from altneu.algorithms.graph.truss_plan import ReplayRequest, summarize_notes
-from altneu.algorithms.kernels.truss import peel
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import truss_local_update
 from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
+from altneu.algorithms.graph.kernels.certificate_counts import count_certificate
 from altneu.algorithms.graph.truss_plan import TrussCheckpoint
-from altneu.algorithms.kernels.certificate_counts import count_certificate
 from altneu.pipeline.errors import RunFailed, Unavailable
 from altneu.pipeline.home import memory_budget
 from altneu.pipeline.home.home import Home

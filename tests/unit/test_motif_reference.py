@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from altneu.algorithms.graph.kernels.motif_recount import count_motifs
 from altneu.algorithms.graph.motif_patterns import parse_motif
-from altneu.algorithms.kernels.motif_recount import count_motifs
 from altneu.pipeline.checking.motif_reference import read_motifs
 from tests import seeds
 

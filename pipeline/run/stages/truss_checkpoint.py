@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import truss_bsp
 from altneu.algorithms.graph.bsp import RoundStore
+from altneu.algorithms.graph.kernels.level_sorted_graph import LABEL_GAP
 from altneu.algorithms.graph.proof_records import COLLECTIONS
 from altneu.algorithms.graph.proof_records import ProvedState as Counted
 from altneu.algorithms.graph.truss_local_update import sum_state
 from altneu.algorithms.graph.truss_plan import CheckpointChange, TrussCheckpoint
-from altneu.algorithms.kernels.level_sorted_graph import LABEL_GAP
 
 from ...home import memory_budget
 from ...state.fingerprint_sums import RunningFingerprint

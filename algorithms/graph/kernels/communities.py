@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Ints, compact_ids, orient_edges
+from altneu.algorithms.graph.kernels.graph import Ints, compact_ids, orient_edges
 
 
 class Sizes(NamedTuple):

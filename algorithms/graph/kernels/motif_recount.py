@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numba import njit
 
+from altneu.algorithms.graph.kernels.intervals import Longs
 from altneu.algorithms.graph.motif_patterns import Pattern
-from altneu.algorithms.kernels.intervals import Longs
 
 Pairs = tuple[Longs, Longs]
 

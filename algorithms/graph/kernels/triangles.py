@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Ints, Oriented, orient_edges
+from altneu.algorithms.graph.kernels.graph import Ints, Oriented, orient_edges
 
 
 class TriangleCounts(NamedTuple):

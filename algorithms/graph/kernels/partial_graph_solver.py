@@ -33,14 +33,14 @@ import numpy as np
 from numba import njit
 
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, distinct_values
+from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver, _FollowedEdges
+from altneu.algorithms.graph.kernels.level_sorted_graph import EVALUATIONS, STEPS, UNASKED, UNKNOWN, count_at_level
+from altneu.algorithms.graph.kernels.maintained_graph import UNLIMITED
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
+from altneu.algorithms.graph.kernels.replay import Batch, ReplayStep
+from altneu.algorithms.graph.kernels.truss_maintenance import delete_edges, insert_edges
 from altneu.algorithms.graph.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, ProvedState
-from altneu.algorithms.kernels.graph import Ints, Shorts, distinct_values
-from altneu.algorithms.kernels.incremental_prover import IncrementalProver, _FollowedEdges
-from altneu.algorithms.kernels.level_sorted_graph import EVALUATIONS, STEPS, UNASKED, UNKNOWN, count_at_level
-from altneu.algorithms.kernels.maintained_graph import UNLIMITED
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch, TrussCertificate
-from altneu.algorithms.kernels.replay import Batch, ReplayStep
-from altneu.algorithms.kernels.truss_maintenance import delete_edges, insert_edges
 
 # This many edges are opened even if fewer are needed, but at most as many as have been opened so far: to look up a few
 # thousand costs little, and saves hops.

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Ints
+from altneu.algorithms.graph.kernels.graph import Ints
 
 Hashes = NDArray[np.uint64]  # [2, n]
 SEED = 42

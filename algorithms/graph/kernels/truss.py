@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.graph import Ints, Shorts, both_ways, orient_edges
-from altneu.algorithms.kernels.intersect import closing_pairs
-from altneu.algorithms.kernels.triangles import oriented_support
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, both_ways, orient_edges
+from altneu.algorithms.graph.kernels.intersect import closing_pairs
+from altneu.algorithms.graph.kernels.triangles import oriented_support
 
 
 def peel(a: Ints, b: Ints) -> Shorts:

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Ints, Shorts
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts
 
 PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
 PAIR = 8  # the cost of using a pair that was found, in steps

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.graph import Ints
-from altneu.algorithms.kernels.level_sorted_graph import closing_edges, set_level
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph
-from altneu.algorithms.kernels.replay import Batch
+from altneu.algorithms.graph.kernels.graph import Ints
+from altneu.algorithms.graph.kernels.level_sorted_graph import closing_edges, set_level
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.replay import Batch
 
 
 def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:

@@ -24,10 +24,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.graph.proof_records import GraphCounts, Prints, ProvedState
-from altneu.algorithms.kernels import array_store
-from altneu.algorithms.kernels.graph import Ints, Shorts, compact_ids
-from altneu.algorithms.kernels.level_sorted_graph import (
+from altneu.algorithms.graph.kernels import array_store
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, compact_ids
+from altneu.algorithms.graph.kernels.level_sorted_graph import (
     BACK,
     FRONT,
     LABEL_GAP,
@@ -38,7 +37,8 @@ from altneu.algorithms.kernels.level_sorted_graph import (
     find_edge,
     index_edges,
 )
-from altneu.algorithms.kernels.maintained_graph import BatchResult, MaintainedGraph
+from altneu.algorithms.graph.kernels.maintained_graph import BatchResult, MaintainedGraph
+from altneu.algorithms.graph.proof_records import GraphCounts, Prints, ProvedState
 
 SPARE = 8  # spare room: an eighth more vertices, edges and slots than are in use,
 SPARE_FLOOR = 1024  # and this number more

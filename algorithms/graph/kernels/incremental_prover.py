@@ -31,6 +31,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, by_degree, distinct_values
+from altneu.algorithms.graph.kernels.hashing import SEED, hash_value
+from altneu.algorithms.graph.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
+from altneu.algorithms.graph.kernels.persistent_graph import (
+    CountedState,
+    PersistentGraph,
+    TrussCertificate,
+    VertexRange,
+)
 from altneu.algorithms.graph.proof_records import (
     COLLECTIONS,
     SHOWN,
@@ -42,10 +51,6 @@ from altneu.algorithms.graph.proof_records import (
     UnprovedEdge,
     add_counts,
 )
-from altneu.algorithms.kernels.graph import Ints, Shorts, by_degree, distinct_values
-from altneu.algorithms.kernels.hashing import SEED, hash_value
-from altneu.algorithms.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
-from altneu.algorithms.kernels.persistent_graph import CountedState, PersistentGraph, TrussCertificate, VertexRange
 
 WHOLE = 8  # a batch that moves more than one edge in this number is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.graph import Colours, Ints, Shorts, orient_edges
+from altneu.algorithms.graph.kernels.graph import Colours, Ints, Shorts, orient_edges
 
 
 class CertificateCounts(NamedTuple):

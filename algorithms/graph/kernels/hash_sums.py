@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.intervals import Longs
 
 SMALL = 1 << 20  # up to this number of places there is always a plain array
 

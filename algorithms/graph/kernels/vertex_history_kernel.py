@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
-from altneu.algorithms.kernels.intervals import Longs
+from altneu.algorithms.graph.kernels.intervals import Longs
 
 TRUSS = 0  # the measure of trussness, and its column
 

@@ -27,8 +27,8 @@ import numpy as np
 from numba import njit
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
-from altneu.algorithms.kernels.graph import Colours, Ints
-from altneu.algorithms.kernels.hash_sums import add_to_key, grow_table, make_table, nonzero_sums
+from altneu.algorithms.graph.kernels.graph import Colours, Ints
+from altneu.algorithms.graph.kernels.hash_sums import add_to_key, grow_table, make_table, nonzero_sums
 
 
 def vertex_changes(

@@ -37,7 +37,7 @@ import heapq
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.kernels.level_sorted_graph import (
+from altneu.algorithms.graph.kernels.level_sorted_graph import (
     BACK,
     FRONT,
     LABEL_GAP,

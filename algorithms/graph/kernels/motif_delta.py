@@ -26,10 +26,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.graph.kernels.graph import Shorts
+from altneu.algorithms.graph.kernels.hash_sums import add_to_key, grow_table, make_table, nonzero_sums
+from altneu.algorithms.graph.kernels.intervals import Longs
 from altneu.algorithms.graph.motif_patterns import Pattern, list_relations
-from altneu.algorithms.kernels.graph import Shorts
-from altneu.algorithms.kernels.hash_sums import add_to_key, grow_table, make_table, nonzero_sums
-from altneu.algorithms.kernels.intervals import Longs
 
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]  # a, b, start, until, diff
 

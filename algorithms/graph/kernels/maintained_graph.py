@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from altneu.algorithms.kernels.graph import Shorts, by_degree
-from altneu.algorithms.kernels.level_sorted_graph import (
+from altneu.algorithms.graph.kernels.graph import Shorts, by_degree
+from altneu.algorithms.graph.kernels.level_sorted_graph import (
     BACK,
     EVALUATIONS,
     FRONT,
@@ -27,8 +27,8 @@ from altneu.algorithms.kernels.level_sorted_graph import (
     Levels,
     arrange_lists,
 )
-from altneu.algorithms.kernels.truss import ordered_peel
-from altneu.algorithms.kernels.truss_maintenance import delete_edges, insert_edges, peel_steps, probe_steps
+from altneu.algorithms.graph.kernels.truss import ordered_peel
+from altneu.algorithms.graph.kernels.truss_maintenance import delete_edges, insert_edges, peel_steps, probe_steps
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
 PEEL_EDGE = 30.0  # steps that the peel spends on an edge besides walking its lists

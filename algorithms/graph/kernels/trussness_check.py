@@ -19,8 +19,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Ints, orient_edges, to_adjacency
-from altneu.algorithms.kernels.intersect import ALL, closing_pairs
+from altneu.algorithms.graph.kernels.graph import Ints, orient_edges, to_adjacency
+from altneu.algorithms.graph.kernels.intersect import ALL, closing_pairs
 
 
 class TrussnessVerdict(NamedTuple):

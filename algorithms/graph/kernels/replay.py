@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from altneu.algorithms.graph.kernels.graph import Ints, Shorts, compact_ids, distinct_values, run_starts
+from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
+from altneu.algorithms.graph.kernels.maintained_graph import BatchResult
+from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch
 from altneu.algorithms.graph.proof_records import Proof, ProofScope
-from altneu.algorithms.kernels.graph import Ints, Shorts, compact_ids, distinct_values, run_starts
-from altneu.algorithms.kernels.incremental_prover import IncrementalProver
-from altneu.algorithms.kernels.maintained_graph import BatchResult
-from altneu.algorithms.kernels.persistent_graph import PersistentGraph, StateMismatch
 
 
 class TrussnessChanges(NamedTuple):

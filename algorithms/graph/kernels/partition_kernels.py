@@ -31,7 +31,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient_edges
+from altneu.algorithms.graph.kernels.graph import Colours, Ints, Oriented, Shorts, orient_edges
 
 NOWHERE = -1  # the label of an edge that has no place yet
 TURN = 32  # the number of bits of a label that hold the turn within the round
