@@ -45,6 +45,6 @@ def test_what_is_not_imported(command: str, tmp_path: Path) -> None:
 
 def test_a_command_that_read_with_duckdb_ends_in_silence() -> None:
     """What it leaves to the end of the process, DuckDB calls leaks, in a hundred lines."""
-    text = "import duckdb\nfrom pipeline import cli\ncli.main(['--version'])"
+    text = "import duckdb\nfrom altneu.pipeline import cli\ncli.main(['--version'])"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
