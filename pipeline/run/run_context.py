@@ -203,11 +203,13 @@ class RunContext:
         known = {*self.ledger.outputs.published_batches(self.parent.revision), *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
 
-    def total_diffs(self) -> list[TotalDiff]:
-        """Return the total diffs that would be read if the run were published now."""
-        return self.ledger.outputs.total_diffs(self.parent.revision) + self.ledger.outputs.staged_totals(
-            self.run_id, self.revision
-        )
+    def total_diffs(self, first: int | None = None) -> list[TotalDiff]:
+        """Return the total diffs that would be read if the run were published now.
+
+        With `first` they give the totals from epoch `first` - 1 on.
+        """
+        outputs = self.ledger.outputs
+        return outputs.total_diffs(self.parent.revision, first) + outputs.staged_totals(self.run_id, self.revision)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Store the totals of what the run has written, as the difference to the parent's.

@@ -47,13 +47,38 @@ class OutputStore:
         rows = [{"run_id": run_id, **asdict(batch)} for batch in found]
         self.database.replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
 
-    def total_diffs(self, revision: int | None = None) -> list[TotalDiff]:
+    def total_diffs(self, revision: int | None = None, first: int | None = None) -> list[TotalDiff]:
         """List the totals as diff triples `(measure, k, epoch, revision, diff)`, up to a revision (default: the
-        newest)."""
-        statement = sa.select(totals, ledger.c.revision).join(ledger, ledger.c.run_id == totals.c.run_id)
+        newest).
+
+        With `first` those of earlier epochs are one triple for each measure and k, at epoch `first` - 1, with the
+        newest of their revisions: the totals from there on are the same.
+        """
+        joined = sa.join(totals, ledger, ledger.c.run_id == totals.c.run_id)
+        key = totals.c.measure, totals.c.k
+        statement = sa.select(*key, totals.c.epoch, ledger.c.revision, totals.c.diff).select_from(joined)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
+        if first is not None:
+            before = sa.select(
+                *key,
+                sa.literal(first - 1).label("epoch"),
+                sa.func.max(ledger.c.revision).label("revision"),
+                sa.cast(sa.func.sum(totals.c.diff), sa.BigInteger).label("diff"),
+            )
+            before = before.select_from(joined).where(totals.c.epoch < first).group_by(*key)
+            if revision is not None:
+                before = before.where(ledger.c.revision <= revision)
+            statement = sa.union_all(statement.where(totals.c.epoch >= first), before)
         return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.database.read_rows(statement)]
+
+    def list_measures(self, revision: int) -> set[str]:
+        """List the measures that totals up to a revision are about."""
+        at = sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
+        return {
+            row.measure
+            for row in self.database.read_rows(sa.select(totals.c.measure).where(totals.c.run_id.in_(at)).distinct())
+        }
 
     def estimate_edges_since(self, revision: int, first: int, most: int) -> int:
         """Estimate how many of the `most` edge intervals of a revision reach epoch `first`.

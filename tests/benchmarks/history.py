@@ -1,6 +1,6 @@
 """What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
 
-    python -m tests.benchmarks.history [backfill] [long] [many] [load] [--epochs 300]
+    python -m tests.benchmarks.history [backfill] [long] [many] [load] [constant] [--epochs 300] [--before 20 2000]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
           history) and against `altneu run` commands, times the number of days.
@@ -8,6 +8,9 @@ many      2,000 landed epochs: status, plan and a backfill with nothing to do, a
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it. What is between the measured epochs is
           published without its audit, for the benchmark's own sake.
+constant  a graph of constant size with a history of `--before` epochs, published in one pass: 500 rows an epoch among
+          3,000 vertices, each edge alive for 20 epochs. Seconds and stages of three new epochs, and of one that is
+          replaced in the middle of the history, in one warm session.
 load      an R-MAT graph of 1M edges as one epoch and 100 epochs of 1,000 changes, half of them deletions: one
           `altneu backfill --all`, from a cold start, stage by stage; then single epochs, and what quality costs.
 Prints tables in Markdown; medians with the least and the greatest.
@@ -156,6 +159,37 @@ def long(folder: Path, epochs: int) -> None:
     print(f"| ratio | | {ratio:.2f} × |")
 
 
+def constant(folder: Path, before: list[int]) -> None:
+    """One epoch on a graph of constant size, after a short and after a long history."""
+    print("\n| epochs before | an epoch | seconds | edges | triangles | truss | audit | report |")
+    print("|---|---|---|---|---|---|---|---|")
+    rng = random.Random(1)
+    for count in before:
+        home, ledger = home_helpers.make(folder / f"constant-{count}", "[edges]\nlive_for = 20\n")
+
+        def put(epoch: int, home: Home = home) -> None:
+            rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
+            home_helpers.put(home, epoch, rows)
+
+        for epoch in range(count):
+            put(epoch)
+        home_helpers.run(home, ledger, range(count))
+        for name, epochs in (
+            ("new, at the end", range(count, count + 4)),
+            ("replaced, in the middle", [count // 2] * 2),
+        ):
+            taken: dict[str, list[float]] = {}
+            for epoch in epochs:
+                put(epoch)
+                taken.setdefault("all", []).append(timed(partial(home_helpers.run, home, ledger, [epoch])))
+                for row in ledger.stages.select(ledger.revisions.get().run_id):
+                    taken.setdefault(row.stage, []).append(row.seconds or 0.0)
+            stages = ("all", "edges", "triangles", "truss", "audit", "report")
+            print(
+                f"| {count:,} | {name} | {' | '.join(spread(taken[stage][1:]) for stage in stages)} |"
+            )  # the first warms
+
+
 def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     home = Home.open(folder / "load", create=True)
     rng = np.random.default_rng(3)
@@ -195,10 +229,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", default=["backfill", "many", "load", "long"])
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--before", type=int, nargs="+", default=[20, 2_000])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for table in options.tables:
-            work = {"backfill": backfill, "many": many, "load": load, "long": lambda path: long(path, options.epochs)}
+            work = {
+                "backfill": backfill,
+                "many": many,
+                "load": load,
+                "long": lambda path: long(path, options.epochs),
+                "constant": lambda path: constant(path, options.before),
+            }
             work[table](Path(folder))
 
 

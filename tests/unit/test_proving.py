@@ -75,7 +75,7 @@ class Stored:
     def run(self) -> SimpleNamespace:
         published = [row for row in self.totals if row[2] <= BASE]
         outputs = SimpleNamespace(
-            total_diffs=lambda revision: published,
+            total_diffs=lambda revision, first: published,
             get_proof=lambda run_id: self.proof,
             fingerprints_of=lambda revision: self.before,
             put_fingerprints=lambda run_id, change: None,
@@ -88,7 +88,7 @@ class Stored:
             frontier=FRONTIER,
             epochs=[FIRST, FRONTIER],
             parent=SimpleNamespace(revision=1, frontier=BASE, since=None),
-            total_diffs=lambda: self.totals,
+            total_diffs=lambda first: self.totals,
             appends_to=lambda table: True,
         )
 

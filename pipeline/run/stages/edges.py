@@ -76,8 +76,8 @@ def derive_edges(run: RunContext) -> EdgesFacts:
     degree_diffs = edge_derivation.degree_total_changes(
         _degrees_before(run), run.read_delta("degrees"), broadcast=few, whole=tiny
     )
-    known = run.ledger.outputs.total_diffs(run.parent.revision) if run.appends_to("edges") else []
-    if known and not any(measure == "wedges" for measure, *_ in known):
+    known = run.ledger.outputs.list_measures(run.parent.revision) if run.appends_to("edges") else set()
+    if known and "wedges" not in known:
         # There was no wedge, or no version that counts wedges, when the parent was published: count all of them.
         all_diffs = edge_derivation.degree_total_changes(
             run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few

@@ -172,8 +172,7 @@ def _compare_stored(
     base = replayed - 1
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
-    diffs = run.total_diffs()
-    shown = totals_at(sum_totals(diffs, run.frontier), looked_at)
+    shown = totals_at(sum_totals(run.total_diffs(looked_at[0]), run.frontier), looked_at)
     held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     if not right:  # trussness maintained by region: the runs before have proved this state
@@ -196,7 +195,8 @@ def _compare_stored(
 
 def published_counts(run: RunContext, epoch: int) -> GraphCounts:
     """Return the counts of the published graph at an epoch."""
-    known = totals_at(sum_totals(run.ledger.outputs.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    diffs = run.ledger.outputs.total_diffs(run.parent.revision, epoch)
+    known = totals_at(sum_totals(diffs, run.frontier), [epoch])[epoch]
     return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 

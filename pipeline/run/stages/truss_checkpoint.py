@@ -82,7 +82,8 @@ def save_checkpoint(run: RunContext, change: CheckpointChange) -> SavedCheckpoin
     base, rows = parent_checkpoint(run), change.rows
     assert base is not None
     stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
-    edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
+    diffs = run.total_diffs(run.frontier)
+    edges = totals_at(sum_totals(diffs, run.frontier), [run.frontier])[run.frontier]["edges"]
     if stored > WORN * edges:
         old = truss_checkpoint_table.read_checkpoint(run.warehouse, base)
         assert old is not None
