@@ -54,31 +54,22 @@ class OutputStore:
         With `first` those of earlier epochs are one triple for each measure and k, at epoch `first` - 1, with the
         newest of their revisions: the totals from there on are the same.
         """
-        joined = sa.join(totals, ledger, ledger.c.run_id == totals.c.run_id)
-        key = totals.c.measure, totals.c.k
-        statement = sa.select(*key, totals.c.epoch, ledger.c.revision, totals.c.diff).select_from(joined)
-        if revision is not None:
-            statement = statement.where(ledger.c.revision <= revision)
+        shown = sa.true() if revision is None else ledger.c.revision <= revision
+        key, of_run = (totals.c.measure, totals.c.k), ledger.c.run_id == totals.c.run_id
+        rows = sa.select(*key, totals.c.epoch, ledger.c.revision, totals.c.diff).join(ledger, of_run).where(shown)
+        listed = self.database.read_rows(rows if first is None else rows.where(totals.c.epoch >= first))
         if first is not None:
-            before = sa.select(
-                *key,
-                sa.literal(first - 1).label("epoch"),
-                sa.func.max(ledger.c.revision).label("revision"),
-                sa.cast(sa.func.sum(totals.c.diff), sa.BigInteger).label("diff"),
-            )
-            before = before.select_from(joined).where(totals.c.epoch < first).group_by(*key)
-            if revision is not None:
-                before = before.where(ledger.c.revision <= revision)
-            statement = sa.union_all(statement.where(totals.c.epoch >= first), before)
-        return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.database.read_rows(statement)]
+            sums = sa.func.max(ledger.c.revision).label("revision"), sa.func.sum(totals.c.diff).label("diff")
+            at = sa.literal(first - 1).label("epoch")
+            before = sa.select(*key, at, *sums).join(ledger, of_run).where(shown, totals.c.epoch < first).group_by(*key)
+            listed = [*listed, *self.database.read_rows(before)]
+        return [(row.measure, row.k, row.epoch, row.revision, int(row.diff)) for row in listed]
 
     def list_measures(self, revision: int) -> set[str]:
         """List the measures that totals up to a revision are about."""
         at = sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
-        return {
-            row.measure
-            for row in self.database.read_rows(sa.select(totals.c.measure).where(totals.c.run_id.in_(at)).distinct())
-        }
+        rows = self.database.read_rows(sa.select(totals.c.measure).where(totals.c.run_id.in_(at)).distinct())
+        return {row.measure for row in rows}
 
     def estimate_edges_since(self, revision: int, first: int, most: int) -> int:
         """Estimate how many of the `most` edge intervals of a revision reach epoch `first`.

@@ -82,6 +82,7 @@ def test_a_java_counts_when_spark_supports_it(tmp_path: Path, version: str, righ
     assert java.java_home_of(str(tmp_path / "none")) is None
 
 
+@pytest.mark.slow  # infra/setup compiles all of them before the tests
 def test_the_groups_of_kernels_leave_compiled_code_for_the_next_process(tmp_path: Path) -> None:
     """The smallest group, with a cache of its own: a second process finds all of it there and compiles nothing."""
     environment = {

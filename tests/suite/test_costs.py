@@ -74,7 +74,7 @@ def call_pytest(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "2", "--dist", "loadgroup")])
+@pytest.mark.parametrize("processes", [pytest.param((), marks=pytest.mark.slow), ("-n", "2", "--dist", "loadgroup")])
 def test_what_costs_too_much_fails_and_the_dearest_are_named(processes: tuple[str, ...], tmp_path: Path) -> None:
     """With two processes what some tests share is made once, since they stay together."""
     output = call_pytest(tmp_path, *processes)

@@ -20,6 +20,7 @@ SKIPPING = {"skip", "importorskip", "which"}
 SKIPPING_CALLS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif", "shutil.which"}
 
 
+@pytest.mark.slow  # it collects and skips the whole suite in a process of its own
 def test_a_machine_without_any_tool_skips_what_needs_them_and_fails_nothing(tmp_path: Path) -> None:
     """With an empty PATH, no settings and a new home folder, all that is marked: no error, each reason is a tool's.
     Files that speak of no marker and no fixture of a tool have none such."""
