@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ TIERS = {
     (): (DEFAULT, True),
     ("--quick",): (f"{DEFAULT} --quick", True),
     ("--backends",): ("-m backend and not slow", False),
-    ("--all",): ("-n 2", True),
+    ("--all",): ("--dist loadgroup", True),
     ("--share", "3/8"): ("-m slow or backend --share 3/8 --minutes 25", False),
     ("tests/laws", "-x"): (f"{DEFAULT} tests/laws -x", True),
     ("--all", "tests/laws"): ("tests/laws", True),
@@ -54,7 +55,7 @@ def test_a_tier_is_what_its_markers_say(arguments: tuple[str, ...], tmp_path: Pa
     code, _, called = call_infra_test(tmp_path, *arguments)
     (tests,) = [line for line in called if line.startswith("python -m pytest")]
     assert code == 0 and chosen in tests
-    assert ("--dist loadgroup" in tests) == ("tests/laws" not in tests)
+    assert bool(re.search(r" -n [23] --dist loadgroup", tests)) == ("tests/laws" not in tests)
     assert ("mypy " in called, "ruff check" in called) == (lint, lint)
     assert ("python -m tests.tools" in called) == bool({"--backends", "--all"}.intersection(arguments))
 
