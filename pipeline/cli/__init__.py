@@ -1,4 +1,4 @@
-"""The command line of altneu: a command parses its options, calls one function and prints the result.
+"""The command line of altneu: a command parses its options, calls a function of another package and prints.
 
 Only this package turns errors into text and exit codes. Progress goes to standard error, results to standard output;
 Spark and the suites are imported only when a command needs them. There is one module for each concept: `app` (the app

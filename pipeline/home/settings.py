@@ -154,8 +154,8 @@ class Triangles(Section):
         "auto",
         '"auto"',
         '"resume": from the graph cache of the last run, where it exists and edges do not expire; '
-        '"delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are enumerated and '
-        'compared with what is stored; "auto": what is estimated to cost less',
+        '"delta": by delta queries from the changed edges; "bulk": all triangles from the first changed epoch on are '
+        'enumerated and compared with what is stored; "auto": what is estimated to cost less',
         '"auto", "resume", "delta" or "bulk"',
     )
     limit_edges: Annotated[int, Field(ge=1, le=_MOST)] | None = declare(

@@ -296,7 +296,7 @@ def execute_run(
     if why is not None:
         say(LAST[0], f"not published: {why}")
         return ledger.runs.get(run_id)
-    return ledger.revisions.get()
+    return ledger.revisions.published_by(run_id)
 
 
 def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = ignore_progress) -> Revision:

@@ -2,7 +2,7 @@
 
 If there is nothing to approve, the task passes at once. While it waits it holds neither a worker nor the pool. The
 approval is for what was computed on one revision: if another run is published meanwhile, the epochs are computed and
-compared again, and the person is asked again.
+compared again, in this task, and the person is asked again.
 """
 
 from __future__ import annotations

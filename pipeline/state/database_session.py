@@ -65,7 +65,7 @@ class DatabaseSession:
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"
         elif row.discarded or row.state is RunState.SUPERSEDED:
-            what = f"run {run_id} counted as dead and was given up ({row.error})"
+            what = f"run {run_id} was overtaken, or counted as dead, and was given up ({row.error})"
         elif row.owner is None:
             what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"
         else:

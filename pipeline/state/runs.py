@@ -1,6 +1,7 @@
 """Runs in the database: their beginning and end, the process that works on each, and the runs that are over.
 
-A process that works on a run holds its lease (`lease`). Every write for the run checks the lease in its transaction.
+A process that works on a run holds its lease (`lease`). Every write for the run renews it in its transaction, where
+this process holds it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
 
 
 Measure = Literal["vertices", "edges", "triangles", "max_trussness"]
-# the measures that pages and checks show
+# the measures with a column of their own on pages; checks know wedges, too
 MEASURES: tuple[Measure, ...] = ("vertices", "edges", "triangles", "max_trussness")
 
 

@@ -303,7 +303,7 @@ def _approval_request(
 def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:
     """Record the decision on a held run.
 
-    Raise `RevisionConflict` if the run was overtaken: then a person is asked again.
+    Raise `RevisionConflict` if a run that is approved was overtaken: then a person is asked again.
     """
     from ..run import approval
 

@@ -105,3 +105,25 @@ def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     results = audit.audit_published(warehouse, row, [0], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
     assert warehouse.read_table("edges", row).count() == 6
+
+
+def test_a_run_answers_with_the_revision_that_it_has_published(
+    ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run publishes while the first one writes its pages."""
+    home, ledger = home_helpers.make(tmp_path / "home")
+    for epoch in (1, 2):
+        home_helpers.put(home, epoch, [(epoch, 5, None, "upsert", 0)])
+    drive = runner.RunDriver.drive
+
+    def overtaken_after_publish(driver: runner.RunDriver, run_id: str) -> tuple[str, str | None]:
+        outcome = drive(driver, run_id)
+        monkeypatch.setattr(runner.RunDriver, "drive", drive)
+        home_helpers.run(home, ledger, [2])
+        return outcome
+
+    plan = planning.plan_epochs(home, ledger, [1])
+    monkeypatch.setattr(runner.RunDriver, "drive", overtaken_after_publish)
+    revision = runner.execute_run(home, ledger, plan)
+    assert revision is not None and [*ledger.runs.get(revision.run_id).epochs] == [1]
+    assert ledger.revisions.get().revision == 2

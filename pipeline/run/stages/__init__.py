@@ -60,7 +60,7 @@ STAGES = (
     Stage(
         "triangles",
         "count_triangles_and_motifs",
-        "Changed edges → changed counts of triangles and motifs, by delta queries.",
+        "Changed edges → changed counts of triangles and motifs.",
         reads=(EdgesFacts,),
         maintains=True,
     ),
@@ -74,8 +74,8 @@ STAGES = (
     Stage(
         "audit",
         "audit_run",
-        "The suites and a full recomputation. A critical failure stops the run, naming check, epoch and rows; nothing "
-        "is published then. The same data fails again.",
+        "The suites, and a proof or a full recomputation. A critical failure stops the run, naming check, epoch and "
+        "rows; nothing is published then. The same data fails again.",
         reads=(IngestFacts, EdgesFacts, TrussFacts),
         suites=True,
     ),

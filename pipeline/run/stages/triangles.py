@@ -107,7 +107,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
             triangle_changes = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
             new = triangles.vertex_triangle_changes(triangle_changes)
         else:
-            run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
+            run.say(f"enumeration of about {stored + rows:,} edge intervals, of which {rows:,} are new")
             adds = run.appends_to("triangle_counts") and run.parent.snapshots
             new = triangles.recounted_vertex_changes(
                 run.read_after_since("edges"),
