@@ -146,16 +146,16 @@ def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
 
 
 def test_two_months_backwards_with_eight_active_runs_on_postgresql(
-    spark: SparkSession, tmp_path: Path, server: str, postgres: str
+    spark: SparkSession, tmp_path: Path, postgres_server: str, postgres: str
 ) -> None:
     import sqlalchemy as sa
 
     home, ledger, epochs = college(tmp_path / "home", DAYS or 60, f'[storage]\ndatabase = "{postgres}"\n')
-    engine = sa.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(f"{postgres_server}/postgres", isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(sa.text("CREATE DATABASE airflow"))
     environment = {
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"{server}/airflow",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"{postgres_server}/airflow",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "ALTNEU_START": "",  # nothing on schedule: all of it by the backfill
     }
