@@ -2,7 +2,7 @@
 
 The tiers themselves are markers, which `infra/test` chooses by: the default tier is what is neither `slow` nor
 `backend`. Quick tests come first, so that a broken line shows within a minute; then those with Spark, the longest
-first, so that no long one decides the end. With two processes each takes the next test that nobody has. Tests of one
+first, so that no long one decides the end. Each process takes the next test that nobody has. Tests of one
 file that share a fixture stay together (`--dist loadgroup`), those that take copies of canonical histories, and those
 that start many processes: one of them at a time.
 
