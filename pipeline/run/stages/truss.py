@@ -90,7 +90,8 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
 def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     """Return for each epoch the vertices that are in its densest truss and were not in that k-truss before."""
     epochs = sorted(run.epochs)[-REPORTED:]
-    points = totals_at(sum_totals(run.total_diffs(epochs[0]), run.frontier), epochs)
+    diffs = run.total_diffs(min(epochs, default=None))
+    points = totals_at(sum_totals(diffs, run.frontier), epochs)
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
     if not cores:
         return {}
