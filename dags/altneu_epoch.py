@@ -10,6 +10,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | plan | compares landing and ledger; waits while another run is running; skips the rest if there is nothing new |
 | ingest … truss | run the stages; nothing is visible yet |
 | audit | runs suites, and a proof or a full recomputation; a critical failure stops the run before publish |
+| approve | holds the run until a person has approved it, where the settings ask for one |
 | publish | makes the revision visible |
 | assets | updates the assets; it is skipped if this run had nothing to publish |
 | warnings | **fails if a check warns**; the epoch is published, and the run is a success |

@@ -193,7 +193,7 @@ class Compaction:
         approval.expire_held_runs(self.home, ledger)
         warehouse.discard_leftovers(ledger)
         horizon = compaction_horizon(self.home, ledger, row)
-        with RunSession.begin(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
+        with RunSession.begin_run(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
             session.start_stage()
             pins = {table: self.rewrite_table(table, session.run_id, horizon) for table in row.snapshots}
             self.verify_tables(pins, horizon)

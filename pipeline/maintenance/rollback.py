@@ -56,7 +56,7 @@ def roll_back(
     before, after = ledger.outputs.published_batches(parent.revision), ledger.outputs.published_batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     config = ledger.runs.get(target.run_id).config if target.revision else home.config.semantic_settings()
-    with RunSession.begin(ledger, parent.revision, RunKind.ROLLBACK, epochs=epochs, config=config) as session:
+    with RunSession.begin_run(ledger, parent.revision, RunKind.ROLLBACK, epochs=epochs, config=config) as session:
         run_id, pins = session.run_id, target.snapshots
         if target.revision and target.revision not in exact_revisions(ledger.revisions.list_all()):
             say(f"revision {revision} shares its tables with later ones: writing its rows again")

@@ -1,6 +1,6 @@
 """The life cycle of a run, the same for a run of stages, a rollback and a compaction.
 
-A run begins in the ledger (`RunSession.begin`, or `runner.begin_run` for one whose stages follow). To work on it a
+A run begins in the ledger (`RunSession.begin_run`, or `runner.begin_run` for one whose stages follow). To work on it a
 process enters a `RunSession`: it takes the lease, or raises `LeaseLost` and changes nothing, and sends heartbeats until
 the block ends. In the block `start_stage` and `finish_stage` record the stage. An error in it is recorded as `classify`
 says, for the stage and for the run, and leaves the block unchanged. What the run has published stays published: then,
@@ -72,7 +72,7 @@ class RunSession:
         self._outcome: Outcome | None = None
 
     @classmethod
-    def begin(cls, ledger: Ledger, parent: int, kind: RunKind, *, epochs: list[int], config: Json) -> RunSession:
+    def begin_run(cls, ledger: Ledger, parent: int, kind: RunKind, *, epochs: list[int], config: Json) -> RunSession:
         """Record a new run of one piece of work, and return the session for it."""
         run_id = new_run_id()
         ledger.runs.create(run_id, parent, epochs=epochs, config=config, kind=kind)

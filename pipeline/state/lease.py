@@ -1,9 +1,9 @@
 """The lease of a run: one process at a time works on the run, and sends heartbeats while it does.
 
-The lease is a token of the process in the row of the run. The ledger checks it in every transaction that writes for the
-run, including the one that inserts the ledger row. A process that has lost its lease is refused and changes nothing.
-Each stage takes the lease and gives it up, so that another process, even on another machine, may run the next stage. A
-process may take over the lease of an owner that counts as dead (`process_identity`).
+The lease is a token of the process in the row of the run. While this process holds it, the ledger checks it in every
+transaction that writes for the run, including the one that inserts the ledger row. A process that has lost its lease is
+refused and changes nothing. Each stage takes the lease and gives it up, so that another process, even on another
+machine, may run the next stage. A process may take over the lease of an owner that counts as dead (`process_identity`).
 """
 
 from __future__ import annotations

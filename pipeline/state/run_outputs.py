@@ -67,8 +67,9 @@ class OutputStore:
 
     def list_measures(self, revision: int) -> set[str]:
         """List the measures that totals up to a revision are about."""
-        at = sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
-        rows = self.database.read_rows(sa.select(totals.c.measure).where(totals.c.run_id.in_(at)).distinct())
+        rows = self.database.read_rows(
+            sa.select(totals.c.measure).where(totals.c.run_id.in_(_select_published_runs(revision))).distinct()
+        )
         return {row.measure for row in rows}
 
     def estimate_edges_since(self, revision: int, first: int, most: int) -> int:
@@ -76,12 +77,11 @@ class OutputStore:
 
         These are the edges just before it, and at most one for each row that has landed since.
         """
-        at = sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
         alive = sa.select(sa.func.coalesce(sa.func.sum(totals.c.diff), 0)).where(
-            totals.c.run_id.in_(at), totals.c.measure == "edges", totals.c.epoch < first
+            totals.c.run_id.in_(_select_published_runs(revision)), totals.c.measure == "edges", totals.c.epoch < first
         )
         landed = sa.select(sa.func.coalesce(sa.func.sum(batches.c.rows), 0)).where(
-            batches.c.run_id.in_(at), batches.c.epoch >= first
+            batches.c.run_id.in_(_select_published_runs(revision)), batches.c.epoch >= first
         )
         both = sa.select(alive.scalar_subquery().label("alive"), landed.scalar_subquery().label("landed"))
         (row,) = self.database.read_rows(both)
@@ -153,6 +153,11 @@ class OutputStore:
         """Return the proof of a run; None: its graph was too large for one task, or nothing was replayed."""
         rows = self.database.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
         return Proof.from_json(rows[0].proof) if rows else None
+
+
+def _select_published_runs(revision: int) -> sa.Select[tuple[str]]:
+    """Return the query for the ids of the runs that are published up to a revision."""
+    return sa.select(ledger.c.run_id).where(ledger.c.revision <= revision)
 
 
 def _encode_fingerprints(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:

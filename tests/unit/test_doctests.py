@@ -17,8 +17,8 @@ OTHERS = {"scheduling", "migrations"}
 
 
 def modules() -> list[str]:
-    """Those of the rooms but for those that do something when imported: a `__main__`, what Airflow reads (it has its
-    own tests), and what Alembic runs."""
+    """List the modules of all rooms, but for those that do something when imported: a `__main__`, what Airflow reads
+    (it has its own tests), and what Alembic runs."""
     files = [path for room in ROOMS for path in (ROOT / "altneu" / room).rglob("*.py") if path.stem != "__main__"]
     mine = [path for path in sorted(files) if not OTHERS & {*path.parts} or ">>>" in path.read_text()]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in mine]

@@ -19,8 +19,8 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(Home.open(tmp_path, create=True).database)
 
 
-def begin(ledger: Ledger, kind: RunKind = RunKind.COMPACT) -> RunSession:
-    return RunSession.begin(ledger, 0, kind, epochs=[], config={})
+def begin_session(ledger: Ledger, kind: RunKind = RunKind.COMPACT) -> RunSession:
+    return RunSession.begin_run(ledger, 0, kind, epochs=[], config={})
 
 
 ENDS = {
@@ -32,7 +32,7 @@ ENDS = {
 @pytest.mark.parametrize("state", ENDS)
 def test_an_error_ends_the_stage_and_the_run_and_passes_unchanged(ledger: Ledger, state: str) -> None:
     error, words = ENDS[state]
-    with pytest.raises(type(error)) as raised, begin(ledger) as session:
+    with pytest.raises(type(error)) as raised, begin_session(ledger) as session:
         session.start_stage()
         assert ledger.runs.get(session.run_id).owner == ledger.database.owner()
         raise error
@@ -43,7 +43,7 @@ def test_an_error_ends_the_stage_and_the_run_and_passes_unchanged(ledger: Ledger
 
 
 def test_the_first_error_is_the_one_on_record(ledger: Ledger) -> None:
-    with pytest.raises(RunFailed, match="in other words"), begin(ledger, RunKind.ROLLBACK) as session:
+    with pytest.raises(RunFailed, match="in other words"), begin_session(ledger, RunKind.ROLLBACK) as session:
         try:
             raise OSError("the cause")
         except OSError as error:
@@ -55,14 +55,14 @@ def test_the_first_error_is_the_one_on_record(ledger: Ledger) -> None:
 
 def test_what_is_done_stays_done(ledger: Ledger) -> None:
     """The answer to the last write may be lost."""
-    with pytest.raises(OSError, match="no answer"), begin(ledger) as session:
+    with pytest.raises(OSError, match="no answer"), begin_session(ledger) as session:
         ledger.runs.finish(session.run_id, RunState.DONE)
         raise OSError("no answer")
     assert ledger.runs.get(session.run_id).state == "done"
 
 
 def test_who_does_not_get_the_lease_changes_nothing(ledger: Ledger) -> None:
-    session, other = begin(ledger), Ledger(ledger.database.uri)
+    session, other = begin_session(ledger), Ledger(ledger.database.uri)
     other.database.owner = lambda: "elsewhere/1/1.00"
     other.runs.acquire_lease(session.run_id)
     before = ledger.runs.get(session.run_id)
