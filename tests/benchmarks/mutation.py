@@ -39,6 +39,8 @@ UNIT, KERNELS = "tests/unit/test_", "tests/kernels/test_"
 ROWS = [f"{UNIT}{name}.py" for name in ("runs", "ledger", "shown_totals", "rollback")]
 LEASE = [*ROWS, f"{UNIT}lease.py"]
 PAGES = [f"{UNIT}runs.py", "tests/report/test_document.py", "tests/report/test_fresh.py"]
+RUNS = [f"tests/e2e/test_{name}.py" for name in ("two_writers", "hold", "gate", "on_call")]
+RUNS += ["tests/protocol", "-m", "not slow and not backend", "-k", "not real and not held_run and not has_moved"]
 WARM = [f"{KERNELS}replay.py", f"{KERNELS}warm.py", f"{KERNELS}proof.py", "-k", "not college", "-m", "not slow"]
 SUITES: dict[str, list[str]] = {
     "pipeline/state/ledger.py": LEASE,
@@ -46,7 +48,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/database_session.py": LEASE,
     "pipeline/state/lease.py": LEASE,
     "pipeline/state/process_identity.py": LEASE,
-    **{f"pipeline/state/{name}.py": ROWS for name in ("revisions", "attempts", "progress", "totals")},
+    **{f"pipeline/state/{name}.py": ROWS for name in ("approvals", "revisions", "stage_log", "totals")},
     "pipeline/state/run_outputs.py": [*ROWS, f"{UNIT}prints.py"],
     "pipeline/state/digests.py": [*ROWS, f"{UNIT}landing.py"],
     "pipeline/state/checks.py": PAGES,
@@ -57,6 +59,8 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/home_identity.py": [f"{UNIT}place.py"],
     "pipeline/state/versions.py": [f"{UNIT}versions.py"],
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
+    "pipeline/run/run_session.py": [f"{UNIT}run_session.py", *RUNS],
+    "pipeline/run/runner.py": RUNS,
     "pipeline/run/stages/proof_verification.py": [f"{UNIT}proving.py"],
     "pipeline/run/choices/plan_choice.py": [f"{UNIT}decisions.py"],
     "pipeline/run/choices/plan_choices.py": [f"{UNIT}decisions.py"],
