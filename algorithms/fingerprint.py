@@ -70,9 +70,9 @@ class Fingerprint:
         return cls(*weighted_sum(hash_rows(*columns), np.ones(columns[0].size, np.int64) if diff is None else diff))
 
     @classmethod
-    def sum_all(cls, found: Iterable[Fingerprint]) -> Fingerprint:
+    def sum_all(cls, fingerprints: Iterable[Fingerprint]) -> Fingerprint:
         first, second = 0, 0
-        for each in found:
+        for each in fingerprints:
             first, second = first + each.first, second + each.second
         return cls(first % _WORD, second % _WORD)
 

@@ -11,4 +11,4 @@ def spark_pattern(path: str) -> str:
     >>> print(spark_pattern("/data/a?b/{x}.json"))
     /data/a\?b/\{x\}.json
     """
-    return re.sub(r"[]\[{}?*\\]", lambda found: f"\\{found[0]}", path)
+    return re.sub(r"[]\[{}?*\\]", lambda match: f"\\{match[0]}", path)

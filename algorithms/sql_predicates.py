@@ -79,7 +79,9 @@ class Condition:
         """
         tree = read_condition(text)
         _require_row_condition(tree)
-        columns = sorted((_column_of(found) for found in tree.find_all(exp.Column)), key=lambda found: found.position)
+        columns = sorted(
+            (_column_of(column) for column in tree.find_all(exp.Column)), key=lambda column: column.position
+        )
         return cls(spark_sql(text), tuple(columns), isinstance(tree, exp.Column))
 
 
@@ -123,7 +125,7 @@ def collapse_blanks(text: str) -> str:
     >>> collapse_blanks("w  >\\n0 AND t = 'a  b' ")
     "w > 0 AND t = 'a  b'"
     """
-    return _rewrite_tokens(text, lambda token, found: found)
+    return _rewrite_tokens(text, lambda token, text_of_token: text_of_token)
 
 
 @lru_cache(1024)
@@ -149,7 +151,7 @@ def spark_sql(text: str) -> str:
     It has no comments, because other text may follow it.
     """
     return _rewrite_tokens(
-        text, lambda token, found: f"`{found}`" if token.token_type == TokenType.VAR and not found.isascii() else found
+        text, lambda token, name: f"`{name}`" if token.token_type == TokenType.VAR and not name.isascii() else name
     )
 
 

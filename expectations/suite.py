@@ -204,7 +204,7 @@ def _make_check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Chec
 def _check_at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
     """Return the result of one epoch, from the verdict on a frame with a row per epoch."""
     epoch = int(row["epoch"])
-    here = [found for found in verdict.rows if found["epoch"] == epoch]
+    here = [counterexample for counterexample in verdict.rows if counterexample["epoch"] == epoch]
     judged = not verdict.expectation.unjudged or plain_row(row)[verdict.expectation.args["column"]] is not None
     return _make_check(Verdict(verdict.expectation, not here, len(here), 1, here, judged), epoch, labels)
 

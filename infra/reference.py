@@ -243,8 +243,8 @@ def given(each: Any) -> str:
     return "" if default in (None, False, (), []) else code(default)
 
 
-def flags(found: Iterable[Any]) -> list[str]:
-    rows = [[code(flag(each)), plain(each.help or ""), given(each)] for each in found]
+def flags(parameters: Iterable[Any]) -> list[str]:
+    rows = [[code(flag(each)), plain(each.help or ""), given(each)] for each in parameters]
     return table(["option", "meaning", "default"], rows)
 
 

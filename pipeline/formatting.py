@@ -24,7 +24,7 @@ def escape_controls(text: str, keep: str = "") -> str:
     >>> escape_controls("a\x1b[31mb\nc"), escape_controls("\u202etxt.exe"), escape_controls("a\nb\r", keep="\n")
     ('a\\x1b[31mb\\nc', '\\u202etxt.exe', 'a\nb\\r')
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape_character(found[0]), text)
+    return _CONTROLS.sub(lambda match: match[0] if match[0] in keep else _escape_character(match[0]), text)
 
 
 def _escape_character(character: str) -> str:

@@ -184,7 +184,7 @@ def _run_rules(
     query: Query,
     relations: Mapping[str, Collection],
     frames: Mapping[str, DataFrame],
-    found: Sequence[Rule],
+    rules: Sequence[Rule],
     time: Lattice,
     stamp: Sequence[str],
     *,
@@ -194,8 +194,8 @@ def _run_rules(
     views, of = _atom_views(query, relations, frames, stamp)
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
     extension = Extension(views, time, stamp, broadcast)
-    prefixes = _apply_constraints(query, _initial_prefixes(query, found, views, of, types, time, stamp))
-    plans = [_plan_steps(query, rule, of) for rule in found]
+    prefixes = _apply_constraints(query, _initial_prefixes(query, rules, views, of, types, time, stamp))
+    plans = [_plan_steps(query, rule, of) for rule in rules]
     for number in range(max(map(len, plans))):
         cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(plans)]
         step = [Case(i, asks) for i, mine in cases for asks in mine]
@@ -274,7 +274,7 @@ def _require_comparable(constant: Constant, kind: str, what: str) -> None:
 
 def _initial_prefixes(
     query: Query,
-    found: Sequence[Rule],
+    rules: Sequence[Rule],
     views: Sequence[View],
     of: Sequence[int],
     types: Mapping[str, str],
@@ -284,7 +284,7 @@ def _initial_prefixes(
     """Return the changes from which the rules start, as prefixes; each view is scanned once."""
     parts = []
     for number, view in enumerate(views):
-        mine = [(i, query.atoms[rule.atom].variables) for i, rule in enumerate(found) if of[rule.atom] == number]
+        mine = [(i, query.atoms[rule.atom].variables) for i, rule in enumerate(rules) if of[rule.atom] == number]
         starts = []
         for i, names in mine:
             place = {v: view.names[p] for p, v in enumerate(names)}

@@ -129,10 +129,10 @@ class Extension:
         sizes = sizes.groupBy("_key").agg(F.count("*").alias("_n"))
         counted, numbers = prefixes, []
         for k, asks in enumerate(proposers):
-            found = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias(f"_n_{k}"))
+            key_sizes = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias(f"_n_{k}"))
             asking = counted.withColumn("_asked", index.lookup_key(RULE, asks))
-            found = F.broadcast(found) if self.broadcast else found
-            counted = asking.join(found, F.col("_asked") == F.col("_found"), "left").drop("_asked", "_found")
+            key_sizes = F.broadcast(key_sizes) if self.broadcast else key_sizes
+            counted = asking.join(key_sizes, F.col("_asked") == F.col("_found"), "left").drop("_asked", "_found")
             numbers.append(F.when(F.col(RULE).isin(*asks), F.coalesce(f"_n_{k}", F.lit(0))))
         least = F.least(*numbers)
         mine = [

@@ -103,21 +103,21 @@ def read_result(rows: DataFrame) -> TrussResult:
     Raises:
         PlanUnfit: the plan has no result.
     """
-    found: dict[RowKind, list[Row]] = defaultdict(list)
+    rows_by_kind: dict[RowKind, list[Row]] = defaultdict(list)
     small = rows.where(F.col("kind") != int(RowKind.CERTIFICATE)).groupBy("kind", "k", "epoch", "note")
     for row in small.agg(F.sum("diff").alias("diff")).collect():
-        found[RowKind(row.kind)].append(row)
-    for row in found[RowKind.UNFIT]:
+        rows_by_kind[RowKind(row.kind)].append(row)
+    for row in rows_by_kind[RowKind.UNFIT]:
         raise PlanUnfit(row.note)
     checkpoint = None
-    for row in found[RowKind.CHECKPOINT]:
+    for row in rows_by_kind[RowKind.CHECKPOINT]:
         front, back, anew = json.loads(row.note)
         checkpoint = CheckpointChange(certificate_rows(rows), (front, back), anew)
     return TrussResult(
         rows_of_kind(rows, RowKind.CHANGE).select(*TRIPLE),
-        [(row.k, row.epoch, row.diff) for row in found[RowKind.CHANGE]],
-        summarize_notes(row.note for row in sorted(found[RowKind.NOTE], key=lambda row: int(row.epoch))),
-        next((row.note for row in found[RowKind.PROOF]), None),
+        [(row.k, row.epoch, row.diff) for row in rows_by_kind[RowKind.CHANGE]],
+        summarize_notes(row.note for row in sorted(rows_by_kind[RowKind.NOTE], key=lambda row: int(row.epoch))),
+        next((row.note for row in rows_by_kind[RowKind.PROOF]), None),
         checkpoint,
     )
 

@@ -65,17 +65,17 @@ class Recount:
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> Recount:
         """Return the recount that rows (`epoch_recount.RECOUNT`) are."""
-        found = cls([], {}, {})
+        recount = cls([], {}, {})
         for row in rows:
             kind, fields = row["kind"], row.asDict()
             del fields["kind"]
             if kind == STORED:
-                found.stored_rows[row["epoch"], row["what"]] = row["maintained"]
+                recount.stored_rows[row["epoch"], row["what"]] = row["maintained"]
             elif kind == TOTAL:
-                found.totals.setdefault(row["epoch"], {})[row["what"], row["a"]] = row["recomputed"]
+                recount.totals.setdefault(row["epoch"], {})[row["what"], row["a"]] = row["recomputed"]
             else:
-                found.differences.append(fields)
-        return found
+                recount.differences.append(fields)
+        return recount
 
 
 def find_differences(
@@ -117,8 +117,8 @@ def find_differences(
     motifs = motif_reference.read_motifs(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    found = _recount(warehouse, read, epochs, motifs, say=say, revision=revision, shown=shown, placed=placed)
-    differences, names = found.differences, list(motifs)
+    recount = _recount(warehouse, read, epochs, motifs, say=say, revision=revision, shown=shown, placed=placed)
+    differences, names = recount.differences, list(motifs)
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": names}
     if third_party:
@@ -132,11 +132,11 @@ def find_differences(
     if shown is not None:
         context["kinds"] = shown.kinds
         known = {(row["epoch"], row["what"]) for row in differences}
-        wrong = [row for row in differing_totals(shown, found.totals) if (row["epoch"], row["what"]) not in known]
+        wrong = [row for row in differing_totals(shown, recount.totals) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        differences += wrong + differing_rows(shown, found.stored_rows)
+        differences += wrong + differing_rows(shown, recount.stored_rows)
     return differences, context
 
 

@@ -66,8 +66,8 @@ def _make_steps_task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]
         if parts:
             table = pa.Table.from_batches(parts)
             a, b, epoch, diff = _steps_of_pairs(*_last_rows(*(table[name].to_numpy() for name in _KEYS)), live_for)
-            found = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
-            yield from found.to_batches(max_chunksize=1 << 20)
+            steps = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
+            yield from steps.to_batches(max_chunksize=1 << 20)
 
     return derive_steps
 

@@ -145,8 +145,8 @@ def _count_motifs(motifs: Mapping[str, Sequence[motif_patterns.Pattern]], graph:
     for name in motif_patterns.list_relations(motifs):
         relations[name] = _pairs_of_relation(graph, name)
     parts = []
-    for place, found in enumerate(motifs.values()):
-        vertices, counts = motif_kernel.count_motifs(found, relations)
+    for place, motif in enumerate(motifs.values()):
+        vertices, counts = motif_kernel.count_motifs(motif, relations)
         parts.append((vertices, np.full(vertices.size, place), counts))
     vertices, places, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     return vertices, places, counts

@@ -105,7 +105,7 @@ def _compare_series(
     motifs = home.config.motif_patterns()
     names |= {f"motif_{name}": F.col(quote_identifier(f"motif_{name}")) for name in motifs}
     times = {"vertices": 1, "edges": 2, "triangles": 3}
-    times |= {f"motif_{name}": len(found[0].vertices) for name, found in motifs.items()}
+    times |= {f"motif_{name}": len(patterns[0].vertices) for name, patterns in motifs.items()}
     current = F.col("is_current") != (F.col("until") == FOREVER)
     columns = {**{name: column.cast("bigint") for name, column in names.items()}, "flags": current.cast("bigint")}
     ends = [

@@ -205,7 +205,7 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Start Spark and wr
     longest = max(len(check.name) for check in checks)
     for check in checks:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
-        out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}", markup=True)
+        out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.finding)}", markup=True)
         if check.ok is not True and check.remedy:
             out.print(f"  next: {check.remedy}")
     if any(check.ok is False for check in checks):

@@ -23,7 +23,7 @@ def sqlite_uri(path: Path | str, query: str = "") -> str:
 
 def _encode_path(path: str) -> str:
     """Encode characters that SQLAlchemy would decode or split at, and `$`, which begins a variable for Airflow."""
-    return re.sub(r"[%?$]", lambda found: f"%{ord(found[0]):02X}", path)
+    return re.sub(r"[%?$]", lambda match: f"%{ord(match[0]):02X}", path)
 
 
 def resolve_database_uri(folder: Path, uri: str) -> str:
@@ -46,7 +46,7 @@ def duckdb_pattern(path: Path | str) -> str:
     '/data/a[?]b/[[]x][*].parquet'
     """
     text = str(path)
-    return text if "\\" in text else re.sub(r"[\[?*]", lambda found: f"[{found[0]}]", text)
+    return text if "\\" in text else re.sub(r"[\[?*]", lambda match: f"[{match[0]}]", text)
 
 
 def jdbc_sqlite_uri(path: Path | str, query: str) -> str:

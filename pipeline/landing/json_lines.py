@@ -83,11 +83,11 @@ class _DuplicateField(Exception):
 
 
 def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         raise _DuplicateField(next(name for name in names if names.count(name) > 1))
-    return found
+    return members
 
 
 def _refuse_constant(text: str) -> None:

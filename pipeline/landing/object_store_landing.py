@@ -84,16 +84,16 @@ class ObjectStoreListing:
         with name_setting_on_error(home):
             self.folders: dict[str, Found] = {}
             journals = []
-            for path, found in filesystem.list_files(self.base).items():
+            for path, info in filesystem.list_files(self.base).items():
                 folder, _, name = path.partition("/")
                 if folder.startswith("epoch=") and name:
-                    self.folders.setdefault(folder, {})[name] = found
+                    self.folders.setdefault(folder, {})[name] = info
                 elif folder == WORK and name.endswith(".json"):
                     journals.append(name)
             self.journals = {
                 name: journal for name in journals if (journal := _read_json(f"{self.base}/{WORK}/{name}"))
             }
-            marked = [folder for folder, found in self.folders.items() if COMPLETE in found and found[COMPLETE].bytes]
+            marked = [folder for folder, info in self.folders.items() if COMPLETE in info and info[COMPLETE].bytes]
             texts = filesystem.map_parallel(lambda folder: _read_content(f"{self.base}/{folder}/{COMPLETE}"), marked)
             self.manifests = {
                 folder: manifest
@@ -327,13 +327,13 @@ def recover_landing(home: Home) -> list[str]:
                 f"{own.parent.name}.json" not in entries
             ):  # the land was killed before it placed anything, or after it was done
                 own.unlink()
-        for name, found in entries.items():
+        for name, entry in entries.items():
             location = f"{home.landed_at}/{WORK}/{name}"
             journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:
                 continue
             mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
-            age = batch_files.clock() - found.changed
+            age = batch_files.clock() - entry.changed
             if not mine and age < ALIVE:
                 raise AltneuError(
                     f"another altneu land, of {journal['home']} on {journal['host']}, is placing "

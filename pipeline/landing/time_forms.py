@@ -155,8 +155,8 @@ class TimeForm:
         if directive in (None, "m"):
             return self._read_number(cells, "month", 1)
         starts = pa.array([name[:3] for name in _MONTHS])
-        found = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(pc.struct_field(cells, directive)), 0, 3), starts)
-        return np.asarray(pc.fill_null(found, 0)).astype(np.int64) + 1
+        months = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(pc.struct_field(cells, directive)), 0, 3), starts)
+        return np.asarray(pc.fill_null(months, 0)).astype(np.int64) + 1
 
     def _read_fraction(self, cells: pa.StructArray) -> Times:
         if "fraction" not in self.parts:

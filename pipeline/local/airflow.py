@@ -289,8 +289,8 @@ def _land_demo_messages(home: Home, say: Callable[[str], None]) -> Home:
     from .demo import land_messages, with_daily_epochs
 
     home = with_daily_epochs(home)
-    found = land_messages(home)
-    say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
+    landed = land_messages(home)
+    say(f"nothing was landed in {home.path}: landed the demo's {landed.rows:,} messages in {len(landed.epochs)} epochs")
     return home
 
 

@@ -67,7 +67,7 @@ class Check:
 
     name: str
     ok: bool | None
-    found: str
+    finding: str
     remedy: str = ""
 
 

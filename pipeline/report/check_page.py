@@ -22,7 +22,8 @@ from ..state.epoch_status import EpochStatuses, select_landings
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Severity
-from ..state.schema import checks, ledger
+from ..state.schema import checks
+from ..state.schema import ledger as ledger_rows
 from .epoch_page import Document
 from .html.formatting import format_observed
 
@@ -41,33 +42,33 @@ def page_name(key: Key) -> str:
     return f"check={key[0]}.{re.sub(r'[^a-z0-9]+', '-', key[1].lower()).strip('-')}.html"
 
 
-def known_checks(found: Ledger) -> dict[Key, str]:
+def known_checks(ledger: Ledger) -> dict[Key, str]:
     """Return every check that has a result, with the name of its page, in order."""
-    rows = found.database.read_rows(
+    rows = ledger.database.read_rows(
         sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name)
     )
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
-def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
+def checks_to_refresh(ledger: Ledger, keys: Iterable[Key]) -> set[Key]:
     """Select the checks whose pages may show something new after a run.
 
     These are the checks that have failed at some time, and those of a number that has bounds. The page of any other
     check says that it has never failed, as of the revision that the page names.
     """
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
-    once = {(suite, name) for suite, name in map(tuple, found.database.read_rows(failed))}
+    once = {(suite, name) for suite, name in map(tuple, ledger.database.read_rows(failed))}
     return {key for key in keys if key in once or _measure_of(key) != "wrong"}
 
 
 def check_history(
-    home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
+    home: Home, ledger: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
 ) -> Document:
     """Return the facts of one check.
 
     Args:
         home: The home.
-        found: Its ledger.
+        ledger: Its ledger.
         stand: The status of every epoch.
         every: All incidents.
         key: The suite and the name of the check.
@@ -76,7 +77,7 @@ def check_history(
     Raises:
         LookupError: The check has no result.
     """
-    results = _newest_results(found, key)
+    results = _newest_results(ledger, key)
     if not results:
         raise LookupError(key)
     newest, label = results[-1][0], home.schedule.format_label
@@ -96,8 +97,8 @@ def check_history(
         "of": _measure_of(key),
         "points": _chart_points(home, stand, key, [by_epoch[epoch] for epoch in shown], standing),
         "revisions": [
-            {"revision": revision, "passed": found[True], "failed": found[False]}
-            for revision, found in sorted(by_revision.items())[-POINTS:]
+            {"revision": revision, "passed": ledger[True], "failed": ledger[False]}
+            for revision, ledger in sorted(by_revision.items())[-POINTS:]
         ],
         "results": [
             _result_document(record, published=published, label=label(record.epoch))
@@ -105,7 +106,7 @@ def check_history(
         ],
         "more": len(results) == NEWEST,
         "incidents": [incident_document(home, incident, at) for incident in incidents],
-        "began": incident_origin(home, found, incidents[0], results) if incidents and incidents[0].is_open else None,
+        "began": incident_origin(home, ledger, incidents[0], results) if incidents and incidents[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 
@@ -138,24 +139,24 @@ def incident_document(home: Home, one: Incident, at: str) -> Document:
     }
 
 
-def incident_origin(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
+def incident_origin(home: Home, ledger: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
     """Return when the check of an incident began to fail, and what that run had changed: kind, settings, batches."""
     first, label = one.first, home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
-    run_id = first.run_id or found.revisions.get(first.revision).run_id
-    run = found.runs.get(run_id)
-    parent = found.revisions.get(run.parent)
-    old = found.runs.get(parent.run_id).config if parent.revision else {}
+    run_id = first.run_id or ledger.revisions.get(first.revision).run_id
+    run = ledger.runs.get(run_id)
+    parent = ledger.revisions.get(run.parent)
+    old = ledger.runs.get(parent.run_id).config if parent.revision else {}
     names = sorted({*old, *run.config}) if parent.revision else []
     settings = [
         {"setting": name, "before": _format_value(old.get(name)), "after": _format_value(run.config.get(name))}
         for name in names
         if old.get(name) != run.config.get(name)
     ]
-    staged = sorted(found.outputs.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
+    staged = sorted(ledger.outputs.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
     every = select_landings(parent.revision).subquery()
     wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
-    former = {row.epoch: row.rows for row in found.database.read_rows(sa.select(every).where(wanted))}
+    former = {row.epoch: row.rows for row in ledger.database.read_rows(sa.select(every).where(wanted))}
     return {
         "label": None if first.epoch is None else label(first.epoch),
         "at": first.at,
@@ -182,13 +183,13 @@ def _format_value(value: Any) -> str:
     return "none" if value in (None, {}, []) else str(value)
 
 
-def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
+def _newest_results(ledger: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     """Return the newest results of a check, the oldest first, each with whether it is about a published state."""
-    published = (checks.c.run_id.is_(None) | ledger.c.revision.is_not(None)).label("published")
-    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    published = (checks.c.run_id.is_(None) | ledger_rows.c.revision.is_not(None)).label("published")
+    joined = checks.outerjoin(ledger_rows, ledger_rows.c.run_id == checks.c.run_id)
     mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
     statement = sa.select(*checks.c, published).select_from(joined).where(mine)
-    rows = found.database.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
+    rows = ledger.database.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
     return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
 
 

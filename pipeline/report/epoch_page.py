@@ -217,8 +217,8 @@ def _graph_document(state: ReportState, epoch: int) -> Document | None:
         "top_edges": _first_recorded(epoch, [replay.top_edges for replay in replays]),
         "entered_core": _first_recorded(epoch, [replay.entered_core for replay in replays]),
     }
-    found = {"measures": measures, "trusses": trusses, "motifs": motifs}
-    return {**found, "revisions": history[-WINDOW:], "revision": newest, **most}
+    document = {"measures": measures, "trusses": trusses, "motifs": motifs}
+    return {**document, "revisions": history[-WINDOW:], "revision": newest, **most}
 
 
 def _first_recorded(epoch: int, recorded: Sequence[Mapping[str, Sequence[T]] | None]) -> list[T]:

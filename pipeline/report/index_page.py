@@ -30,7 +30,8 @@ from ..state.failed_runs import Attempt, describe_attempt
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
-from ..state.schema import checks, ledger, runs
+from ..state.schema import checks, runs
+from ..state.schema import ledger as ledger_rows
 from ..state.totals import MEASURES
 from .check_page import incident_document, known_checks
 from .epoch_page import SEVERITIES, Document, epoch_start, run_summary
@@ -46,7 +47,7 @@ LANDED = ("missing", "changed", "gone")  # states in which the landing differs f
 
 def index_document(
     home: Home,
-    found: Ledger,
+    ledger: Ledger,
     stand: EpochStatuses,
     at: str,
     page: Callable[[int], str | None],
@@ -57,7 +58,7 @@ def index_document(
 
     Args:
         home: The home.
-        found: Its ledger.
+        ledger: Its ledger.
         stand: The status of every epoch.
         at: The time now, as it is stored.
         page: A function that returns the state of an epoch's page: `new`, `old` (out of date), or None.
@@ -67,8 +68,8 @@ def index_document(
     newest, label = stand.newest, home.schedule.format_label
     axis = stand.shown_epochs[-GRID:]
     failed, core = (
-        list_failures(found, newest.revision),
-        greatest_trussness_by_epoch(found, newest, axis[0] if axis else 0),
+        list_failures(ledger, newest.revision),
+        greatest_trussness_by_epoch(ledger, newest, axis[0] if axis else 0),
     )
     epochs: list[Document] = []
     reasons: dict[int, str | None] = {}
@@ -91,7 +92,7 @@ def index_document(
                 **point,
             }
         )
-    differing = _audit_findings(found, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
+    differing = _audit_findings(ledger, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
     for entry in epochs:
         why = differing.get(entry["epoch"]) if entry["state"] == "wrong" else None
         why = why or reasons[entry["epoch"]] or "it stopped without saying why"
@@ -113,20 +114,20 @@ def index_document(
         "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
         "headline": _index_headline(published, count, audits, older, known=bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
-        "runs": [run_summary(*one) for one in _newest_runs(found)],
-        "revisions": _newest_revisions(found),
-        "held_back": _deciding_rollbacks(home, found, newest),
+        "runs": [run_summary(*one) for one in _newest_runs(ledger)],
+        "revisions": _newest_revisions(ledger),
+        "held_back": _deciding_rollbacks(home, ledger, newest),
         "landing": landing,
         "incidents": sorted(
             (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
         ),
         "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED],
-        "checks": _check_links(found, every),
+        "checks": _check_links(ledger, every),
         "written": {"revision": newest.revision, "at": at},
     }
 
 
-def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
+def greatest_trussness_by_epoch(ledger: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
     """Return a function from an epoch, not before `low`, to its greatest trussness.
 
     Only the epochs are read at which the edges of some k come or go.
@@ -142,7 +143,7 @@ def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Ca
     there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
     before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
     steps = sa.select(there, before.label("before")).subquery()
-    rows = found.database.read_rows(
+    rows = ledger.database.read_rows(
         sa.select(steps.c.epoch, steps.c.k, steps.c.there)
         .where(steps.c.there != steps.c.before)
         .order_by(steps.c.epoch)
@@ -162,18 +163,18 @@ def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Ca
     return greatest_at
 
 
-def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
-    joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
-    rows = found.database.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
+def _newest_runs(ledger: Ledger) -> list[tuple[Attempt, int | None]]:
+    joined = sa.select(runs, ledger_rows.c.revision).outerjoin(ledger_rows, ledger_rows.c.run_id == runs.c.run_id)
+    rows = ledger.database.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
     return [(describe_attempt(RunRecord.from_row(row)), row.revision) for row in rows]
 
 
-def _newest_revisions(found: Ledger) -> list[Document]:
+def _newest_revisions(ledger: Ledger) -> list[Document]:
     """Return the newest revisions, with the kind of run, the number of epochs, and the time."""
-    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
-    columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
-    rows = found.database.read_rows(
-        sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS)
+    joined = ledger_rows.join(runs, runs.c.run_id == ledger_rows.c.run_id)
+    columns = (ledger_rows.c.revision, ledger_rows.c.published_at, runs.c.kind, runs.c.epochs)
+    rows = ledger.database.read_rows(
+        sa.select(*columns).select_from(joined).order_by(ledger_rows.c.revision.desc()).limit(REVISIONS)
     )
     return [
         {"revision": row.revision, "published_at": row.published_at, "kind": row.kind, "epochs": len(row.epochs or ())}
@@ -181,21 +182,21 @@ def _newest_revisions(found: Ledger) -> list[Document]:
     ]
 
 
-def _check_links(found: Ledger, every: Sequence[Incident]) -> list[Document]:
+def _check_links(ledger: Ledger, every: Sequence[Incident]) -> list[Document]:
     """Return every check with its page and whether it has an open incident."""
     failing = {(one.first.suite, one.first.name) for one in every if one.is_open}
-    pages = known_checks(found).items()
+    pages = known_checks(ledger).items()
     return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
-def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Document]:
+def _deciding_rollbacks(home: Home, ledger: Ledger, newest: Revision) -> list[Document]:
     """Return the rollbacks that determine the batches of some epochs, with the number and the range of these."""
     every = select_landings(newest.revision).subquery()
     mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
     label = home.schedule.format_label
-    rows = found.database.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
+    rows = ledger.database.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
         {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
         for revision, epochs, first, last in map(tuple, rows)
@@ -208,10 +209,10 @@ def _worst_check(failed: list[CheckRecord]) -> str | None:
     return None if worst is None else f"{worst.name}: {format_observed(worst.observed)}"
 
 
-def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
+def _audit_findings(ledger: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
     """Describe for each epoch in one line what its newest audit has found."""
     newest_audits = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
-    rows = [row for row in found.database.read_rows(newest_audits) if not row.passed] if epochs else []
+    rows = [row for row in ledger.database.read_rows(newest_audits) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 
@@ -239,10 +240,10 @@ def _index_headline(
     return f"{done}, each {these}proved{more}."
 
 
-def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
+def inspect_landing(home: Home, ledger: Ledger, at: str) -> Document | None:
     """Return where the landing differs from the database, with the time, or None where the landing cannot be read."""
     try:
-        _, states_by_epoch = compare_with_ledger(home, found)
+        _, states_by_epoch = compare_with_ledger(home, ledger)
     except (AltneuError, OSError):
         return None
     states = {name: [entry.label for entry in states_by_epoch.values() if entry.state == name] for name in LANDED}

@@ -53,21 +53,21 @@ class ReportState:
 
     Args:
         home: The home.
-        found: Its ledger.
+        ledger: Its ledger.
         epochs: The epochs.
         newest: The revision that the pages are about; by default the newest.
         former: Whether `newest` is an older revision, so that later runs are left out.
     """
 
     def __init__(
-        self, home: Home, found: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False
+        self, home: Home, ledger: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False
     ) -> None:
-        self.home, self.found, self.epochs = home, found, epochs
+        self.home, self.ledger, self.epochs = home, ledger, epochs
         self.low, self.high = min(epochs), max(epochs)
         self.label = home.schedule.format_label
-        self.newest = newest or found.revisions.get()
+        self.newest = newest or ledger.revisions.get()
         self.frontier = self.newest.frontier
-        self.tried = list_unpublished(found)
+        self.tried = list_unpublished(ledger)
         if former:  # later attempts are not about that revision
             kept = {
                 each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
@@ -77,12 +77,12 @@ class ReportState:
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
-        self.at = totals_by_epoch(found, self.newest, min([self.low - 1, *self.axis]), self.high)
-        self.marks: InvalidationMarks = load_marks(found, self.newest, self.low, self.high)
+        self.at = totals_by_epoch(ledger, self.newest, min([self.low - 1, *self.axis]), self.high)
+        self.marks: InvalidationMarks = load_marks(ledger, self.newest, self.low, self.high)
         self._read_checks()
 
     def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
-        return list(self.found.database.read_rows(statement))
+        return list(self.ledger.database.read_rows(statement))
 
     # -- batches and runs ---------------------------------------------------------------------------------------
 
@@ -149,12 +149,12 @@ class ReportState:
     @cached_property
     def list_motifs(self) -> list[str]:
         """Return the motifs that the newest revision was published with."""
-        return self.found.runs.list_motifs(self.newest)
+        return self.ledger.runs.list_motifs(self.newest)
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
         """Return the stages of a run, except the stage `report`."""
         if run_id not in self._stages:
-            self._stages[run_id] = [row for row in self.found.stages.select(run_id) if row.stage != "report"]
+            self._stages[run_id] = [row for row in self.ledger.stages.select(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
     def get_facts(self, run_id: str, kind: type[F]) -> F | None:
@@ -178,13 +178,13 @@ class ReportState:
 
     def get_attempt(self, run_id: str) -> tuple[Attempt, int | None]:
         """Return a run, and the revision that it has published, or None."""
-        row = self.found.runs.get(run_id)
+        row = self.ledger.runs.get(run_id)
         known = self.read_rows(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return describe_attempt(row), known[0].revision if known else None
 
     @cached_property
     def _approvals_by_run(self) -> dict[str, Approval]:
-        return self.found.approvals.select()
+        return self.ledger.approvals.select()
 
     def approval_document(self, run_id: str) -> dict[str, str | None] | None:
         """Return the decision of a person about a run (verdict, person, because, at), or None."""
@@ -342,11 +342,13 @@ class ReportState:
         return sorted(row.epoch for row in self.read_rows(statement))
 
 
-def totals_by_epoch(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], DisplayedTotals]:
+def totals_by_epoch(
+    ledger: Ledger, newest: Revision, low: int, high: int = FOREVER
+) -> Callable[[int], DisplayedTotals]:
     """Return a function from an epoch, from `low` to `high`, to the graph's totals.
 
     Args:
-        found: The ledger.
+        ledger: The ledger.
         newest: The revision.
         low: The first epoch.
         high: The last epoch.
@@ -356,20 +358,20 @@ def totals_by_epoch(found: Ledger, newest: Revision, low: int, high: int = FOREV
     diffs = at.where(moved.c.epoch <= high).subquery()
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
-    rows = found.database.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
+    rows = ledger.database.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
     points = sum_totals((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
     changed = sorted(points)
 
     def totals_at(epoch: int) -> DisplayedTotals:
         place = bisect_right(changed, epoch)
-        found = points[changed[place - 1]] if place else NOTHING
+        totals = points[changed[place - 1]] if place else NOTHING
         return {
-            "vertices": found["vertices"],
-            "edges": found["edges"],
-            "triangles": found["triangles"],
-            "max_trussness": found["max_trussness"],
-            "trusses": found["trusses"],
-            "motifs": found["motifs"],
+            "vertices": totals["vertices"],
+            "edges": totals["edges"],
+            "triangles": totals["triangles"],
+            "max_trussness": totals["max_trussness"],
+            "trusses": totals["trusses"],
+            "motifs": totals["motifs"],
         }
 
     return totals_at

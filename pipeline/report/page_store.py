@@ -32,7 +32,7 @@ class PageStore:
             }
         with self._translate_store_errors():
             return {
-                name: round(found.changed * 1e9) for name, found in filesystem.list_files(self.home.reports_at).items()
+                name: round(info.changed * 1e9) for name, info in filesystem.list_files(self.home.reports_at).items()
             }
 
     def list_names(self) -> Iterable[str]:

@@ -74,9 +74,9 @@ def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
 
 def render_page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
     """Render the page of an epoch, now or as a revision published it. It also links pages that are made on request."""
-    found = epoch_document(home, ledger, epoch, revision)
-    rows = _existing_rows_page(home, _readable_store(home), epoch, found["written"]["revision"])
-    return render_epoch_page(found, lambda name: True, check_page.known_checks(ledger), (), rows)
+    document = epoch_document(home, ledger, epoch, revision)
+    rows = _existing_rows_page(home, _readable_store(home), epoch, document["written"]["revision"])
+    return render_epoch_page(document, lambda name: True, check_page.known_checks(ledger), (), rows)
 
 
 def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
@@ -85,8 +85,8 @@ def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
     if key is None:
         return None
     every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.revisions.get())
-    found = check_page.check_history(home, ledger, stand, every, key, clock.timestamp())
-    return render_check_page(found, lambda name: True, home.config.checks.sensitivity)
+    document = check_page.check_history(home, ledger, stand, every, key, clock.timestamp())
+    return render_check_page(document, lambda name: True, home.config.checks.sensitivity)
 
 
 def render_index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
@@ -100,9 +100,9 @@ def render_index(home: Home, ledger: Ledger, inside: Document | None = None, bas
     """
     at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     every = incidents.list_incidents(ledger)
-    found = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
-    found |= _written_pages(home, _readable_store(home), stand.newest)
-    return render_index_page(found, lambda name: True, inside, base)
+    document = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
+    document |= _written_pages(home, _readable_store(home), stand.newest)
+    return render_index_page(document, lambda name: True, inside, base)
 
 
 def read_written_page(home: Home, name: str) -> str | None:
@@ -208,10 +208,10 @@ def write_pages(
     for key, name in known.items():
         if key not in moving and name in folder:
             continue
-        found = check_page.check_history(home, ledger, stand, every, key, at)
-        folder.put_page(name, render_check_page(found, has_page, home.config.checks.sensitivity))
-    found = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
-    folder.put_page("index.html", render_index_page(found | _written_pages(home, folder, stand.newest), has_page))
+        document = check_page.check_history(home, ledger, stand, every, key, at)
+        folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
+    document = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
+    folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
 
@@ -257,10 +257,10 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
     files, label = ReportIndex(home, stand, folder), home.schedule.format_label(epoch)
-    found = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
+    document = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
     name = vertex_file(vertex, label, row.revision)
-    found["rows_page"] = rows_name(label, row.revision)
-    folder.put_page(name, render_vertex_page(found, files.has_page_or_rows))
+    document["rows_page"] = rows_name(label, row.revision)
+    folder.put_page(name, render_vertex_page(document, files.has_page_or_rows))
     _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=at, files=files, again=True)
     folder.flush_pages()
     return folder.page_location(name)
@@ -330,8 +330,8 @@ class ReportIndex:
 
     def _read_stamps(self) -> dict[int, dict[str, Any]]:
         try:
-            found = json.loads(self.folder.read_page(MANIFEST) or "{}")
-            return {int(epoch): dict(entry) for epoch, entry in found.items()}
+            stamps = json.loads(self.folder.read_page(MANIFEST) or "{}")
+            return {int(epoch): dict(entry) for epoch, entry in stamps.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
@@ -435,10 +435,10 @@ class ReportIndex:
         self.folder.flush_pages()
 
 
-def write_difference(home: Home, name: str, found: Document) -> str:
+def write_difference(home: Home, name: str, document: Document) -> str:
     """Write the page of a difference, and return its path or URI."""
     folder = PageStore(home)
-    folder.put_page(f"diff-{name}.html", render_difference_page({**found, "at": clock.timestamp()}))
+    folder.put_page(f"diff-{name}.html", render_difference_page({**document, "at": clock.timestamp()}))
     folder.flush_pages()
     return folder.page_location(f"diff-{name}.html")
 
@@ -451,9 +451,9 @@ def _existing_rows_page(home: Home, folder: PageStore | None, epoch: int | None,
 
 def _written_pages(home: Home, folder: PageStore | None, newest: Revision) -> Document:
     """Return the written pages that the index links: the newest page of rows, and differences of revisions (`1-2`)."""
-    found = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.list_names() if folder else ()))
+    matches = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.list_names() if folder else ()))
     rows = _existing_rows_page(home, folder, newest.frontier, newest.revision)
-    return {"rows": rows, "differences": sorted(each[1] for each in found if each)}
+    return {"rows": rows, "differences": sorted(each[1] for each in matches if each)}
 
 
 def _docs_link(state: ReportState, epoch: int) -> str:

@@ -107,10 +107,10 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
             f"SELECT epoch, {k} AS k, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} WHERE ({where}) AND epoch <= "
             f"{last} GROUP BY ALL"
         )
-        found: dict[int, Counter[int]] = defaultdict(Counter)
+        sums: dict[int, Counter[int]] = defaultdict(Counter)
         for each in tables.collect_rows(tables.select_rows(query, stored=tables.read_table(table, row))):
-            found[each["epoch"]][each["k"]] += each["diff"]
-        return found
+            sums[each["epoch"]][each["k"]] += each["diff"]
+        return sums
 
     own = f"vertex = {number}"
     read = {
@@ -132,8 +132,8 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
 def _neighbourhood_edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:
     """Return the trussness of each selected edge (a, b) at an epoch."""
     query = f"SELECT a, b, k FROM {{stored}} WHERE ({where}) AND epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
-    found = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
-    return {(each["a"], each["b"]): each["k"] for each in found}
+    rows = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
+    return {(each["a"], each["b"]): each["k"] for each in rows}
 
 
 def _vertex_names(tables: DuckTables, row: Revision, numbers: Sequence[int]) -> Mapping[int, Any]:

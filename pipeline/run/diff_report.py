@@ -26,22 +26,22 @@ def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
     return RevisionDiff(DiffSide(home, ledger, ledger.runs.get_parent(run)), after)
 
 
-def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
+def diff_document(home: Home, difference: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
     """Return a difference as a JSON document, with the first rows of vertices and edges; EXECUTES."""
-    document = found.to_document()
+    document = difference.to_document()
     for view in VIEWS:
-        frame = found.select_rows(spark, view).persist()
+        frame = difference.select_rows(spark, view).persist()
         first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
         document[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
-            moved = {sizes["k"]: sizes for sizes in found.truss_movements(frame)}
+            moved = {sizes["k"]: sizes for sizes in difference.truss_movements(frame)}
             none = {"entered": 0, "left": 0}
             document["trusses"] = [{**sizes, **none, **moved.get(sizes["k"], {})} for sizes in document["trusses"]]
         frame.unpersist()
-    run = found.after.run
+    run = difference.after.run
     document["next"] = None
     if run is not None:
-        by = approval.newer_revision(found.after.ledger, run)
+        by = approval.newer_revision(difference.after.ledger, run)
         document["next"] = f"altneu publish {run.run_id}" if by is None else approval.rerun_command(home, run)
     return document
 
@@ -58,9 +58,9 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
     return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
 
 
-def diff_summary(found: RevisionDiff) -> str:
+def diff_summary(difference: RevisionDiff) -> str:
     """Describe the totals and checks of a difference in Markdown, from the SQL database alone."""
-    document = found.to_document()
+    document = difference.to_document()
     lines = [f"From {document['before']['name']} to {document['after']['name']}."]
     for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"

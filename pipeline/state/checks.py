@@ -30,9 +30,9 @@ class CheckStore:
             statement = statement.where(checks.c.epoch == epoch)
         return [CheckRecord.from_row(row) for row in self.database.read_rows(statement)]
 
-    def put(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
+    def put(self, run_id: str | None, revision: int, results: Iterable[Check]) -> None:
         """Add check results. A stage that is tried again replaces those of its run."""
         at = clock.timestamp()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
-        listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]
+        listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in results]
         self.database.replace_rows(run_id, checks, where, listed)

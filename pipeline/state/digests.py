@@ -20,13 +20,13 @@ class DigestStore:
         """Return the stored digests: path of a landed file → (stamp, digest)."""
         return {row.path: (row.stamp, row.digest) for row in self.database.read_rows(sa.select(digests))}
 
-    def put(self, found: dict[str, tuple[str, str]]) -> None:
+    def put(self, by_path: dict[str, tuple[str, str]]) -> None:
         """Store digests of files, where the database can be written. Another process may store the same ones at
         once."""
-        if not found:
+        if not by_path:
             return
         # all writers use the same order, so that there is no deadlock
-        rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(found.items())]
+        rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(by_path.items())]
         if self.database.engine.dialect.name == "postgresql":  # imported here, because `altneu status` needs neither
             from sqlalchemy.dialects.postgresql import insert
         else:

@@ -21,12 +21,12 @@ class FingerprintDifference:
     table: str
     epoch: int
     expected: Fingerprint
-    found: Fingerprint
+    actual: Fingerprint
     epochs: int
 
     def describe(self, label: str) -> str:
         more = f", and of {self.epochs - 1:,} more epoch(s)" if self.epochs > 1 else ""
-        return f"table {self.table}, epoch {label}: fingerprint {self.found} instead of {self.expected}{more}"
+        return f"table {self.table}, epoch {label}: fingerprint {self.actual} instead of {self.expected}{more}"
 
 
 def sum_by_revision(
@@ -69,8 +69,8 @@ def sum_by_revision(
 class RunningFingerprint:
     """The sum of fingerprints up to an epoch, for epochs in ascending order."""
 
-    def __init__(self, found: ByEpoch) -> None:
-        self.rest = sorted(found.items(), reverse=True)
+    def __init__(self, by_epoch: ByEpoch) -> None:
+        self.rest = sorted(by_epoch.items(), reverse=True)
         self.sum = Fingerprint()
 
     def advance_to(self, epoch: int) -> Fingerprint:
@@ -109,32 +109,35 @@ def fold_fingerprints(prints: Prints, since: int | None) -> Prints:
     """
     if since is None:
         return prints
-    return {table: found if table in TIMELESS else _fold_table(table, found, since) for table, found in prints.items()}
+    return {
+        table: by_epoch if table in TIMELESS else _fold_table(table, by_epoch, since)
+        for table, by_epoch in prints.items()
+    }
 
 
-def _fold_table(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
-    kept = {epoch: each for epoch, each in found.items() if epoch >= since}
+def _fold_table(table: str, by_epoch: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
+    kept = {epoch: each for epoch, each in by_epoch.items() if epoch >= since}
     if table == "upserts":
         return kept
-    first = Fingerprint.sum_all(each for epoch, each in found.items() if epoch <= since)
+    first = Fingerprint.sum_all(each for epoch, each in by_epoch.items() if epoch <= since)
     return {**({since: first} if first else {}), **{epoch: each for epoch, each in kept.items() if epoch > since}}
 
 
-def list_differences(expected: Prints, found: Prints) -> list[FingerprintDifference]:
+def list_differences(expected: Prints, actual: Prints) -> list[FingerprintDifference]:
     """List the tables whose fingerprints differ, among those that both sides know."""
-    differences = (_compare_table(table, expected[table], found[table]) for table in expected if table in found)
+    differences = (_compare_table(table, expected[table], actual[table]) for table in expected if table in actual)
     return [difference for difference in differences if difference is not None]
 
 
 def _compare_table(
-    table: str, expected: dict[int, Fingerprint], found: dict[int, Fingerprint]
+    table: str, expected: dict[int, Fingerprint], actual: dict[int, Fingerprint]
 ) -> FingerprintDifference | None:
     nothing = Fingerprint()
-    epochs = [epoch for epoch in {*expected, *found} if expected.get(epoch) != found.get(epoch)]
+    epochs = [epoch for epoch in {*expected, *actual} if expected.get(epoch) != actual.get(epoch)]
     if not epochs:
         return None
     first = min(epochs)
-    return FingerprintDifference(table, first, expected.get(first, nothing), found.get(first, nothing), len(epochs))
+    return FingerprintDifference(table, first, expected.get(first, nothing), actual.get(first, nothing), len(epochs))
 
 
 def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
@@ -142,6 +145,6 @@ def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
     if epoch is None:
         return {}
     return {
-        table: str(Fingerprint.sum_all(each for at, each in found.items() if at <= epoch))
-        for table, found in prints.items()
+        table: str(Fingerprint.sum_all(each for at, each in by_epoch.items() if at <= epoch))
+        for table, by_epoch in prints.items()
     }

@@ -42,9 +42,9 @@ class OutputStore:
         mine = sa.select(batches).where(batches.c.run_id == run_id).order_by(batches.c.epoch)
         return [StagedBatch.from_row(row) for row in self.database.read_rows(mine)]
 
-    def put_batches(self, run_id: str, found: Iterable[StagedBatch]) -> None:
+    def put_batches(self, run_id: str, staged: Iterable[StagedBatch]) -> None:
         """Replace the batches of a run."""
-        rows = [{"run_id": run_id, **asdict(batch)} for batch in found]
+        rows = [{"run_id": run_id, **asdict(batch)} for batch in staged]
         self.database.replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
 
     def total_diffs(self, revision: int | None = None, first: int | None = None) -> list[TotalDiff]:
@@ -130,16 +130,16 @@ class OutputStore:
         rows = self.database.read_rows(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
         return sum_by_revision([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
 
-    def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
+    def put_fingerprints(self, run_id: str, prints: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
         """Replace the fingerprints of what a run changes in these tables.
 
         A table without epochs gets an empty row, which says that its fingerprints are known. None: they are not known
         from this run on, until a later run stores those of the whole table.
         """
-        where = (fingerprints.c.run_id == run_id) & fingerprints.c.collection.in_(list(found))
+        where = (fingerprints.c.run_id == run_id) & fingerprints.c.collection.in_(list(prints))
         rows = [
             {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": text}
-            for table, by_epoch in found.items()
+            for table, by_epoch in prints.items()
             for epoch, text in _encode_fingerprints(by_epoch).items()
         ]
         self.database.replace_rows(run_id, fingerprints, where, rows)

@@ -96,17 +96,17 @@ def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
 
     Airflow counts runs for a list of dates: the list is halved until all of its dates, or none, have one.
     """
-    found: set[datetime] = set()
+    logical_dates: set[datetime] = set()
     open_ = [dates[at : at + ASKED] for at in range(0, len(dates), ASKED)]
     while open_:
         part = open_.pop()
         runs = count(part)
         if runs == len(part):
-            found.update(part)
+            logical_dates.update(part)
         elif runs:
             middle = len(part) // 2
             open_ += [part[:middle], part[middle:]]
-    return found
+    return logical_dates
 
 
 def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count) -> Plan:
@@ -133,7 +133,7 @@ def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count) -> Plan:
 def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochState]) -> set[int]:
     """Return the epochs whose last run had other epochs as well, and failed by a critical check."""
     tried, critical = failed_runs.list_unpublished(ledger), dict[str, bool]()
-    found = set()
+    failed = set()
     for epoch, entry in every.items():
         last = failed_runs.newest_unresolved(tried.get(epoch, []), entry.revision or 0)
         if last is None or last.state is not RunState.FAILED or last.epochs == 1:
@@ -142,8 +142,8 @@ def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochState]) -> set
             checks = ledger.checks.select(run_id=last.run_id)
             critical[last.run_id] = any(not check.passed and check.severity is Severity.CRITICAL for check in checks)
         if critical[last.run_id]:
-            found.add(epoch)
-    return found
+            failed.add(epoch)
+    return failed
 
 
 def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:

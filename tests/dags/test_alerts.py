@@ -195,7 +195,7 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
     home, ledger = home_helpers.make(tmp_path / "home")
     monkeypatch.setenv("ALTNEU_NOTIFIERS", text)
     (found,) = (check for check in list_checks() if check.name == "Alerts")
-    assert found.ok is False and says in found.found and found.remedy
+    assert found.ok is False and says in found.finding and found.remedy
     ledger.runs.create("run_1", 0, epochs=[1], config={})
     ledger.runs.finish("run_1", "failed", "no room")
     alerts.send_alerts(str(home.path), {}, patience=0)
@@ -204,7 +204,7 @@ def test_wrong_notifiers_are_told_by_doctor_and_fail_no_run(
 
 def test_doctor_names_who_is_told(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
     monkeypatch.setenv("ALTNEU_NOTIFIERS", json.dumps({SMTP: MAIL}))
-    one, two = (check.found for check in list_checks() if check.name == "Alerts")
+    one, two = (check.finding for check in list_checks() if check.name == "Alerts")
     assert one.startswith("ALTNEU_ALERTS: json:") and two == "ALTNEU_NOTIFIERS: SmtpNotifier"
     monkeypatch.setenv("ALTNEU_ALERTS", "pigeon://roof")
     assert [check.ok for check in list_checks() if check.name == "Alerts"] == [False, True]

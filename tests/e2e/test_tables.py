@@ -119,7 +119,7 @@ def test_main_and_tags_are_what_is_published_and_taken_back(
         patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
         rollback.roll_back(home, ledger, 2, told.append)
     assert len(told) == 1 and "altneu doctor" in told[0] and "r4" not in names(home)["edges"]
-    found = {each.name: each.found for each in list_checks(home.path)}
+    found = {each.name: each.finding for each in list_checks(home.path)}
     assert "brought up to date" in found["Tags"]
     check(home, ledger, 1, 2, 3, 4)
     shutil.copytree(home.path, tmp_path / "moved")
@@ -168,9 +168,9 @@ def test_main_and_tags_are_what_is_published_over_compactions(
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
     assert {refs["main"] for refs in names(home).values()} == set(ledger.revisions.get(5).snapshots.values())
     assert "r6" not in names(home)["edges"]
-    found = {each.name: each.found for each in list_checks(home.path)}
+    found = {each.name: each.finding for each in list_checks(home.path)}
     assert "brought up to date" in found["Tags"]
-    assert "are up to date" in {each.name: each.found for each in list_checks(home.path)}["Tags"]
+    assert "are up to date" in {each.name: each.finding for each in list_checks(home.path)}["Tags"]
     assert ledger.revisions.get().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {
         f"run_{ledger.revisions.get().run_id}"

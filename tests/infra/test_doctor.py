@@ -32,7 +32,7 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
     found = list_checks()
     assert named(found, "Java").ok is False
     assert named(found, "Jar: Iceberg").ok is False and "altneu setup" in named(found, "Jar: Iceberg").remedy
-    assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").found
+    assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").finding
     assert named(found, "Class-data archive").ok is None
 
 
@@ -50,7 +50,7 @@ def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     filesystem._s3_filesystem.cache_clear()
     for check in (named(list_checks(tmp_path), name) for name in ("Landing", "Warehouse", "Reports")):
-        assert check.ok is False and "SIGNATURE" in check.found and "environment" in check.remedy, check
+        assert check.ok is False and "SIGNATURE" in check.finding and "environment" in check.remedy, check
     filesystem._s3_filesystem.cache_clear()
 
 
@@ -64,7 +64,7 @@ def test_only_a_java_that_spark_supports_is_fine(
     java.chmod(0o755)
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
     check = named(list_checks(), "Java")
-    assert check.ok is ok and version in check.found
+    assert check.ok is ok and version in check.finding
 
 
 def test_a_java_that_does_not_start_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_java_that_does_not_start_is_no_crash(tmp_path: Path, monkeypatch: pyt
 def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EXPECTED", {"pyspark": "0.1", "no-such-package": "1"})
     found = list_checks()
-    assert named(found, "pyspark").ok is None and "tested with 0.1" in named(found, "pyspark").found
+    assert named(found, "pyspark").ok is None and "tested with 0.1" in named(found, "pyspark").finding
     assert named(found, "no-such-package").ok is False
 
 
@@ -121,7 +121,7 @@ def home_with(path: Path, toml: str) -> Path:
 )
 def test_the_database(toml: str, ok: bool, found: str, tmp_path: Path) -> None:
     check = named(list_checks(home_with(tmp_path / "home", toml)), "Database")
-    assert check.ok is ok and found in check.found and "secret" not in check.found
+    assert check.ok is ok and found in check.finding and "secret" not in check.finding
 
 
 def test_a_broken_sqlite_file_is_told(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
     (check,) = doctor._check_caches(world.home, world.ledger)
-    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
+    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.finding), check
     rename(world, tmp_path / "renamed")
     world.land_batches(1, 3)
     assert_made_from_the_state(world, run(world, 1, 3))
@@ -213,7 +213,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
     (check,) = doctor._check_caches(world.home, world.ledger)
-    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
+    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.finding), check
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
@@ -266,7 +266,7 @@ def stay(world: World, folder: Path) -> None:
     """Neither, and doctor says it."""
     assert not folder.exists()
     (check,) = doctor._check_caches(world.home, world.ledger)
-    assert check.found == "none: the next run begins with the tables, which takes longer"
+    assert check.finding == "none: the next run begins with the tables, which takes longer"
 
 
 def copy(world: World, folder: Path) -> None:

@@ -184,4 +184,4 @@ def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int
 def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> None:
     home, _ = home_helpers.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
     check = doctor._check_task_size(home.path)
-    assert check.ok is False and "500m" in check.found and "832m" in check.remedy
+    assert check.ok is False and "500m" in check.finding and "832m" in check.remedy

@@ -73,13 +73,13 @@ def read_arrays(folder: Path, key: str) -> tuple[dict[str, NDArray[Any]], dict[s
     facts = read_manifest(folder, key)
     if facts is None:
         return None
-    found = _map_arrays(folder / key, facts["sums"], "c")
-    if found is None or any(checksum(x) != facts["sums"][name] for name, x in found.items()):
+    mapped = _map_arrays(folder / key, facts["sums"], "c")
+    if mapped is None or any(checksum(x) != facts["sums"][name] for name, x in mapped.items()):
         return None
-    arrays = {name: x for name, x in found.items() if "." not in name}
+    arrays = {name: x for name, x in mapped.items() if "." not in name}
     for name, x in arrays.items():
-        if f"{name}.at" in found:
-            x.reshape(-1)[found[f"{name}.at"]] = found[f"{name}.new"]
+        if f"{name}.at" in mapped:
+            x.reshape(-1)[mapped[f"{name}.at"]] = mapped[f"{name}.new"]
     return arrays, facts
 
 

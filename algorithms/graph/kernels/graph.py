@@ -165,7 +165,7 @@ def _check_edges(a: Ints, b: Ints) -> tuple[Ints, Ints]:
 
 @njit(cache=True, nogil=True)
 def _find_positions(a, b, x, y):
-    found = np.empty(x.size, np.int64)
+    positions = np.empty(x.size, np.int64)
     for i in range(x.size):
         low, high = 0, a.size
         while low < high:
@@ -174,8 +174,8 @@ def _find_positions(a, b, x, y):
                 low = middle + 1
             else:
                 high = middle
-        found[i] = low
-    return found
+        positions[i] = low
+    return positions
 
 
 @njit(cache=True, nogil=True)

@@ -26,8 +26,8 @@ def make_table(places: int, rows: int) -> tuple[Longs, Longs]:
 
 def nonzero_sums(keys: Longs, sums: Longs) -> tuple[Longs, Longs]:
     """Return the keys and sums that are not zero."""
-    found = np.flatnonzero((sums != 0) & (keys >= 0) if keys.size else sums)
-    return (keys[found] if keys.size else found), sums[found]
+    places = np.flatnonzero((sums != 0) & (keys >= 0) if keys.size else sums)
+    return (keys[places] if keys.size else places), sums[places]
 
 
 @njit(cache=True, nogil=True)

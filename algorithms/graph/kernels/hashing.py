@@ -29,11 +29,11 @@ def hash_rows(*columns: Ints) -> Hashes:
     >>> hash_rows(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
     [7452347529957652509, 5834744778546859872]
     """
-    found: Hashes = np.empty((2, columns[0].size), np.uint64)
-    found[0], found[1] = SEED, hash_value(1, SEED)
+    hashes: Hashes = np.empty((2, columns[0].size), np.uint64)
+    hashes[0], hashes[1] = SEED, hash_value(1, SEED)
     for column in columns:
-        hash_column(np.ascontiguousarray(column, np.int64), found)
-    return found
+        hash_column(np.ascontiguousarray(column, np.int64), hashes)
+    return hashes
 
 
 def bucket_of_edges(a: Ints, b: Ints, number: int) -> Ints:
@@ -41,9 +41,9 @@ def bucket_of_edges(a: Ints, b: Ints, number: int) -> Ints:
     return np.asarray(hash_rows(a, b)[0] % np.uint64(number)).astype(np.int64)
 
 
-def weighted_sum(found: Hashes, diff: Ints) -> tuple[int, int]:
+def weighted_sum(hashes: Hashes, diff: Ints) -> tuple[int, int]:
     """Return the sums of diff times hash, modulo 2**64 each."""
-    first, second = _sum_hashes(found, np.ascontiguousarray(diff, np.int64))
+    first, second = _sum_hashes(hashes, np.ascontiguousarray(diff, np.int64))
     return int(first), int(second)
 
 
@@ -65,17 +65,17 @@ def hash_value(value, seed):
 
 
 @njit(cache=True, nogil=True)
-def hash_column(column, found):
+def hash_column(column, hashes):
     """Hash a column, in place, with the hashes of the columns before as seeds."""
     for i in range(column.size):
-        found[0, i] = hash_value(np.uint64(column[i]), found[0, i])
-        found[1, i] = hash_value(np.uint64(column[i]), found[1, i])
+        hashes[0, i] = hash_value(np.uint64(column[i]), hashes[0, i])
+        hashes[1, i] = hash_value(np.uint64(column[i]), hashes[1, i])
 
 
 @njit(cache=True, nogil=True)
-def _sum_hashes(found, diff):
+def _sum_hashes(hashes, diff):
     first, second = np.uint64(0), np.uint64(0)
     for i in range(diff.size):
-        first += found[0, i] * np.uint64(diff[i])
-        second += found[1, i] * np.uint64(diff[i])
+        first += hashes[0, i] * np.uint64(diff[i])
+        second += hashes[1, i] * np.uint64(diff[i])
     return first, second

@@ -132,9 +132,9 @@ class IncrementalProver:
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
         if self._whole or self._is_cheaper_to_enumerate(changed.size):
             del changed
-            found = self._recount()
-            prints = {name: found.prints[name] - was.prints[name] for name in COLLECTIONS}
-            counts = add_counts(found.counts, was.counts, -1)
+            facts = self._recount()
+            prints = {name: facts.prints[name] - was.prints[name] for name in COLLECTIONS}
+            counts = add_counts(facts.counts, was.counts, -1)
             self._level[:], self._label[:] = levels.level, levels.label
             touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
         else:
@@ -151,12 +151,12 @@ class IncrementalProver:
             }
             counts = self._count_changes(changed, old, new)
             counts.triangles = int(times.sum()) // 3
-            found = was._replace(
+            facts = was._replace(
                 prints={name: was.prints[name] + prints[name] for name in COLLECTIONS},
                 counts=add_counts(was.counts, counts),
             )
             self._level[changed], self._label[changed] = new, levels.label[changed]
-        self.graph.counted = found
+        self.graph.counted = facts
         self._live[:] = levels.live
         self._verify_edges(touched)
         self.looked_at += touched.size
@@ -232,10 +232,10 @@ class IncrementalProver:
         counts = self._certificate_counts
         before = TrussCertificate(self._level, self._label, counts.own, counts.backing)
         scratch = self._flag, self._seen, self._delta, self._checked, *self._scratch_arrays()
-        *found, sound = _follow_kernel(self.graph.levels, edges, leave, before, scratch)
+        *sums, sound = _follow_kernel(self.graph.levels, edges, leave, before, scratch)
         if not sound:
             self._note_state(LISTS)
-        return _FollowedEdges(*found)
+        return _FollowedEdges(*sums)
 
     def _verify_edges(self, edges: Shorts) -> None:
         """Check both facts of these edges, by the counts."""
@@ -335,14 +335,14 @@ def _wings_of(g, e, least, mark, stamp, left, right):
     du, dv = (count_at_level(g, u, least), count_at_level(g, v, least)) if least else (g.live[u], g.live[v])
     if du > dv:
         u, v, du, dv = v, u, dv, du
-    found = 0
+    count = 0
     if du * PROBE < dv:
         for i in range(g.begin[u], g.begin[u] + du):
             f = find_edge(g, v, np.int64(g.neighbour[i]))
             if f >= 0 and g.level[f] >= least:
-                left[found], right[found] = g.edge[i], f
-                found += 1
-        return found
+                left[count], right[count] = g.edge[i], f
+                count += 1
+        return count
     stamp[0] += 1
     if stamp[0] == 1 << 31:
         mark[:] = 0
@@ -352,9 +352,9 @@ def _wings_of(g, e, least, mark, stamp, left, right):
     for i in range(g.begin[v], g.begin[v] + dv):
         laid = mark[g.neighbour[i]]
         if (laid >> 32) == stamp[0]:
-            left[found], right[found] = laid & 0xFFFFFFFF, g.edge[i]
-            found += 1
-    return found
+            left[count], right[count] = laid & 0xFFFFFFFF, g.edge[i]
+            count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -523,7 +523,7 @@ def _recount_vertices(g, vertices, seen, mark, stamp):
     for v in vertices:
         size += g.live[v]
         widest = max(widest, g.live[v])
-    triangles, found = np.zeros(vertices.size, np.int64), 0
+    triangles, count = np.zeros(vertices.size, np.int64), 0
     edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
     at = np.empty(widest, np.int64)  # the place in `edges` of the edge to a neighbour; -1: the edge was met before
     for i in range(vertices.size):
@@ -540,9 +540,9 @@ def _recount_vertices(g, vertices, seen, mark, stamp):
             at[j] = -1
             if not seen[ways[j]]:
                 seen[ways[j]] = 1
-                edges[found] = ways[j]
-                at[j] = found
-                found += 1
+                edges[count] = ways[j]
+                at[j] = count
+                count += 1
         for j in range(near.size):
             u, e = np.int64(near[j]), ways[j]
             walk = g.live[u] <= j * PROBE
@@ -565,10 +565,10 @@ def _recount_vertices(g, vertices, seen, mark, stamp):
                 if at[k] >= 0 and level[e] >= level[f] and level[h] >= level[f]:
                     backing[at[k]] += 1
                     own[at[k]] += _precedes(level, label, f, e) and _precedes(level, label, f, h)
-    edges = edges[:found].copy()
+    edges = edges[:count].copy()
     for e in edges:
         seen[e] = 0
-    return triangles, edges, backing[:found].copy(), own[:found].copy()
+    return triangles, edges, backing[:count].copy(), own[:count].copy()
 
 
 @njit(cache=True, nogil=True)

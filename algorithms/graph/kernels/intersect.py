@@ -29,10 +29,10 @@ def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, r
     i, i_end, j, j_end = begin[u], end[u], begin[v], end[v]
     if i_end - i > j_end - j:
         i, i_end, j, j_end = j, j_end, i, i_end
-    found = 0
+    count = 0
     if (j_end - j) > GALLOP_RATIO * (i_end - i):
         steps = 0
-        while i < i_end and j < j_end and found < most:
+        while i < i_end and j < j_end and count < most:
             if level[edge[i]] >= least:
                 x = neighbour[i]
                 # Galloping: double the stride until it passes x, then halve it.
@@ -49,22 +49,22 @@ def closing_pairs(u, v, begin, end, neighbour, edge, level, least, most, left, r
                     else:
                         high = middle
                 if j < j_end and neighbour[j] == x and level[edge[j]] >= least:
-                    left[found] = edge[i]
-                    right[found] = edge[j]
-                    found += 1
+                    left[count] = edge[i]
+                    right[count] = edge[j]
+                    count += 1
             i += 1
             steps += 1
-        return found, steps
+        return count, steps
     start = i + j
     while i < i_end and j < j_end:
         x, y = neighbour[i], neighbour[j]
         if x == y and level[edge[i]] >= least and level[edge[j]] >= least:
-            left[found] = edge[i]
-            right[found] = edge[j]
-            found += 1
-            if found >= most:
+            left[count] = edge[i]
+            right[count] = edge[j]
+            count += 1
+            if count >= most:
                 break
         # Both comparisons are added instead of branched on: a mispredicted branch costs more than the step.
         i += x <= y
         j += y <= x
-    return found, i + j - start
+    return count, i + j - start

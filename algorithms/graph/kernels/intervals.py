@@ -77,9 +77,9 @@ def make_disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -
     if fine.all():
         return a, b, start, until
     rest = _open_intervals(*(column[~fine] for column in (a, b, start, until, diff)))
-    found = [np.concatenate([column[fine], more]) for column, more in zip((a, b, start, until), rest, strict=True)]
-    order = sort_order(found[:3])
-    a, b, start, until = (column[order] for column in found)
+    columns = [np.concatenate([column[fine], more]) for column, more in zip((a, b, start, until), rest, strict=True)]
+    order = sort_order(columns[:3])
+    a, b, start, until = (column[order] for column in columns)
     return a, b, start, until
 
 

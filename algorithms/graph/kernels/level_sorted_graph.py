@@ -154,17 +154,17 @@ def closing_edges(g, e, least, left, right):
         u, v, du, dv = v, u, dv, du
     g.clock[EVALUATIONS] += 1
     g.clock[STEPS] += LOOK
-    found = 0
+    count = 0
     if du * PROBE < dv:
         g.clock[STEPS] += du * PROBE
         for i in range(begin[u], begin[u] + du):
             f = find_edge(g, v, np.int64(neighbour[i]))
             if f >= 0 and level[f] >= least:
-                left[found] = edge[i]
-                right[found] = f
-                found += 1
-        g.clock[STEPS] += PAIR * found
-        return found
+                left[count] = edge[i]
+                right[count] = f
+                count += 1
+        g.clock[STEPS] += PAIR * count
+        return count
     g.clock[STEPS] += du + dv
     g.clock[STAMP] += 1
     if g.clock[STAMP] == 1 << 31:
@@ -176,11 +176,11 @@ def closing_edges(g, e, least, left, right):
     for i in range(begin[v], begin[v] + dv):
         laid = mark[neighbour[i]]
         if (laid >> 32) == stamp:
-            left[found] = laid & 0xFFFFFFFF
-            right[found] = edge[i]
-            found += 1
-    g.clock[STEPS] += PAIR * found
-    return found
+            left[count] = laid & 0xFFFFFFFF
+            right[count] = edge[i]
+            count += 1
+    g.clock[STEPS] += PAIR * count
+    return count
 
 
 @njit(cache=True, nogil=True)

@@ -198,8 +198,8 @@ def _enumerate_occurrences(starts, ways, index, levels, rule, n_epochs, never, k
             level, enter = 0, True
             while level >= 0:
                 if level == number:
-                    found = begins[level], ends[level], signs[level]
-                    keys, sums, used = _add_occurrence(kept, at, *found, n_epochs, never, keys, sums, used)
+                    slot = begins[level], ends[level], signs[level]
+                    keys, sums, used = _add_occurrence(kept, at, *slot, n_epochs, never, keys, sums, used)
                     level, enter = level - 1, False
                     continue
                 if enter:
@@ -256,10 +256,10 @@ def _open_level(index, levels, chosen, level, at):
 @njit(cache=True, nogil=True)
 def _is_among(vertex, at, number):
     """Tell whether a vertex is among the first ones of `at`."""
-    found = False
+    is_among = False
     for p in range(number):
-        found |= at[p] == vertex
-    return found
+        is_among |= at[p] == vertex
+    return is_among
 
 
 @njit(cache=True, nogil=True)

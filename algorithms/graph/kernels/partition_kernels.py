@@ -130,9 +130,9 @@ def count_cell_support(cell: CellGraph) -> Shorts:
     >>> count_cell_support(build_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
     [1, 1, 1, 0]
     """
-    found = np.empty(cell.graph.origin.size, np.int32)
-    found[cell.graph.origin] = _support_kernel(cell.graph.indptr, cell.graph.head, cell.colour)
-    return found
+    support = np.empty(cell.graph.origin.size, np.int32)
+    support[cell.graph.origin] = _support_kernel(cell.graph.indptr, cell.graph.head, cell.colour)
+    return support
 
 
 def edge_holders(cell: CellGraph, owner: Shorts, words: int) -> Ints:
@@ -283,7 +283,7 @@ def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False
     number, edge = np.empty(0, np.int32), np.empty(0, np.int64)
     for filling in range(2):
         told = np.full(most + 1, -1, np.int64)
-        found = 0
+        count = 0
         for x in range(moved.size):
             e = moved[x]
             for t in range(ptr[e], ptr[e + 1]):
@@ -292,10 +292,10 @@ def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False
                     if asks and not own[f] and told[owner[f]] != x:
                         told[owner[f]] = x
                         if filling == 1:
-                            number[found], edge[found] = owner[f], e
-                        found += 1
+                            number[count], edge[count] = owner[f], e
+                        count += 1
         if filling == 0:
-            number, edge = np.empty(found, np.int32), np.empty(found, np.int64)
+            number, edge = np.empty(count, np.int32), np.empty(count, np.int64)
     return number, edge
 
 
@@ -303,7 +303,7 @@ def _notify_kernel(ptr, left, right, own, owner, bound, other, moved, same=False
 def _place_kernel(ptr, left, right, own, kappa, label, first):
     m = kappa.size
     rest = np.zeros(m, np.int64)  # triangles that are left
-    queue, queued, found = np.empty(m, np.int64), np.zeros(m, np.bool_), 0
+    queue, queued, count = np.empty(m, np.int64), np.zeros(m, np.bool_), 0
     for e in range(m):
         k = kappa[e]
         if not own[e] or k < 0 or label[e] >= 0:
@@ -312,10 +312,10 @@ def _place_kernel(ptr, left, right, own, kappa, label, first):
             f, g = left[t], right[t]
             rest[e] += _is_placed(f, k, kappa, label) and _is_placed(g, k, kappa, label)
         if rest[e] <= k:
-            queue[found], queued[e] = e, True
-            found += 1
+            queue[count], queued[e] = e, True
+            count += 1
     at = 0
-    while at < found:
+    while at < count:
         e = queue[at]
         k = kappa[e]
         for t in range(ptr[e], ptr[e + 1]):
@@ -324,12 +324,12 @@ def _place_kernel(ptr, left, right, own, kappa, label, first):
                 if own[f] and kappa[f] == k and label[f] < 0 and not queued[f] and _is_placed(g, k, kappa, label):
                     rest[f] -= 1
                     if rest[f] <= k:
-                        queue[found], queued[f] = f, True
-                        found += 1
+                        queue[count], queued[f] = f, True
+                        count += 1
                 f, g = g, f
         label[e] = first + at
         at += 1
-    return queue[:found].copy()
+    return queue[:count].copy()
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -339,7 +339,7 @@ def _is_placed(f, k, kappa, label):
 
 @njit(cache=True, nogil=True)
 def _support_kernel(indptr, head, colour):
-    found = np.zeros(head.size, np.int32)
+    support = np.zeros(head.size, np.int32)
     mark = np.full(indptr.size - 1, -1, np.int32)
     for u in range(indptr.size - 1):
         for i in range(indptr[u], indptr[u + 1]):
@@ -350,12 +350,12 @@ def _support_kernel(indptr, head, colour):
                 w = head[j]
                 k = mark[w]
                 if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
-                    found[i] += 1
-                    found[j] += 1
-                    found[k] += 1
+                    support[i] += 1
+                    support[j] += 1
+                    support[k] += 1
         for i in range(indptr[u], indptr[u + 1]):
             mark[head[i]] = -1
-    return found
+    return support
 
 
 @njit(cache=True, nogil=True)

@@ -87,11 +87,11 @@ class TrussCertificate(NamedTuple):
 
     def differs_from(self, before: TrussCertificate) -> NDArray[np.bool_]:
         """Tell which of these edges have another certificate than before, when there were at most as many edges."""
-        found, known = np.zeros(self.level.size, np.bool_), before.level.size
-        found[known:] = True
+        differs, known = np.zeros(self.level.size, np.bool_), before.level.size
+        differs[known:] = True
         for name in self._fields:
-            found[:known] |= getattr(self, name)[:known] != getattr(before, name)
-        return found
+            differs[:known] |= getattr(self, name)[:known] != getattr(before, name)
+        return differs
 
     def for_edges(self, edges: NDArray[np.integer]) -> TrussCertificate:
         return TrussCertificate(self.level[edges], self.label[edges], self.own[edges], self.backing[edges])

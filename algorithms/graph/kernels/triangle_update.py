@@ -28,7 +28,7 @@ from altneu.algorithms.graph.kernels.replay import Batch
 
 def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
     """Return the changes from epoch `first` on. `steps` are the `replay.epoch_batches` of the graph; they may raise."""
-    found: list[tuple[Ints, Ints, Ints]] = []
+    changes: list[tuple[Ints, Ints, Ints]] = []
     delta, left = np.empty(0, np.int64), np.empty(0, np.int32)
     right = left
     for epoch, removed, inserted in steps:
@@ -41,11 +41,11 @@ def vertex_changes(graph: PersistentGraph, steps: Iterator[Batch], first: int) -
         touched = _follow_batch(levels, removed, inserted, delta, left, right)
         moved = np.unique(touched[delta[touched] != 0])
         if epoch >= first:
-            found.append((graph.ids[moved], np.full(moved.size, epoch, np.int64), delta[moved]))
+            changes.append((graph.ids[moved], np.full(moved.size, epoch, np.int64), delta[moved]))
         delta[touched] = 0
     none = np.empty(0, np.int64)
     vertex, epochs, diff = (
-        (np.concatenate([none, *column]) for column in zip(*found, strict=True)) if found else [none] * 3
+        (np.concatenate([none, *column]) for column in zip(*changes, strict=True)) if changes else [none] * 3
     )
     return vertex, epochs, diff
 
@@ -57,11 +57,11 @@ def _follow_batch(g, removed, inserted, delta, left, right):
     for i in range(removed.size + inserted.size):
         comes = i >= removed.size
         e = inserted[i - removed.size] if comes else removed[i]
-        found = closing_edges(g, e, 0, left, right)
+        count = closing_edges(g, e, 0, left, right)
         sign = 1 if comes else -1
-        if found and size + found + 2 > touched.size:
-            touched = np.concatenate((touched, np.empty(max(touched.size, found + 2), np.int64)))
-        for t in range(found):
+        if count and size + count + 2 > touched.size:
+            touched = np.concatenate((touched, np.empty(max(touched.size, count + 2), np.int64)))
+        for t in range(count):
             f = left[t]
             w = g.tail[f]
             if w == g.tail[e] or w == g.head[e]:
@@ -69,9 +69,9 @@ def _follow_batch(g, removed, inserted, delta, left, right):
             delta[w] += sign
             touched[size] = w
             size += 1
-        if found:
+        if count:
             for v in (g.tail[e], g.head[e]):
-                delta[v] += sign * found
+                delta[v] += sign * count
                 touched[size] = v
                 size += 1
         set_level(g, e, 0 if comes else -1)

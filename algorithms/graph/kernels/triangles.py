@@ -93,14 +93,14 @@ def oriented_support(indptr, head):
             mark[head[i]] = i
         for i in range(first, last):
             v = head[i]
-            found = 0
+            count = 0
             for j in range(indptr[v], indptr[v + 1]):
                 k = mark[head[j]]
                 if k >= 0:
-                    found += 1
+                    count += 1
                     support[j] += 1
                     support[k] += 1
-            support[i] += found
+            support[i] += count
         for i in range(first, last):
             mark[head[i]] = -1
     return support

@@ -107,17 +107,17 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, back
             for i in range(size):
                 e = batch[i]
                 u, v = tail[e], head[e]
-                found = 0
+                count = 0
                 if k > 0:
                     # The edge has at most k triangles left, so that the search may stop after k.
-                    found, _ = closing_pairs(u, v, begin, end, neighbour, edge, support, k, k, left, right)
-                    for t in range(found):
+                    count, _ = closing_pairs(u, v, begin, end, neighbour, edge, support, k, k, left, right)
+                    for t in range(count):
                         joined = _lose_triangle(left[t], k, support, coming, joined)
                         joined = _lose_triangle(right[t], k, support, coming, joined)
                 taken += 1
                 layer[e] = taken if ordered else number
                 if ordered:
-                    own[e] = found
+                    own[e] = count
                 support[e] = ~k  # negative: gone
                 _drop_dead_entry(u, begin, end, gone, neighbour, edge, support)
                 _drop_dead_entry(v, begin, end, gone, neighbour, edge, support)

@@ -60,8 +60,8 @@ def remove_edges(g, edges, queue, certified, left, right):
     level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     for e in edges:
         r = level[e]
-        found = closing_edges(g, e, 1, left, right)
-        for t in range(found):
+        count = closing_edges(g, e, 1, left, right)
+        for t in range(count):
             f, other = left[t], right[t]
             _lose_triangle(level, state, backing, f, other, r, -1, queue)
             if certified:
@@ -93,13 +93,13 @@ def lower_levels(g, queue, certified, changed, limit, left, right):
             backing[e] = closing_edges(g, e, r, left, right)
         if backing[e] >= r:
             continue
-        h, found = _level_bound(g, e, r, left, right)
+        h, count = _level_bound(g, e, r, left, right)
         if h < 0:  # in a part of a graph that lacks triangles: the edge falls by one, which is certain
             h, backing[e] = np.int64(r - 1), FAR
-            found = closing_edges(g, e, max(r - 1, 1), left, right)
+            count = closing_edges(g, e, max(r - 1, 1), left, right)
         changed.append((np.int64(e), np.int64(r)))
         above = 0
-        for t in range(found):
+        for t in range(count):
             f, other = left[t], right[t]
             if level[f] > h and level[other] > h:
                 above += 1
@@ -155,32 +155,32 @@ def _level_bound(g, e, r, left, right):
         least = max(least, 1)
         if is_unknown_below(g, e, least):
             return np.int64(-1), np.int64(0)
-        found = closing_edges(g, e, least, left, right)
-        h = _h_index(g.level, found, r - 1, least, left, right)
+        count = closing_edges(g, e, least, left, right)
+        h = _h_index(g.level, count, r - 1, least, left, right)
         if h >= least or least == 1:
-            g.backing[e] = _count_at_least(g.level, found, h, left, right)
-            return h, found
+            g.backing[e] = _count_at_least(g.level, count, h, left, right)
+            return h, count
         least -= step
         step += step
 
 
 @njit(cache=True, nogil=True)
-def _count_at_least(level, found, h, left, right):
+def _count_at_least(level, closing, h, left, right):
     """Count the pairs that lie at level >= h."""
     count = 0
-    for t in range(found):
+    for t in range(closing):
         count += min(level[left[t]], level[right[t]]) >= h
     return count
 
 
 @njit(cache=True, nogil=True)
-def _h_index(level, found, most, least, left, right):
+def _h_index(level, closing, most, least, left, right):
     """Return the largest h <= most such that h of the pairs lie at level >= h; exact if it is >= least, otherwise 0."""
-    most = min(most, found)
+    most = min(most, closing)
     if most < least:
         return np.int64(0)
     count = np.zeros(most - least + 1, np.int32)
-    for t in range(found):
+    for t in range(closing):
         low = min(level[left[t]], level[right[t]])
         if low >= least:
             count[min(low, most) - least] += 1
@@ -197,13 +197,13 @@ def add_edges(g, edges, heap, certified, left, right):
     """Insert the edges, one after the other, each at U of the present levels; the seeds of the lift join the heap."""
     level, label, own, backing = g.level, g.label, g.own, g.backing
     for e in edges:
-        found = closing_edges(g, e, 0, left, right)
-        k = _h_index(level, found, found, 1, left, right)
+        count = closing_edges(g, e, 0, left, right)
+        k = _h_index(level, count, count, 1, left, right)
         set_level(g, e, k)
         label[e] = g.clock[FRONT]
         g.clock[FRONT] -= LABEL_GAP
         at_least = 0
-        for t in range(found):
+        for t in range(count):
             f, other = left[t], right[t]
             low = min(level[f], level[other])
             at_least += low >= k
@@ -281,8 +281,8 @@ def _place_risen(g, risen, k, heap, left, right):
         label[e] = g.clock[FRONT] + (place + 1) * LABEL_GAP
     for e in risen:
         own[e] = 0
-        found = closing_edges(g, e, k, left, right)
-        for t in range(found):
+        count = closing_edges(g, e, k, left, right)
+        for t in range(count):
             f, other = left[t], right[t]
             if _precedes(level, label, f, e) or _precedes(level, label, other, e):
                 continue
@@ -367,10 +367,10 @@ def _own_triangles(g, e, k, turn, left, right):
     Return their number, and the labels of the edges that block one of them, since they cannot rise.
     """
     level, label, backing, need, state = g.level, g.label, g.backing, g.need, g.state
-    found = closing_edges(g, e, k, left, right)
-    blockers = np.empty(found, np.int64)
+    count = closing_edges(g, e, k, left, right)
+    blockers = np.empty(count, np.int64)
     kept, blocked = 0, 0
-    for t in range(found):
+    for t in range(count):
         f, other = left[t], right[t]
         f_waits = not _is_supporting(level, state, f, k)
         other_waits = not _is_supporting(level, state, other, k)
@@ -470,8 +470,8 @@ def _reject_candidate(g, e, at, x, k, place, rejected, leaving, left, right):
     label[e], own[e] = place, 0
     state[e], need[e] = REJECTED, len(rejected)
     rejected.append(e)
-    found = closing_edges(g, e, k, left, right)
-    for t in range(found):
+    count = closing_edges(g, e, k, left, right)
+    for t in range(count):
         f, other = left[t], right[t]
         f_stands, other_stands = _is_supporting(level, state, f, k), _is_supporting(level, state, other, k)
         if f_stands and other_stands:
@@ -507,9 +507,9 @@ def _grow_candidates(g, k, heap, candidates, rejected, limit, left, right):
 def _visit_edge(g, e, k, heap, candidates, rejected, left, right):
     """Make edge e a candidate if enough of its triangles have no rejected edge, and queue its neighbours."""
     level, need, state = g.level, g.need, g.state
-    found = closing_edges(g, e, k, left, right)
+    closing = closing_edges(g, e, k, left, right)
     enough, count = 0, 0
-    for t in range(found):
+    for t in range(closing):
         f, other = left[t], right[t]
         enough += state[f] != REJECTED and state[other] != REJECTED
     if enough <= k:
@@ -518,7 +518,7 @@ def _visit_edge(g, e, k, heap, candidates, rejected, left, right):
         return
     state[e] = CANDIDATE
     candidates.append(e)
-    for t in range(found):
+    for t in range(closing):
         f, other = left[t], right[t]
         if state[f] == REJECTED or state[other] == REJECTED:
             continue
@@ -550,8 +550,8 @@ def _prune_candidates(g, k, candidates, rejected, left, right):
         taken += 1
         state[e] = REJECTED
         rejected.append(e)
-        found = closing_edges(g, e, k, left, right)
-        for t in range(found):
+        count = closing_edges(g, e, k, left, right)
+        for t in range(count):
             f, other = left[t], right[t]
             if _is_supporting(level, state, f, k) and _is_supporting(level, state, other, k):
                 for x in (f, other):
@@ -602,8 +602,8 @@ def probe_steps(g, edges, left, right):
     total = 0.0
     for e in edges:
         before = g.clock[STEPS]
-        found = closing_edges(g, e, 1, left, right)
-        total += (g.clock[STEPS] - before) * (1.0 + found)
+        count = closing_edges(g, e, 1, left, right)
+        total += (g.clock[STEPS] - before) * (1.0 + count)
     return total
 
 

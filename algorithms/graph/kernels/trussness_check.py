@@ -106,8 +106,8 @@ def _find_rising(indptr, neighbour, edge, tail, head, kappa, backing):
         taken += 1
         k = kappa[e]
         inside[e] = False
-        found, _ = closing_pairs(tail[e], head[e], begin, end, neighbour, edge, kappa, k, ALL, left, right)
-        for t in range(found):
+        count, _ = closing_pairs(tail[e], head[e], begin, end, neighbour, edge, kappa, k, ALL, left, right)
+        for t in range(count):
             f, other = left[t], right[t]
             for _ in range(2):
                 # Only an edge of the same kappa needs e in order to rise.

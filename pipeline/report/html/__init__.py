@@ -89,7 +89,7 @@ def _unbroken_markup(text: str) -> Markup:
 
 
 def render_epoch_page(
-    found: Document,
+    document: Document,
     has: Callable[[str], bool],
     checks: Mapping[tuple[str, str], str],
     docs: Sequence[str] = (),
@@ -98,20 +98,20 @@ def render_epoch_page(
     """Render the page of one epoch.
 
     Args:
-        found: The facts of the epoch (`epoch_page.describe_epoch`).
+        document: The facts of the epoch (`epoch_page.describe_epoch`).
         has: A predicate that tells whether a page exists and may be linked.
         checks: The page of each check.
         docs: The pages of Data Docs.
         rows: The page of the epoch's rows, if there is one.
     """
-    title = f"{found['weekday']}, {found['label']}" if found["weekday"] else f"Epoch {found['label']}"
+    title = f"{document['weekday']}, {document['label']}" if document["weekday"] else f"Epoch {document['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
-        mine = [check for check in found["checks"] if check["severity"] == name]
+        mine = [check for check in document["checks"] if check["severity"] == name]
         severities.append({"name": name, "meaning": meaning, "checks": mine})
     return _template_environment().get_template("epoch.html").render(
-        d={"former": None, **found}, title=title, has=has, checks=checks, docs=docs, rows=rows, severities=severities,
-        truss_picture=_truss_chart(found),
+        d={"former": None, **document}, title=title, has=has, checks=checks, docs=docs, rows=rows,
+        severities=severities, truss_picture=_truss_chart(document),
     )  # fmt: skip
 
 
@@ -122,9 +122,9 @@ _SEVERITIES = {
 }
 
 
-def _truss_chart(found: Document) -> Document | None:
+def _truss_chart(document: Document) -> Document | None:
     """Return the chart of the k-trusses over the window, and its levels with their colours."""
-    trend = found["trend"]
+    trend = document["trend"]
     ks = sorted({k for point in trend for k in point["trusses"]})
     ks = [k for k in range(3, max(ks, default=0) + 1)]
     if not ks or len(trend) < 2:
@@ -140,20 +140,20 @@ def _truss_chart(found: Document) -> Document | None:
     return {"svg": svg, "levels": levels}
 
 
-def render_difference_page(found: Document) -> str:
+def render_difference_page(document: Document) -> str:
     """Render the page of a difference from its document with the first rows."""
-    return _template_environment().get_template("difference.html").render(d=found)
+    return _template_environment().get_template("difference.html").render(d=document)
 
 
-def render_check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
+def render_check_page(document: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
     """Render the page of one check from its facts (`check_page.check_history`), with links to pages that exist."""
-    points = [point for point in found["points"] if point["value"] is not None]
+    points = [point for point in document["points"] if point["value"] is not None]
     labels = [point["label"] for point in points]
     drawn = [(point["value"], point["low"], point["high"], point["failed"]) for point in points]
-    said = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[found["of"]]
+    said = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[document["of"]]
     picture = charts.band_chart("epochs", said, labels, drawn) if points else ""
-    named = [f"revision {each['revision']}" for each in found["revisions"]]
-    revisions = charts.bar_chart("revisions", "Failures", named, [each["failed"] for each in found["revisions"]])
+    named = [f"revision {each['revision']}" for each in document["revisions"]]
+    revisions = charts.bar_chart("revisions", "Failures", named, [each["failed"] for each in document["revisions"]])
     learned = {
         "window": volumes.WINDOW,
         "level": volumes.LEVEL,
@@ -167,18 +167,18 @@ def render_check_page(found: Document, has: Callable[[str], bool], sensitivity: 
     return (
         _template_environment()
         .get_template("check.html")
-        .render(d=found, has=has, picture=picture, learned=learned, revisions=revisions)
+        .render(d=document, has=has, picture=picture, learned=learned, revisions=revisions)
     )
 
 
-def render_rows_page(found: Document, has: Callable[[str], bool]) -> str:
+def render_rows_page(document: Document, has: Callable[[str], bool]) -> str:
     """Render the page of an epoch's rows from its facts (`rows_page.describe_rows`), with links to pages that exist."""
-    return _template_environment().get_template("rows.html").render(d=found, has=has)
+    return _template_environment().get_template("rows.html").render(d=document, has=has)
 
 
-def render_vertex_page(found: Document, has: Callable[[str], bool]) -> str:
+def render_vertex_page(document: Document, has: Callable[[str], bool]) -> str:
     """Render the page of a vertex from its facts (`vertex_page.describe_vertex`), with links to pages that exist."""
-    return _template_environment().get_template("vertex.html").render(d=found, has=has)
+    return _template_environment().get_template("vertex.html").render(d=document, has=has)
 
 
 def render_outdated_page(label: str, revision: int, at: str) -> str:
@@ -192,12 +192,12 @@ def render_error_page(what: str, then: str | None) -> str:
 
 
 def render_index_page(
-    found: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = ""
+    document: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = ""
 ) -> str:
     """Render the index over all epochs. For an epoch without a page it shows the command that writes the page.
 
     Args:
-        found: The facts of the index (`index_page.index_document`).
+        document: The facts of the index (`index_page.index_document`).
         has: A predicate that tells whether a page exists and may be linked.
         inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
         base: The address of the pages.
@@ -206,17 +206,17 @@ def render_index_page(
     rows = [
         [e["label"], order.index(e["state"]), PAGES.index(e["page"]), e["rows"], e["bad_rows"], e["vertices"],
          e["edges"], e["triangles"], e["max_trussness"]]
-        for e in reversed(found["epochs"])
+        for e in reversed(document["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in formatting.STATES.values()]
-    groups = _group_epochs(found["epochs"], found["seconds"], found["starts"])
+    groups = _group_epochs(document["epochs"], document["seconds"], document["starts"])
     shown, folds = groups[:SHOWN], _fold_groups(groups[SHOWN:])
     older = [[_pack_group(group) for group in fold["groups"]] for fold in folds]
-    data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": found["differences"]}
+    data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": document["differences"]}
     names = [group["name"] for group in groups]
     template = _template_environment().get_template("index.html" if inside is None else "airflow.html")
     return template.render(
-        d=found, has=has, groups=shown, folds=folds, names=names, data=data, base=base, inside=inside
+        d=document, has=has, groups=shown, folds=folds, names=names, data=data, base=base, inside=inside
     )
 
 

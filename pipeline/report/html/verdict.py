@@ -9,26 +9,26 @@ from .formatting import count_noun, format_number, format_share, format_signed, 
 Document = dict[str, Any]
 
 
-def epoch_verdict(found: Document) -> Document:
+def epoch_verdict(document: Document) -> Document:
     """Return the `headline`, the next `command` (or None), and the `answers` to the four questions."""
-    headline, todo, command = _headline_parts(found)
+    headline, todo, command = _headline_parts(document)
     return {
-        "headline": _corrected_sentence(found) + headline,
+        "headline": _corrected_sentence(document) + headline,
         "command": command,
         "answers": {
-            "loaded": _load_answer(found),
-            "changed": _change_answer(found),
-            "trust": _trust_answer(found),
+            "loaded": _load_answer(document),
+            "changed": _change_answer(document),
+            "trust": _trust_answer(document),
             "todo": todo,
         },
     }
 
 
-def _corrected_sentence(found: Document) -> str:
+def _corrected_sentence(document: Document) -> str:
     """Say how the batch of the epoch was replaced, or return an empty text."""
-    landed = found["landed"]
+    landed = document["landed"]
     former = landed["former"] if landed else None
-    if former is None or found["state"] == "failed":
+    if former is None or document["state"] == "failed":
         return ""
     if former["taken_back"]:
         return "Published again after a rollback. "
@@ -42,14 +42,14 @@ def _corrected_sentence(found: Document) -> str:
 _RIGHT = {"equal": "equal to a full recomputation", "proved": "proved at this epoch"}
 
 
-def _headline_parts(found: Document) -> tuple[str, str, str | None]:
-    label, state = found["label"], found["state"]
-    failed = [check for check in found["checks"] if check["counts"]]
-    says = found["audit"]["says"]
+def _headline_parts(document: Document) -> tuple[str, str, str | None]:
+    label, state = document["label"], document["state"]
+    failed = [check for check in document["checks"] if check["counts"]]
+    says = document["audit"]["says"]
     if state == "failed":
-        return _failure_parts(found)
+        return _failure_parts(document)
     if state == "wrong":
-        audited = found["audit"]["checks"] if says == "differs" else []
+        audited = document["audit"]["checks"] if says == "differs" else []
         wrong = [c for c in [*audited, *failed] if not c["passed"]]
         wrong = [check for check in wrong if check["severity"] == "critical"] or wrong
         when = "" if wrong[0]["fresh"] else f" at revision {wrong[0]['revision']}, and was not repeated since"
@@ -64,16 +64,16 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
         sentence = f"{pluralize(many, 'check')} warned: {first['name']} ({first['observed']})."
         equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
         return f"Loaded, but look at it. {_capitalize_first(sentence)}{equal}", _remedy_sentence([first]), None
-    held = found["held"]
+    held = document["held"]
     if state == "empty":
         sentence = "Nothing is published for this epoch."
         if held:
             sentence += f" Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
             return sentence, "Correct the cause, then run the epoch again.", f"altneu run {label}"
-        todo = "Nothing, unless you expect data for it: then land a file." if found["final"] else "Land a file."
+        todo = "Nothing, unless you expect data for it: then land a file." if document["final"] else "Land a file."
         return sentence, todo, f"altneu land FILE --columns src,dst --epoch {label}"
     if state == "running":
-        if found["interrupted"]:
+        if document["interrupted"]:
             sentence = "A run of this epoch was interrupted. Nothing of it is visible."
             return sentence, "Run it again: the same command continues.", f"altneu run {label}"
         if held:
@@ -83,11 +83,11 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
         sentence = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
         return sentence, "Wait for it.", f"altneu run {label}"
     if state == "unaudited":
-        known = found["audit"]["checks"] or found["audit"]["proof"]["checks"]
-        stale = f" since revision {found['audit']['since']}" if known else ""
+        known = document["audit"]["checks"] or document["audit"]["proof"]["checks"]
+        stale = f" since revision {document['audit']['since']}" if known else ""
         sentence = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
         return sentence, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
-    bad = found["landed"]["quarantined"]
+    bad = document["landed"]["quarantined"]
     if bad:
         put = pluralize(bad, "malformed row was put", "malformed rows were put")
         return (
@@ -105,16 +105,17 @@ def _headline_parts(found: Document) -> tuple[str, str, str | None]:
     return f"{good} Nothing to do.", "Nothing.", None
 
 
-def _failure_parts(found: Document) -> tuple[str, str, str | None]:
-    run = found["failed_run"]
+def _failure_parts(document: Document) -> tuple[str, str, str | None]:
+    run = document["failed_run"]
     error = (run["error"] or "it stopped without saying why").rstrip(".")
-    if found["revision"] is None:
+    if document["revision"] is None:
         head = f"Not loaded. The run stopped: {error}. Nothing of it was published."
     else:
-        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is unchanged."
+        before = f"What was published before (revision {document['revision']}) is unchanged."
+        head = f"The newest run failed: {error}. {before}"
     critical = [check for check in run["checks"] if check["severity"] == "critical"]
     todo = _remedy_sentence(critical) if critical else "Correct the cause, then run the epoch again."
-    return head, todo, f"altneu run {found['label']}"
+    return head, todo, f"altneu run {document['label']}"
 
 
 def _remedy_sentence(checks: list[Document]) -> str:
@@ -125,10 +126,10 @@ def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _load_answer(found: Document) -> str:
-    landed = found["landed"]
+def _load_answer(document: Document) -> str:
+    landed = document["landed"]
     if landed is None:
-        failed = found["state"] == "failed"
+        failed = document["state"] == "failed"
         return "No: the run failed before it published." if failed else "Nothing is published of it."
     sentence = f"{pluralize(landed['rows'], 'row')} from {pluralize(landed['files'], 'file')}"
     if landed["quarantined"]:
@@ -138,7 +139,7 @@ def _load_answer(found: Document) -> str:
     former = landed["former"]
     if former and not former["taken_back"]:
         sentence += f", in place of {pluralize(former['rows'], 'row')} of revision {former['revision']}"
-    return f"{_LOADED.get(found['state'], 'Yes')}: {sentence}. {usual_sentence(landed)}".strip()
+    return f"{_LOADED.get(document['state'], 'Yes')}: {sentence}. {usual_sentence(landed)}".strip()
 
 
 _LOADED = {
@@ -170,12 +171,12 @@ def usual_sentence(landed: Document) -> str:
 COUNTED = [("vertex", "vertices"), ("edge", "edges"), ("triangle", "triangles")]
 
 
-def _change_answer(found: Document) -> str:
-    if found["graph"] is None and found["state"] == "failed":
+def _change_answer(document: Document) -> str:
+    if document["graph"] is None and document["state"] == "failed":
         return "Nothing: no part of it was published."
-    if found["graph"] is None:
+    if document["graph"] is None:
         return "Nothing is visible yet: the epoch is after the frontier."
-    measures = found["graph"]["measures"]
+    measures = document["graph"]["measures"]
     changes = [(measures[many]["change"], one, many) for one, many in COUNTED]
     moved = [f"{format_signed(change)} {count_noun(change, one, many)}" for change, one, many in changes if change]
     top = measures["max_trussness"]
@@ -183,24 +184,24 @@ def _change_answer(found: Document) -> str:
         moved.append(f"greatest trussness {top['before']} → {top['value']}")
     if not moved:
         return "No total of the graph changed."
-    since = f" since {found['before']}" if found["before"] else ""
+    since = f" since {document['before']}" if document["before"] else ""
     return f"{_capitalize_first(join_words(moved))}{since}."
 
 
-def _trust_answer(found: Document) -> str:
-    audit = found["audit"]
+def _trust_answer(document: Document) -> str:
+    audit = document["audit"]
     # checks of severity info neither pass nor fail
-    judged = [check for check in found["checks"] if check["severity"] != "info"]
+    judged = [check for check in document["checks"] if check["severity"] != "info"]
     warned = sum(1 for check in judged if check["counts"])
     passed = sum(1 for check in judged if check["passed"] and check["fresh"])
     failed = f", {warned} failed" if warned else ""
     others = f" {pluralize(passed, 'other check')} passed{failed}." if passed + warned else ""
-    if found["state"] == "failed" and found["landed"] is None:
+    if document["state"] == "failed" and document["landed"] is None:
         return "There is nothing to trust: nothing was published."
     if audit["says"] == "proved":
         compared = f" It was compared with a recomputation at revision {audit['revision']}."
         before = compared if audit["checks"] else ""
-        if warned and found["state"] == "wrong":
+        if warned and document["state"] == "wrong":
             return f"No: proved, but a critical check failed.{others}"
         run = f"the run of revision {audit['proof']['revision']}, which counted everything that changed a second time"
         return f"Yes: proved by {run}.{before}{others}"
@@ -219,6 +220,6 @@ def _trust_answer(found: Document) -> str:
     if audit["says"] == "differs":
         when = "" if audit["fresh"] else f" at revision {audit['revision']}; {since}, and it was not compared again"
         return f"No: {wrong} with a full recomputation found a difference{when}.{others}"
-    if warned and found["state"] == "wrong":
+    if warned and document["state"] == "wrong":
         return f"No: equal to a full recomputation, but a critical check failed.{others}"
     return f"Yes: recomputed from the landed rows by another method at revision {audit['revision']}, and equal.{others}"

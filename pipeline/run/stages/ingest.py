@@ -66,7 +66,7 @@ def accept_batches(run: RunContext) -> Accepted:
         )
     return Accepted(
         batches,
-        {epoch: found for epoch, found in counts.items() if epoch in run.epochs},
+        {epoch: count for epoch, count in counts.items() if epoch in run.epochs},
         {epoch: digest for epoch, digest in digests.items() if epoch in run.epochs},
         published,
     )

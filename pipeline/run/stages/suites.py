@@ -128,10 +128,10 @@ def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dic
                 "epoch": epoch,
                 "motif": name,
                 "occurrences": totals.get(place, 0),
-                "vertices_in_one": len(found[0].vertices),
-                "times_vertices": totals.get(place, 0) * len(found[0].vertices),
+                "vertices_in_one": len(patterns[0].vertices),
+                "times_vertices": totals.get(place, 0) * len(patterns[0].vertices),
                 "counted": sums.get(name, 0),
             }
-            for place, (name, found) in enumerate(motifs.items())
+            for place, (name, patterns) in enumerate(motifs.items())
         ]
     }

@@ -67,7 +67,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
     plan = decision.describe(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
     written = run.write_rows("motif_counts", new)
-    places = {name: (place, len(found[0].vertices)) for place, (name, found) in enumerate(wanted.items())}
+    places = {name: (place, len(patterns[0].vertices)) for place, (name, patterns) in enumerate(wanted.items())}
     sums = run.read_delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
     rows = [("motif", places[row.motif][0], row.epoch, row.diff // places[row.motif][1]) for row in sums]
     run.put_totals(["motif"], rows)
