@@ -5,7 +5,7 @@
 
 Each text comes from the place where the program reads it: the models of `altneu.toml`, the command line, the table of
 views, the declarations of the tables, the suites. Only texts that are not in the code are written here: the contents of
-tables (`TABLES`, `PLAIN`, `DATABASE`). A new table without a text is an error.
+tables (`TABLES`, `SERVING_TABLES`, `DATABASE`). A new table without a text is an error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TABLES = {
     "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
 }
-PLAIN = {
+SERVING_TABLES = {
     "vertex_history": "a row per vertex for as long as its numbers stay the same: rows that hold at epoch t have "
     "`epoch <= t AND until > t`, rows that hold now have `is_current`. In a row that has not ended `until` is "
     "2^63 - 1 and `valid_to` is 9999-12-31",
@@ -344,7 +344,7 @@ def tables_page() -> list[str]:
         "are times; each motif adds one column, `motif_NAME`. The tables have no `revision` and no `diff`.",
         "",
     ]
-    rows = [[code(name), plain_columns(name), about] for name, about in PLAIN.items()]
+    rows = [[code(name), plain_columns(name), about] for name, about in SERVING_TABLES.items()]
     lines += table(["table", "columns", "contents"], rows)
     lines += FINGERPRINTS
     lines += [

@@ -133,13 +133,13 @@ def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, targ
     }
 
 
-def rewrite_table(compaction: compact.Compaction, table: str, run_id: str, horizon: compact.Horizon) -> int:
+def rewrite_table(compaction: compact.Compaction, table: str, run_id: str, retention: compact.Retention) -> int:
     """Take the place of `Compaction.rewrite_table`: equal rows up to the oldest kept revision become one."""
-    assert horizon.since is None
+    assert retention.since is None
     tables: Any = compaction.warehouse
     row, folded = compaction.row, dict[tuple[Any, ...], int]()
     for *key, revision, diff in tables.shown(table, row.snapshots[table], row):
-        place_ = (*key, max(revision, horizon.kept[0]))
+        place_ = (*key, max(revision, retention.kept[0]))
         folded[place_] = folded.get(place_, 0) + diff
     rows = tuple((*key, diff) for key, diff in folded.items() if diff)
     return int(tables.rewrite_on_branch(table, run_id, row.snapshots[table], rows))

@@ -20,7 +20,7 @@ from itertools import permutations
 from altneu.algorithms.sql_predicates import collapse_blanks, normalize, spark_sql, split_at_commas
 
 MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
-PLAIN = "-"  # the relation of the graph's own edges
+OWN_EDGES = "-"  # the relation of the graph's own edges
 
 _EDGE = r"\s*(\w+)\s*(->|-)\s*(\w+)\s*"
 _ONE = re.compile(rf"{_EDGE}(?:where\s+(.+))?", re.DOTALL)
@@ -157,7 +157,7 @@ def list_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
 
 def extra_relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
     """Return the relations that are not the edges of the graph, and so are stored in addition to them."""
-    return [name for name in list_relations(motifs) if name != PLAIN]
+    return [name for name in list_relations(motifs) if name != OWN_EDGES]
 
 
 def count_rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:

@@ -31,7 +31,7 @@ from ..home.s3_config import in_s3
 from ..optional_dependencies import require_extras
 from ..reading import explain
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision
+from ..state.records import SERVING_TABLES, Revision
 from ..state.totals import sum_totals
 from ..storage import graph_cache, truss_checkpoint_table
 from ..storage.iceberg import has_jvm
@@ -211,7 +211,9 @@ def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame],
     """Return the vertices of one epoch whose maintained triangle count differs from the third party's."""
     from altneu.expectations.gx_runner import ROWS
 
-    edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == motif_patterns.PLAIN)
+    edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(
+        F.col("relation") == motif_patterns.OWN_EDGES
+    )
     edges = edges.select("a", "b").distinct()
     # GraphX exchanges files through Spark's Hadoop, which does not know S3.
     folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
@@ -270,7 +272,7 @@ def audit_published(
             context["kinds"] |= {"names"}
             differences += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
         checks = check_differences(differences, context)
-        if wanted and any(table in revision.snapshots for table in PLAIN):
+        if wanted and any(table in revision.snapshots for table in SERVING_TABLES):
             say("comparing the serving tables")
             checks += _check_serving_tables(warehouse, read_table, revision, wanted)
     return checks
@@ -286,7 +288,7 @@ def _check_serving_tables(
     sources = serving_table_checks.ServingTableInputs(
         read,
         warehouse.home,
-        [table for table in PLAIN if table in revision.snapshots],
+        [table for table in SERVING_TABLES if table in revision.snapshots],
         sum_totals(ledger.outputs.total_diffs(revision.revision), revision.frontier),
         set(ledger.outputs.published_batches(revision.revision)),
         int(revision.frontier or 0),

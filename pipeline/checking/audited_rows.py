@@ -59,7 +59,7 @@ def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFr
     """
     config = home.config
     last = select_upserts_in_force(upserts, home, epochs)
-    relations = [F.struct(F.lit(motif_patterns.PLAIN).alias("relation"), "a", "b")]
+    relations = [F.struct(F.lit(motif_patterns.OWN_EDGES).alias("relation"), "a", "b")]
     for name in motif_patterns.extra_relations(motif_reference.read_motifs(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
         passes = F.coalesce(F.expr(motif_patterns.relation_condition(name) or "true"), F.lit(False))

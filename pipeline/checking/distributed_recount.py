@@ -49,7 +49,7 @@ def compare_distributed(
     Yields:
         Rows of `epoch_recount.RECOUNT`.
     """
-    plain, cached = graph.where(F.col("relation") == motif_patterns.PLAIN), list[DataFrame]()
+    plain, cached = graph.where(F.col("relation") == motif_patterns.OWN_EDGES), list[DataFrame]()
 
     def persist_rows(rows: DataFrame) -> DataFrame:
         cached.append(rows.persist())

@@ -58,7 +58,7 @@ def compare_epoch(
     epoch = key[0].as_py()
     maintained, recomputed = (
         maintained_results(stored),
-        _recompute_results(*_pairs_of_relation(graph, motif_patterns.PLAIN)),
+        _recompute_results(*_pairs_of_relation(graph, motif_patterns.OWN_EDGES)),
     )
     if motifs:
         recomputed[MOTIF] = _count_motifs(motifs, graph)

@@ -71,10 +71,10 @@ def _describe_answers(home: Home, since: int | None) -> str:
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
-    from ..maintenance.compact import compaction_horizon
+    from ..maintenance.compact import choose_retention
 
     row = ledger.revisions.require_published()
-    since, _, dropped = compaction_horizon(home, ledger, row)
+    since, _, dropped = choose_retention(home, ledger, row)
     kept = [
         revision.revision
         for revision in ledger.revisions.list_all()

@@ -160,7 +160,7 @@ def _spark_value(value: object) -> str:
 
 
 TYPES = ("long", "double", "string", "boolean")
-PlainTable = Literal["vertex_history", "edge_now", "epoch_totals"]
+ServingTable = Literal["vertex_history", "edge_now", "epoch_totals"]
 EDGE_NOW = ("trussness", "both_ways")  # the columns of `edge_now` besides src, dst and the value columns
 
 Length = Annotated[str, _text_that(is_length)]

@@ -203,7 +203,7 @@ class Publish(Section):
         'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
         '"never", "on warning" or "always"',
     )
-    tables: list[setting_types.PlainTable] = declare(
+    tables: list[setting_types.ServingTable] = declare(
         [],
         '["vertex_history", "edge_now", "epoch_totals"]',
         "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",

@@ -165,17 +165,17 @@ def _compile_partitions() -> None:
 
 def _compile_motifs() -> None:
     from altneu.algorithms.graph.kernels import motif_recount
-    from altneu.algorithms.graph.motif_patterns import PLAIN, parse_motif
+    from altneu.algorithms.graph.motif_patterns import OWN_EDGES, parse_motif
     from altneu.algorithms.graph.motifs import _motif_task
 
     wanted = {"square": parse_motif("a-b, b-c, c-d, a-d"), "triangle": parse_motif("a-b, a-c, b-c")}
     rows = _sample_edges()
-    rows = rows.append_column("relation", pa.repeat(pa.scalar(PLAIN), rows.num_rows))
+    rows = rows.append_column("relation", pa.repeat(pa.scalar(OWN_EDGES), rows.num_rows))
     for neu in (pa.nulls(rows.num_rows, pa.bool_()), pa.array(np.arange(rows.num_rows) % 3 == 0)):
         list(_motif_task(wanted)(_as_received(rows.append_column("neu", neu))))
     pairs = np.array(rows["a"]), np.array(rows["b"])
     for patterns in wanted.values():
-        motif_recount.count_motifs(patterns, {PLAIN: pairs})
+        motif_recount.count_motifs(patterns, {OWN_EDGES: pairs})
 
 
 def _compile_audit() -> None:
@@ -218,7 +218,7 @@ GROUPS = {  # the longest first
     "triangles": _compile_triangles,
     "motifs": _compile_motifs,
     "audit": _compile_audit,
-    "truss: kept graphs": _compile_persistent_graph,
+    "truss: cached graphs": _compile_persistent_graph,
     "fingerprints": _compile_fingerprints,
     "views": _compile_views,
 }

@@ -417,7 +417,7 @@ def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
     if row.frontier is not None:
         none = "none: the next run begins with the tables, which takes longer"
         yield Check(
-            "Kept graph",
+            "Graph cache",
             True,
             _describe_graph_cache(home, ledger, row) or _describe_checkpoint(home, ledger, row) or none,
         )

@@ -32,7 +32,7 @@ from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state import clock
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision, RunKind, RunState
+from ..state.records import SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, graph_cache
 from ..storage.table_schemas import INTERVALS
@@ -105,7 +105,7 @@ def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
     return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-class Horizon(NamedTuple):
+class Retention(NamedTuple):
     """What a compaction keeps."""
 
     since: int | None  # the epoch before which history is folded; None: all epochs are kept
@@ -113,7 +113,7 @@ class Horizon(NamedTuple):
     dropped: list[int]  # the revisions that expire
 
 
-def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> Horizon:
+def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
     """Return what a compaction of revision `row` keeps.
 
     Revisions that are published later are not considered, because their rows are not in the new tables.
@@ -130,7 +130,7 @@ def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> Horizon:
         first = min(ledger.outputs.published_batches(newest), default=row.frontier)
         wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
-    return Horizon(since, kept, dropped)
+    return Retention(since, kept, dropped)
 
 
 def compact(
@@ -192,19 +192,19 @@ class Compaction:
         ledger, warehouse, row = self.ledger, self.warehouse, self.row
         approval.expire_held_runs(self.home, ledger)
         warehouse.discard_leftovers(ledger)
-        horizon = compaction_horizon(self.home, ledger, row)
+        retention = choose_retention(self.home, ledger, row)
         with RunSession.begin_run(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
             session.start_stage()
-            pins = {table: self.rewrite_table(table, session.run_id, horizon) for table in row.snapshots}
-            self.verify_tables(pins, horizon)
-            ledger.revisions.repin(session.run_id, pins, horizon.kept, horizon.since, horizon.dropped)
+            pins = {table: self.rewrite_table(table, session.run_id, retention) for table in row.snapshots}
+            self.verify_tables(pins, retention)
+            ledger.revisions.repin(session.run_id, pins, retention.kept, retention.since, retention.dropped)
             after = self._table_sizes(pins)
             warehouse.update_refs(ledger, session.run_id)
             expired, orphans = self._drop_unreadable(session.run_id)
             facts = CompactFacts(
-                since=horizon.since,
-                revisions=[horizon.kept[0], horizon.kept[-1]],
-                dropped_revisions=len(horizon.dropped),
+                since=retention.since,
+                revisions=[retention.kept[0], retention.kept[-1]],
+                dropped_revisions=len(retention.dropped),
                 expired_snapshots=expired,
                 orphans=orphans,
                 tables=after,
@@ -215,23 +215,23 @@ class Compaction:
             ledger.runs.forget_branches([session.run_id])
         return replace(facts, before=self.sizes)
 
-    def rewrite_table(self, table: str, run_id: str, horizon: Horizon) -> int:
+    def rewrite_table(self, table: str, run_id: str, retention: Retention) -> int:
         """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one."""
-        warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], horizon.since
+        warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
         is_folded = since == self.row.since
         if not size.rows or (size.files == 1 and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
-        if table not in PLAIN:
+        if table not in SERVING_TABLES:
             rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
-            rows = fold_rows(table, rows, since, horizon.kept[0], self.live_for)
+            rows = fold_rows(table, rows, since, retention.kept[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
         return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size))
 
-    def verify_tables(self, pins: dict[str, int], horizon: Horizon) -> None:
+    def verify_tables(self, pins: dict[str, int], retention: Retention) -> None:
         """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
         self.say("comparing fingerprints")
         compaction_verification.verify_compaction(
@@ -240,11 +240,11 @@ class Compaction:
             self.warehouse,
             row=self.row,
             pins=pins,
-            since=horizon.since,
-            revisions=horizon.kept,
+            since=retention.since,
+            revisions=retention.kept,
             live_for=self.live_for,
         )
-        serving_tables.verify_folded(self.warehouse, self.row, pins, horizon.since)
+        serving_tables.verify_folded(self.warehouse, self.row, pins, retention.since)
 
     def _table_sizes(self, snapshots: dict[str, int]) -> dict[str, Size]:
         return {table: self.warehouse.snapshot_size(table, snapshot) for table, snapshot in snapshots.items()}

@@ -22,7 +22,7 @@ from ..home.home import Home
 from ..run.semantic_settings import changed_meaning
 from ..state.fingerprint_sums import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.ledger import Ledger
-from ..state.records import LANDED, PLAIN, Revision
+from ..state.records import LANDED, SERVING_TABLES, Revision
 from ..storage.table_fingerprints import revision_fingerprints, table_fingerprints
 from ..storage.warehouse import Warehouse, visible_rows
 
@@ -55,7 +55,7 @@ def verify_compaction(
     Raises:
         CheckFailed: A new table differs from the old one, or the old one from what was published.
     """
-    pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
+    pins = {table: snapshot for table, snapshot in pins.items() if table not in SERVING_TABLES}
 
     def fingerprints_seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
         rows = {

@@ -31,7 +31,7 @@ from ..home.settings_file import NAME, write_text
 from ..landing import copy_landing as batches
 from ..state import clock, copy_database, database, file_transfer, filesystem, home_identity, versions
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, RunKind, RunState
+from ..state.records import SERVING_TABLES, RunKind, RunState
 from ..state.schema import homes
 from ..storage import catalogs
 from ..storage import copy_tables as tables
@@ -337,7 +337,7 @@ def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict
                 f"{', '.join(each.table for each in comparison.wrong)}.",
                 "altneu audit --fingerprints; altneu repair; then move",
             )
-        for table in set(row.snapshots) & set(PLAIN):
+        for table in set(row.snapshots) & set(SERVING_TABLES):
             if serving_tables.hash_sum(original.read_as_stored(table, row)) != serving_tables.hash_sum(
                 copy.read_as_stored(table, row)
             ):

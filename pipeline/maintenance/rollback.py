@@ -18,7 +18,7 @@ from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state import fingerprint_sums
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision, RunKind, StagedBatch
+from ..state.records import SERVING_TABLES, Revision, RunKind, StagedBatch
 from ..state.revisions import exact_revisions
 from ..storage.refs_without_spark import open_branches
 
@@ -106,7 +106,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
     with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():
-            if table not in PLAIN:
+            if table not in SERVING_TABLES:
                 rows = warehouse.read_table(table, target)
             elif target.config_digest == home.config.semantic_digest():
                 rows = serving_tables.serving_rows(

@@ -16,7 +16,7 @@ from altneu.algorithms.algebra import horizon
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision, RunKind
+from ..state.records import SERVING_TABLES, Revision, RunKind
 from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
@@ -152,7 +152,7 @@ class RunContext:
     def read_after(self, table: str) -> DataFrame:
         """Read the rows of a table that a reader will see once the run is published."""
         rows = self.warehouse.read_snapshot(table, self.verified_snapshot(table))
-        return rows if table in PLAIN else visible_rows(rows, self.parent)
+        return rows if table in SERVING_TABLES else visible_rows(rows, self.parent)
 
     def verified_snapshot(self, table: str) -> int:
         """Return the snapshot of a table on the branch of the run.

@@ -247,17 +247,17 @@ class RunDriver:
         if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
             import_in_background()
             for name in NAMES[: -len(LAST)]:
-                self.execute_stage(run_id, name)
+                self.execute_and_report(run_id, name)
         if first <= Step.APPROVE:
             why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
             if why is not None:
                 return why
         for name in LAST[: last - Step.APPROVE]:
-            self.execute_stage(run_id, name)
+            self.execute_and_report(run_id, name)
         return None
 
-    def execute_stage(self, run_id: str, name: str) -> Facts:
-        """Execute one stage of a run, and say so."""
+    def execute_and_report(self, run_id: str, name: str) -> Facts:
+        """Execute one stage of a run, and report its beginning and its facts."""
         self.say(name, "")
         facts = execute_stage(self.home, self.ledger, run_id, name, self.say, spare=self.spare, accept=self.accept)
         self.say(name, "done " + format_facts(self.home, facts))

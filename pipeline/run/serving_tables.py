@@ -27,7 +27,7 @@ from ..errors import CheckFailed
 from ..home.home import Home
 from ..reading.epoch_totals import total_rows
 from ..state.ledger import Ledger
-from ..state.records import PLAIN, Revision
+from ..state.records import SERVING_TABLES, Revision
 from ..state.totals import TotalDiff, sum_totals
 from ..storage import local_frame
 from ..storage.table_schemas import quote_identifier, table_columns
@@ -151,7 +151,7 @@ def hash_sum(rows: DataFrame) -> tuple[int, int]:
 def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], since: int | None) -> None:
     """Raise `CheckFailed` unless the serving tables that a compaction has written are the old ones, folded."""
     for table, snapshot in pins.items():
-        if table not in PLAIN or snapshot == row.snapshots[table]:
+        if table not in SERVING_TABLES or snapshot == row.snapshots[table]:
             continue
         if hash_sum(fold_serving_table(warehouse, table, row.snapshots[table], since)) != hash_sum(
             warehouse.read_snapshot(table, snapshot)

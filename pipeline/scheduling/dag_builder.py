@@ -103,7 +103,7 @@ def stage(spec: Stage) -> Any:
     @lineage.traced_task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
     def run_stage(planned: PlannedRun) -> dict[str, Any]:
-        return skip_if_overtaken(run_tasks.execute_stage(current_site().home, planned, spec.name, log_progress))
+        return skip_if_overtaken(run_tasks.execute_stage_task(current_site().home, planned, spec.name, log_progress))
 
     return run_stage
 

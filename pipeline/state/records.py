@@ -15,14 +15,14 @@ import sqlalchemy as sa
 
 from altneu.expectations.model import Check
 
-from ..home.setting_types import PlainTable
+from ..home.setting_types import ServingTable
 from . import clock
 from .process_identity import counts_as_dead
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
 LANDED = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
-PLAIN = get_args(PlainTable)  # plain tables, no collections: rows for other programs, made from the collections
+SERVING_TABLES = get_args(ServingTable)  # rows for other programs, made from the collections
 
 Json: TypeAlias = dict[
     str, Any
@@ -228,7 +228,7 @@ class Revision:
     @property
     def collections(self) -> dict[str, int]:
         """Return the snapshots of the tables of diff triples: all tables but the plain ones."""
-        return {table: snapshot for table, snapshot in self.snapshots.items() if table not in PLAIN}
+        return {table: snapshot for table, snapshot in self.snapshots.items() if table not in SERVING_TABLES}
 
     def knows_epoch(self, epoch: int) -> bool:
         """Tell whether the tables still answer for this epoch: no compaction has folded it."""

@@ -208,7 +208,7 @@ class RunStore:
     def renew_lease(self, run_id: str) -> None:
         """Send a heartbeat of the process that holds the lease. Raises `LeaseLost` where it has lost the lease."""
         with self.database.write_transaction(run_id):
-            pass
+            pass  # each write transaction of a run checks the lease and sends a heartbeat
 
     def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
         """Record the end of a run. A run that is published, done, superseded, held or rejected keeps its state."""

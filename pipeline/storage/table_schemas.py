@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ..errors import AltneuError
 from ..home.home import Home
 from ..state.home_identity import ROUNDS
-from ..state.records import PLAIN, Revision
+from ..state.records import SERVING_TABLES, Revision
 
 NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
@@ -76,7 +76,7 @@ def serving_columns(home: Home, table: str) -> dict[str, str]:
 
 def table_columns(home: Home, table: str) -> dict[str, str]:
     """Return the columns of a table with their types in SQL."""
-    if table in PLAIN:
+    if table in SERVING_TABLES:
         return serving_columns(home, table)
     if table == CERTIFICATES:
         return dict(column.split() for column in _CERTIFICATE.split(", "))

@@ -24,7 +24,7 @@ from ..errors import UsageError, is_disk_full, is_transient
 from ..home.home import Home
 from ..home.s3_config import in_s3
 from ..state import home_identity
-from ..state.records import PLAIN, Revision
+from ..state.records import SERVING_TABLES, Revision
 from . import catalogs, iceberg, local_frame
 from .branches import Branches
 from .session import register_catalog, size_plans
@@ -126,7 +126,7 @@ class Warehouse(Branches):
             self.commit_change(
                 table, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
             )
-            own = PROPERTIES | (_PLACES if table in PLAIN else {})
+            own = PROPERTIES | (_PLACES if table in SERVING_TABLES else {})
             # a new table, or one that an earlier version made
             if not own.items() <= self.load_metadata(table).properties().items():
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
@@ -214,7 +214,7 @@ class Warehouse(Branches):
         if revision.frontier is None:
             return self.empty_rows(table)
         rows = self.read_snapshot(table, require_pinned_snapshot(table, revision))
-        return rows if table in PLAIN else self._visible_columns(rows, revision)
+        return rows if table in SERVING_TABLES else self._visible_columns(rows, revision)
 
     def read_as_written(self, table: str, revision: Revision) -> DataFrame:
         """Read a table at a revision with the columns of its snapshot, whichever value columns altneu.toml declares
@@ -294,7 +294,11 @@ class Warehouse(Branches):
         """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""
         return [
             *self.tables,
-            *(table for table in ledger.runs.pinned_snapshots() if table in PLAIN and table not in self.tables),
+            *(
+                table
+                for table in ledger.runs.pinned_snapshots()
+                if table in SERVING_TABLES and table not in self.tables
+            ),
         ]
 
     def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:

@@ -3,9 +3,9 @@
 Runs may be active together, as many as there are epochs to wait for: no run is planned while another is running (see
 `run_batching`), and the stages share a pool with one slot, so that runs compute one after the other. If they race
 nonetheless (somebody types `altneu run`, a retry comes between, the pool is larger), a run may build on a revision that
-is no longer the newest. Then its stages do nothing (`execute_stage` says so), and only `publish_run` settles it: it
-runs the epochs again on the newest revision until they are published as landed. The cost of a lost race is the work of
-its stages, and one chain of stages inside the publish task; the order of the epochs never matters.
+is no longer the newest. Then its stages do nothing (`execute_stage_task` says so), and only `publish_run` settles it:
+it runs the epochs again on the newest revision until they are published as landed. The cost of a lost race is the work
+of its stages, and one chain of stages inside the publish task; the order of the epochs never matters.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     return kept
 
 
-def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_message) -> dict[str, Any]:
+def execute_stage_task(path: str, planned: PlannedRun, name: str, say: Say = ignore_message) -> dict[str, Any]:
     """Execute one stage of a run, and return its facts.
 
     A run that another revision has overtaken already does nothing here, and returns the reason as `superseded`. The
@@ -170,7 +170,7 @@ def execute_stage(path: str, planned: PlannedRun, name: str, say: Say = ignore_m
     home, ledger = open_home(path)
     run_id = planned["run_id"]
     try:
-        facts = _make_driver(home, ledger, planned, say).execute_stage(run_id, name)
+        facts = _make_driver(home, ledger, planned, say).execute_and_report(run_id, name)
     except CheckFailed as error:
         failed = _failed_checks(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{format_failures(home, failed)}", error.next) from None
@@ -427,7 +427,7 @@ def run_submitted(path: str, name: str, planned: str, answer: str) -> int:
         answered: dict[str, Any] = {
             "done": publish_run(path, run, report_progress)
             if name == PUBLISH
-            else execute_stage(path, run, name, report_progress)
+            else execute_stage_task(path, run, name, report_progress)
         }
     except AltneuError as error:
         print(format_error(error), file=sys.stderr, flush=True)

@@ -46,7 +46,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        run_tasks.execute_stage(path, planned, stage)
+        run_tasks.execute_stage_task(path, planned, stage)
     held, question = run_tasks.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
     run_tasks.record_decision(path, held, approved=True, person="ada", because=None)
@@ -74,7 +74,7 @@ def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        run_tasks.execute_stage(path, planned, stage)
+        run_tasks.execute_stage_task(path, planned, stage)
     run_tasks.request_approval(path, planned, pages=False)
     run_tasks.record_decision(path, planned, approved=False, person="bob", because=None)  # as `altneu discard` does
     with pytest.raises(Exception, match="it was rejected by bob"):
@@ -94,7 +94,7 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     path = str(home.path)
     planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
-        run_tasks.execute_stage(path, planned, stage)
+        run_tasks.execute_stage_task(path, planned, stage)
     held, _ = run_tasks.request_approval(path, planned, pages=False)
     task = Approval(
         task_id="approve", home=path, planned=held, subject="Publish?", response_timeout=timedelta(hours=5), pages=False

@@ -350,17 +350,17 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
     one, two = begun(home, ledger, first), begun(home, ledger, first + 1)
-    run_tasks.execute_stage(path, two, "ingest")
+    run_tasks.execute_stage_task(path, two, "ingest")
     for name in BEFORE_PUBLISH:
-        run_tasks.execute_stage(path, one, name)
-    run_tasks.execute_stage(path, two, "edges")
+        run_tasks.execute_stage_task(path, one, name)
+    run_tasks.execute_stage_task(path, two, "edges")
     assert run_tasks.publish_run(path, one)["reruns"] == 0
 
     # what two has still to do is not done in vain
     for name in ("triangles", "truss", "audit"):
         lines: list[str] = []
         says = "revision 1 was published since this run was planned: publish runs its epochs again on it"
-        assert run_tasks.execute_stage(path, two, name, lines.append) == {"superseded": says}
+        assert run_tasks.execute_stage_task(path, two, name, lines.append) == {"superseded": says}
         assert lines == [says]
     lines = []
     done = run_tasks.publish_run(path, two, lines.append)
@@ -383,7 +383,7 @@ def test_a_conflict_at_the_last_moment(
     path = str(home.path)
     ours = begun(home, ledger, first)
     for name in BEFORE_PUBLISH:
-        run_tasks.execute_stage(path, ours, name)
+        run_tasks.execute_stage_task(path, ours, name)
     home_helpers.run(home, ledger, [first + 1])
     require = RunStore.require_newest_parent
     blind = [None]

@@ -68,7 +68,7 @@ def epochs(ledger: Ledger, planned: PlannedRun) -> list[int]:
 
 def publish(home: Home, planned: PlannedRun) -> base.PublishedRun:
     for name in BEFORE_PUBLISH:
-        run_tasks.execute_stage(str(home.path), planned, name)
+        run_tasks.execute_stage_task(str(home.path), planned, name)
     return run_tasks.publish_run(str(home.path), planned)
 
 
@@ -233,7 +233,7 @@ def test_when_the_leader_is_gone_another_does_the_work(
     every = range(first, first + DAYS)
     leader, _ = plan(home, first + 5, every)
     assert leader is not None
-    run_tasks.execute_stage(str(home.path), leader, "ingest")
+    run_tasks.execute_stage_task(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
         later = clock.read_clock() + timedelta(seconds=process_identity.SILENCE + 1)
@@ -245,7 +245,7 @@ def test_when_the_leader_is_gone_another_does_the_work(
     assert second is not None and epochs(ledger, second) == list(every)
     assert publish(home, second)["revision"] == 1
     # the leader is tried again, where it was: it finds that all is published, and nothing is published twice
-    assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "edges")
+    assert "superseded" in run_tasks.execute_stage_task(str(home.path), leader, "edges")
     assert run_tasks.publish_run(str(home.path), leader)["revision"] is None
     assert plan(home, first + 5, every)[0] is None
     assert ledger.revisions.get().revision == 1 and sorted(ledger.outputs.published_batches()) == list(every)
@@ -322,7 +322,7 @@ def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> PlannedRun:
     planned, _ = plan(home, epoch, every, **how)
     assert planned is not None
     for name in BEFORE_PUBLISH:
-        run_tasks.execute_stage(str(home.path), planned, name)
+        run_tasks.execute_stage_task(str(home.path), planned, name)
     assert run_tasks.request_approval(str(home.path), planned, pages=False)[1] is not None
     return planned
 
@@ -441,13 +441,13 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     second, _ = plan(home, first + 4, every)
     assert second is not None
     for name in BEFORE_PUBLISH:
-        run_tasks.execute_stage(str(home.path), second, name)
+        run_tasks.execute_stage_task(str(home.path), second, name)
     if asks:
         assert run_tasks.request_approval(str(home.path), second, pages=False)[1] is not None
         run_tasks.record_decision(str(home.path), second, approved=True, person="Ada", because=None)
     assert run_tasks.publish_run(str(home.path), second)["revision"] == 1
     runs = ledger.runs.list_all()
-    assert "superseded" in run_tasks.execute_stage(str(home.path), leader, "ingest")
+    assert "superseded" in run_tasks.execute_stage_task(str(home.path), leader, "ingest")
     if asks:
         assert run_tasks.request_approval(str(home.path), leader, pages=False) == (leader, None)
     assert run_tasks.publish_run(str(home.path), leader)["revision"] is None

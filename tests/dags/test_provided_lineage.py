@@ -44,7 +44,7 @@ def extracted(
             return {"run_id": run_id, "revision": 1, "epochs": [DAY], "labels": [], "reruns": 0}
 
         monkeypatch.setattr(run_tasks, "publish_run", done)
-        monkeypatch.setattr(run_tasks, "execute_stage", done)
+        monkeypatch.setattr(run_tasks, "execute_stage_task", done)
         task = load(seed.home.path)["altneu_epoch"].get_task(name)
         task.op_args = [planned]
         if state == "success":

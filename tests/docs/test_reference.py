@@ -34,11 +34,11 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
     from altneu.pipeline.state import schema
-    from altneu.pipeline.state.records import PLAIN
+    from altneu.pipeline.state.records import SERVING_TABLES
     from altneu.pipeline.storage import table_schemas
 
     assert set(generator.TABLES) == set(table_schemas.TABLES | table_schemas.MOTIFS)
-    assert set(generator.PLAIN) == set(PLAIN)
+    assert set(generator.SERVING_TABLES) == set(SERVING_TABLES)
     assert set(generator.DATABASE) == set(schema.metadata.tables)
 
 

@@ -45,7 +45,7 @@ def published(ledger: Ledger, first: int) -> list[int]:
 def computed(home: Home, planned: PlannedRun | None) -> list[int]:
     assert planned is not None
     for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-        run_tasks.execute_stage(str(home.path), planned, name)
+        run_tasks.execute_stage_task(str(home.path), planned, name)
     return run_tasks.publish_run(str(home.path), planned)["epochs"]
 
 

@@ -73,7 +73,7 @@ def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
             yield typed("show", *view, "--format", "json")
         yield typed("status")
         command, (code, text, _) = typed("plan")
-        yield command, (code, text.splitlines()[:2])  # what follows is the choices, and kept graphs have more of them
+        yield command, (code, text.splitlines()[:2])  # what follows is the choices, and cached graphs have more of them
 
     put(path, 1, FIRST)
     put(path, 2, SECOND)

@@ -99,7 +99,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         planned = run_batching.plan_epoch(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
         assert planned is not None and len(ledger.runs.get(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            run_tasks.execute_stage(str(home.path), planned, name)
+            run_tasks.execute_stage_task(str(home.path), planned, name)
         assert run_tasks.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
     home_helpers.run(twin, twin_ledger, [first + day for day in good])
@@ -146,7 +146,7 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
         planned = run_batching.plan_epoch(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
         assert planned is not None
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
-            run_tasks.execute_stage(str(home.path), planned, name)
+            run_tasks.execute_stage_task(str(home.path), planned, name)
         return run_tasks.publish_run(str(home.path), planned)["epochs"]
 
     with pytest.raises(BatchRejected, match=r"2004-04-17/more\.csv\.gz"):

@@ -49,7 +49,7 @@ def declare_motifs(*names: str) -> Config:
 ALWAYS = "a window, a filter and motifs"
 CONFIGS: dict[str, Config] = {
     "kept until deleted": ('[triangles]\nplan = "delta"\n', None, lambda value: True),
-    "kept until deleted, from kept graphs": ('[triangles]\nplan = "resume"\n', None, lambda value: True),
+    "kept until deleted, from cached graphs": ('[triangles]\nplan = "resume"\n', None, lambda value: True),
     "a window": ('[edges]\nlive_for = 2\n[triangles]\nplan = "bulk"\nlimit_edges = 300\n', 2, lambda value: True),
     "a window and a filter": (
         '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > 0"\n',

@@ -362,12 +362,12 @@ class World:
 class MemoryCompaction(compact.Compaction):
     """A compaction that writes every table again, with the rows that it has."""
 
-    def rewrite_table(self, table: str, run_id: str, horizon: compact.Horizon) -> int:
+    def rewrite_table(self, table: str, run_id: str, retention: compact.Retention) -> int:
         branches: Any = self.warehouse
         base = self.row.snapshots[table]
         return branches.rewrite_on_branch(table, run_id, base, branches.process.read(table, base))  # type: ignore[no-any-return]
 
-    def verify_tables(self, pins: dict[str, int], horizon: compact.Horizon) -> None:
+    def verify_tables(self, pins: dict[str, int], retention: compact.Retention) -> None:
         pass
 
 

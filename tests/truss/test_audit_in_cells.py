@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from altneu.algorithms.graph.kernels.triangles import count_triangles
 from altneu.algorithms.graph.kernels.truss import peel
-from altneu.algorithms.graph.motif_patterns import PLAIN
+from altneu.algorithms.graph.motif_patterns import OWN_EDGES
 from altneu.pipeline.checking import distributed_recount, epoch_recount
 from altneu.pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
 from altneu.pipeline.errors import UsageError
@@ -48,7 +48,7 @@ def both_ways(spark: SparkSession, history: dict[int, set[tuple[int, int]]], sto
     """The rows of the audit in cells, and of that in one task; the kind of each comes last."""
     rows = [(epoch, PER_ROW.index(what), *rest) for epoch, what, *rest in stored]
     kept = spark.createDataFrame(rows, "epoch long, what byte, a long, b long, k long, n long")
-    pairs = [(epoch, a, b, PLAIN) for epoch, edges in history.items() for a, b in edges]
+    pairs = [(epoch, a, b, OWN_EDGES) for epoch, edges in history.items() for a, b in edges]
     graph = spark.createDataFrame(pairs, "epoch long, a long, b long, relation string")
     one = kept.groupBy("epoch").cogroup(graph.groupBy("epoch"))
     with distributed_recount.compare_distributed(kept, graph, sorted(history), size, lambda text: None) as cells:

@@ -16,7 +16,7 @@ from altneu.pipeline.run.stages.truss_strategies import STRATEGIES, TrussStrateg
 CHAINS = {
     Strategy.TASK: ["Replay"],
     Strategy.PARTS: ["Distributed", "Replay"],
-    Strategy.STATE: ["RestoreFromCheckpoint", "Replay"],
+    Strategy.CHECKPOINT: ["RestoreFromCheckpoint", "Replay"],
     Strategy.REGION: ["UpdateRegion", "Distributed", "Replay"],
     Strategy.RESUME: ["ResumeFromCache", "Distributed", "Replay"],
 }

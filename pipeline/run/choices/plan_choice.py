@@ -34,7 +34,7 @@ class Strategy(StrEnum):
     TASK = "task"
     PARTS = "parts"
     REGION = "region"
-    STATE = "state"
+    CHECKPOINT = "state"
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class MotifsChoice(PlanChoice):
         if not motifs:
             return None
         plain, kept = (
-            motif_patterns.PLAIN in motif_patterns.list_relations(motifs),
+            motif_patterns.OWN_EDGES in motif_patterns.list_relations(motifs),
             bool(motif_patterns.extra_relations(motifs)),
         )
         tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
@@ -229,7 +229,7 @@ class TrussChoice(PlanChoice):
             return Strategy.RESUME
         if self.needs_edge_count:
             return Strategy.REGION if self._is_small(self.changed.value) else Strategy.PARTS
-        return Strategy.STATE if self._can_restore(self.edges.value) else Strategy.TASK
+        return Strategy.CHECKPOINT if self._can_restore(self.edges.value) else Strategy.TASK
 
     def _is_small(self, changed: int) -> bool:
         """Tell whether a task can hold the region of this number of changed edges."""
@@ -246,7 +246,7 @@ class TrussChoice(PlanChoice):
         within = self.edges.is_at_most(self.limit)
         strategies = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
         if self._can_restore(self.edges.least):
-            strategies.add(Strategy.STATE)
+            strategies.add(Strategy.CHECKPOINT)
         if not within:
             strategies |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
         return frozenset(strategies if self.expires else _unless_unchanged(self.changed, strategies))
@@ -259,14 +259,14 @@ class TrussChoice(PlanChoice):
         if self.strategy is Strategy.REGION:
             some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
             where = f"by region in one task, with some {some} (in partitions beyond {self.limit:,})"
-        if self.strategy is Strategy.STATE:
+        if self.strategy is Strategy.CHECKPOINT:
             where = f"in one task, from the truss checkpoint of {self.edges.value:,} edges"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
     def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, TrussFacts)
-        if facts.plan in (Strategy.RESUME, Strategy.REGION, Strategy.STATE):
+        if facts.plan in (Strategy.RESUME, Strategy.REGION, Strategy.CHECKPOINT):
             return facts.plan
         if facts.first_epoch is None and not facts.epochs:  # a replay of a graph without edges records no epoch
             return Strategy.NOTHING

@@ -49,7 +49,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
         return 0, None
 
     def read_relation(read: Callable[[str], DataFrame]) -> DataFrame:
-        name = {"edges": F.lit(motif_patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
+        name = {"edges": F.lit(motif_patterns.OWN_EDGES).alias("relation"), "motif_edges": F.col("relation")}
         parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in decision.tables]
         return reduce(DataFrame.unionByName, parts)
 

@@ -169,7 +169,7 @@ STRATEGIES: Mapping[Strategy, type[TrussStrategy]] = {
     Strategy.TASK: Replay,
     Strategy.PARTS: Distributed,
     Strategy.RESUME: ResumeFromCache,
-    Strategy.STATE: RestoreFromCheckpoint,
+    Strategy.CHECKPOINT: RestoreFromCheckpoint,
     Strategy.REGION: UpdateRegion,
 }
 
