@@ -13,7 +13,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | approve | holds the run until a person has approved it, where the settings ask for one |
 | publish | makes the revision visible |
 | assets | updates the assets; it is skipped if this run had nothing to publish |
-| epochs | emits an event for each epoch whose results have changed since the last events; it is skipped if there are none |
+| epochs | emits an event for each epoch whose results have changed since the last events; skipped if there are none |
 | warnings | **fails if a check warns**; the epoch is published, and the run is a success |
 | report | writes the HTML pages, even of a run that has failed |
 

@@ -94,20 +94,23 @@ def exact_revisions(rows: Sequence[Revision]) -> set[int]:
     by_number = {row.revision: row for row in rows}
     again = {row.revision: republished_revision(row) for row in rows}
     last: dict[tuple[tuple[str, int], ...], int] = {}  # snapshots → the newest revision with rows of its own
-    same: set[int] = set()  # rollbacks that read the same snapshots as the revision that they publish again
+    shared: dict[int, int] = {}  # rollbacks → the revision whose snapshots they read
     for row in rows:
-        target = again[row.revision]
+        target, key = again[row.revision], _snapshots_key(row)
         if target and by_number[target].snapshots == row.snapshots:
-            same.add(row.revision)
+            shared[row.revision] = target
+        elif target and key in last:  # a compaction has dropped the revision that it publishes again
+            shared[row.revision] = last[key]
         else:
-            last[_snapshots_key(row)] = row.revision
+            last[key] = row.revision
     exact: set[int] = set()
     others: set[int] = set()  # rollbacks whose snapshots contain rows of revisions that they take back
     for row in rows:
         if not row.snapshots and row.frontier is not None:
             continue  # a compaction has dropped it
-        if row.revision in same:
-            fine = again[row.revision] in exact
+        if row.revision in shared:
+            source, target = shared[row.revision], again[row.revision]
+            fine = source in exact and target in (source, again[source])
             others |= set() if fine else {row.revision}
         else:
             fine = row.frontier is None or last[_snapshots_key(row)] == row.revision

@@ -37,6 +37,7 @@ from cosmic_ray.operators.operator import Operator
 
 UNIT, KERNELS = "tests/unit/test_", "tests/kernels/test_"
 ROWS = [f"{UNIT}{name}.py" for name in ("runs", "ledger", "shown_totals", "rollback")]
+TOTALS = [*ROWS, f"{UNIT}long_history.py"]
 LEASE = [*ROWS, f"{UNIT}lease.py"]
 PAGES = [f"{UNIT}runs.py", "tests/report/test_document.py", "tests/report/test_fresh.py"]
 RUNS = [f"tests/e2e/test_{name}.py" for name in ("two_writers", "hold", "gate", "on_call")]
@@ -48,8 +49,10 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/database_session.py": LEASE,
     "pipeline/state/lease.py": LEASE,
     "pipeline/state/process_identity.py": LEASE,
-    **{f"pipeline/state/{name}.py": ROWS for name in ("approvals", "revisions", "stage_log", "totals")},
-    "pipeline/state/run_outputs.py": [*ROWS, f"{UNIT}prints.py"],
+    **{f"pipeline/state/{name}.py": ROWS for name in ("approvals", "stage_log")},
+    "pipeline/state/revisions.py": [*ROWS, f"{UNIT}exact_revisions.py"],
+    "pipeline/state/totals.py": ["--doctest-modules", "altneu/pipeline/state/totals.py", *TOTALS],
+    "pipeline/state/run_outputs.py": [*TOTALS, f"{UNIT}prints.py", f"{UNIT}outputs.py"],
     "pipeline/state/digests.py": [*ROWS, f"{UNIT}landing.py"],
     "pipeline/state/checks.py": PAGES,
     "pipeline/state/records.py": [*PAGES, *ROWS[1:]],
