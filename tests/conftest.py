@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Iterator
@@ -23,6 +24,14 @@ if not seeds.is_fresh():
 pytest_plugins = [
     f"tests.{name}" for name in ("tools", "canonical", "tiers", "costs", "session", "browser", "postgres", "rest", "s3")
 ]
+
+gc.disable()  # what is imported and collected stays: to look through it again and again takes a fifth of the collection
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

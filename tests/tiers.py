@@ -3,8 +3,8 @@
 The tiers themselves are markers, which `infra/test` chooses by: the default tier is what is neither `slow` nor
 `backend`. Quick tests come first, so that a broken line shows within a minute; then those with Spark, the longest
 first, so that no long one decides the end. Each process takes the next test that nobody has. Tests of one
-file that share a fixture stay together (`--dist loadgroup`), those that take copies of canonical histories, and those
-that start many processes: one of them at a time.
+file that share a fixture stay together (`--dist loadgroup`), those that take copies of canonical histories, those of
+DAGs, so that one process alone loads Airflow, and those that start many processes: one of them at a time.
 
 `--share K/N` is the K-th of N equal shares, by the seconds of `tests/seconds.tsv`: the same for the same tests. With
 `--minutes M` no test begins after M minutes, nor one that would take much longer than that; what was left out is
@@ -33,6 +33,7 @@ TABLE = TESTS / "seconds.tsv"
 QUICK = ("unit", "docs", "report", "expectations")  # the folders of `--quick`
 RECORDED = 2.0  # seconds, from which on a test is in the table
 USUAL = {"airflow": 150.0, "wheel": 200.0, "cluster": 90.0, "connect": 40.0}  # of a test that is not in the table
+AIRFLOW = "airflow"  # the group of those in `tests/dags`
 CROWDED = set(USUAL)  # back ends of which one test at a time is enough for a machine
 GRACE = 120.0  # seconds that a test may go on when the time of a share is over
 LEFT_OUT = "left out: the time of this share is over"
@@ -111,10 +112,12 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def name_group(item: pytest.Item) -> str | None:
-    """Name those that a test stays with: all of its file, where it has fixtures that the file shares; else all that
-    take a copy of a history of `tests.canonical`, which is made once then."""
+    """Name those that a test stays with: all of DAGs; all of its file, where it has fixtures that the file shares; all
+    that take a copy of a history of `tests.canonical`, which is made once then."""
     if CROWDED.intersection(list_backends(item)):
         return "many processes"
+    if item.path.is_relative_to(TESTS / "dags"):
+        return AIRFLOW
     fixtures = getattr(item, "_fixtureinfo", None)
     definitions = list(fixtures.name2fixturedefs.values()) if fixtures else []
     if any(each[-1].scope in ("class", "module", "package") for each in definitions):
@@ -158,12 +161,14 @@ def read_seconds() -> dict[str, float]:
 
 
 def split_units(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """Return what has to stay together: the tests of a group in one file, or of the group of the canonical histories;
-    each other test is a unit of its own."""
+    """Return what has to stay together: the tests of a group in one file, or of a group of several files; each other
+    test is a unit of its own."""
     units: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         test, group = item.nodeid.partition("@")[0], name_group(item)
-        units[group if group == canonical.__name__ else test.partition("::")[0] if group else test].append(item)
+        units[group if group in (canonical.__name__, AIRFLOW) else test.partition("::")[0] if group else test].append(
+            item
+        )
     return units
 
 

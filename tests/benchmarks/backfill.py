@@ -17,7 +17,8 @@ from typing import Any
 
 from tests.dags.real import Airflow, backfill
 from tests.dags.test_real import college
-from tests.postgres import database, programs, running
+from tests.postgres import database, running
+from tests.tools import locate
 
 WAYS = ("altneu_backfill", "altneu_epoch")
 
@@ -52,11 +53,10 @@ def main() -> None:
     parser.add_argument("--way", choices=WAYS, help="only this one")
     options = parser.parse_args()
     print(f"\n| {options.days} days | DAG runs | revisions | seconds |\n|---|---|---|---|")
-    installed = programs()
-    if installed is None:
+    if locate("postgresql") is None:
         parser.error("no PostgreSQL server is installed here (initdb is not found)")
     for way in [options.way] if options.way else WAYS:
-        with tempfile.TemporaryDirectory() as folder, running(installed) as server:
+        with tempfile.TemporaryDirectory() as folder, running() as server:
             home = Path(folder) / "home"
             seconds, runs, revisions = measured(home, server.uri, way, options.days, options.active)
         name = f"{way}, backwards, {options.active} active" if way == "altneu_epoch" else way

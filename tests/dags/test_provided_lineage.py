@@ -12,7 +12,6 @@ import pytest
 
 from altneu.pipeline.errors import CheckFailed
 from altneu.pipeline.observability import openlineage
-from altneu.pipeline.scheduling.lineage import is_sending
 from altneu.pipeline.tasks import run_tasks
 from altneu.pipeline.tasks.base import PlannedRun
 from tests.report.seed import DAY, Seed, check
@@ -31,6 +30,8 @@ def extracted(
     """`extracted(task, state)`: executed with a published run, and what the provider's own extractor makes of it."""
     from airflow.providers.openlineage.extractors.manager import ExtractorManager
     from airflow.utils.state import TaskInstanceState
+
+    from altneu.pipeline.scheduling.lineage import is_sending
 
     seed = Seed(tmp_path / "home")
     run_id = publishes(seed, check(DAY, "edges are unique"), check(DAY, "a < b", passed=False))

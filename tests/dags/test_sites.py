@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from altneu.pipeline.errors import UsageError
-from altneu.pipeline.scheduling import sites
 from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
@@ -47,6 +46,8 @@ def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Call
 def test_each_home_has_its_dags_and_settings(
     written: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from altneu.pipeline.scheduling import sites
+
     home_helpers.make(tmp_path / "calls", '[epochs]\nevery = "12h"\n')
     home_helpers.make(tmp_path / "mails", '[epochs]\nevery = "7d"\n')
     extra = {"home": str(tmp_path / "mails"), "submit": "cluster", "wait_hours": "3", "pool": "others"}
@@ -77,6 +78,8 @@ def test_each_home_has_its_dags_and_settings(
 
 
 def test_the_home_of_the_environment_is_as_before(load: Load, tmp_path: Path) -> None:
+    from altneu.pipeline.scheduling import sites
+
     home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
     dags = load(tmp_path)
     assert set(dags) == {f"altneu_{name}" for name in sites.FILES}
@@ -111,6 +114,8 @@ def test_a_home_that_is_not_there_yet_has_its_dags(written: Callable[[str], dict
 
 
 def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from altneu.pipeline.scheduling import sites
+
     monkeypatch.setenv("ALTNEU_WAIT_HOURS", "soon")
     with pytest.raises(UsageError, match="wait_hours = 'soon' is not a number"):
         sites.site_of_environment()

@@ -26,7 +26,6 @@ from pyspark.sql import SparkSession
 
 from altneu.pipeline.checking import audit
 from altneu.pipeline.state.records import Revision, RunState
-from altneu.pipeline.storage import spark_connect_client
 from altneu.pipeline.storage.session import QUICK
 from altneu.pipeline.storage.table_schemas import TABLES
 from altneu.pipeline.storage.warehouse import Warehouse
@@ -393,6 +392,8 @@ print(Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revi
 @pytest.mark.usefixtures("tiny")
 def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
     """A process that goes on hears that its session is lost, and gets a new one."""
+    from altneu.pipeline.storage import spark_connect_client
+
     home, _ = home_helpers.make(tmp_path / "home", TOML)
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     finished(home.path, "run", "0", server=shared)

@@ -20,6 +20,7 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import TrussFacts
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, maintained, reference, seeds
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -99,25 +100,22 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
     assert facts.entered_core == {"1": [1, 2, 3, 4, 5], "2": [8, 9, 10, 11, 12, 13]}
 
 
-def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path, numbers: History) -> None:
     """One edge too high, one too low, one twice: named by the proof or the comparison, at its epochs alone."""
-    home, ledger = home_helpers.make(tmp_path / "home")
-    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(0, 1, 2, 3) | clique(3, 4, 5)])
-    home_helpers.put(home, 1, [(0, 7, None, "upsert", 0)])
-    home_helpers.run(home, ledger, [0, 1])
+    home, ledger = numbers.copy(tmp_path / "home")
     assert wrong(home.path, spark, ledger, lambda frame: frame) == {}
 
     def changed(frame: DataFrame, a: int, b: int, by: int) -> DataFrame:
         here = (F.col("a") == a) & (F.col("b") == b)
         return frame.withColumn("k", F.when(here, F.col("k") + by).otherwise(F.col("k")))
 
-    high = wrong(home.path, spark, ledger, lambda frame: changed(frame, 3, 4, 1))
-    assert high["trussness values are not too high"] == {0: ["3-4"], 1: ["3-4"]}
-    low = wrong(home.path, spark, ledger, lambda frame: changed(frame, 0, 1, -1))
-    assert "0-1" in low["trussness values are not too low"][0]
-    assert low["trussness values of edges equal a full recomputation"] == {0: ["0-1"], 1: ["0-1"]}
-    late = wrong(home.path, spark, ledger, lambda frame: changed(frame, 0, 7, 1))
-    assert late["trussness values are not too high"] == {1: ["0-7"]}
+    high = wrong(home.path, spark, ledger, lambda frame: changed(frame, 4, 5, 1))
+    assert high["trussness values are not too high"] == {2: ["4-5"], 3: ["4-5"]}
+    low = wrong(home.path, spark, ledger, lambda frame: changed(frame, 1, 2, -1))
+    assert "1-2" in low["trussness values are not too low"][2]
+    assert low["trussness values of edges equal a full recomputation"] == {2: ["1-2"], 3: ["1-2"]}
+    late = wrong(home.path, spark, ledger, lambda frame: changed(frame, 1, 7, 1))
+    assert late["trussness values are not too high"] == {3: ["1-7"]}
     twice = wrong(home.path, spark, ledger, lambda frame: frame.unionByName(changed(frame.limit(1), 0, 0, 0)))
     assert "trussness values of edges equal a full recomputation" in twice
 
@@ -132,7 +130,7 @@ def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, d
         return fault(frame) if table == "trussness" else frame
 
     found: dict[str, dict[int, list[str]]] = defaultdict(dict)
-    for check in maintained.check_against_recomputation(warehouse, read, [0, 1]):
+    for check in maintained.check_against_recomputation(warehouse, read, [2, 3]):
         if not check["passed"]:
             found[check["name"]][check["epoch"]] = [row["key"] for row in check["rows"]]
     return dict(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from altneu.pipeline.storage import local_frame
 from tests import seeds
 
 COLUMNS = {"src": "bigint", "dst": "bigint", "op": "string", "seq": "bigint", "epoch": "bigint", "diff": "bigint"}
+QUICK = ((0, None, None), (90, None, None), (90, "w > 1", 2))  # rows, condition and window of a first load
 
 
 def upserts(rng: random.Random, n: int) -> list[tuple[int, int, str, int, int, int]]:
@@ -49,9 +51,13 @@ def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: 
     assert totals == listed(edge_derivation.degree_total_changes(before, changed, whole=True)) != []
 
 
-@pytest.mark.parametrize("live_for", [None, 2])
-@pytest.mark.parametrize("where", [None, "w > 1"])
-@pytest.mark.parametrize("n", [0, pytest.param(25, marks=pytest.mark.slow), 90])
+@pytest.mark.parametrize(
+    ("n", "where", "live_for"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in itertools.product((0, 25, 90), (None, "w > 1"), (None, 2))
+    ],
+)
 def test_a_first_load_finds_the_edges_of_all_pairs(
     spark: SparkSession, n: int, where: str | None, live_for: int | None
 ) -> None:

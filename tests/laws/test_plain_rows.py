@@ -30,6 +30,7 @@ from tests.laws.plain_tables import (
 TABLES = ("upserts", "trussness", "degrees", "triangle_counts", "names")
 QUICK = ("a window and a filter", "names")
 SOME_CASES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+QUICK_PAIRS = (("vertex_history", "names"), ("edge_now", "a window and a filter"))
 Stored = dict[str, list[tuple[Any, ...]]]
 
 
@@ -97,8 +98,14 @@ def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path
 
 
 @pytest.mark.law(4)
-@pytest.mark.parametrize("name", SOME_CASES)
-@pytest.mark.parametrize("table", ["vertex_history", "edge_now"])
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        pytest.param(table, name, marks=[] if (table, name) in QUICK_PAIRS else pytest.mark.slow)
+        for table in ("vertex_history", "edge_now")
+        for name in CASES
+    ],
+)
 def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: Path, table: str, name: str) -> None:
     """The old rows but for those of what is touched, and the new rows of that, are the new rows."""
     toml, *rule = CASES[name]

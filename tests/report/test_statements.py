@@ -505,7 +505,7 @@ def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
 
 
 @pytest.mark.law(12)
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_every_statement_has_a_source(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed, 10)
 

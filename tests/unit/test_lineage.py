@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-from openlineage.client.serde import Serde
 
 import altneu.pipeline.optional_dependencies
 from altneu.pipeline.maintenance import rollback
@@ -56,6 +54,9 @@ def publishes(seed: Seed, *checks: dict[str, Any], snapshots: dict[str, int] = S
 
 def told(receiver: Receiver) -> list[dict[str, Any]]:
     """The events that came, each of which has what every event must have."""
+    from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+    from openlineage.client.serde import Serde
+
     found = []
     for path, event in receiver.got:
         assert path == "/api/v1/lineage"

@@ -51,7 +51,7 @@ names = st.lists(st.sampled_from(NASTY), min_size=1, max_size=4).map("".join) | 
 def with_nasty_names(function):  # type: ignore[no-untyped-def]
     for name in NASTY:
         function = example(name)(function)
-    return settings(deadline=None, max_examples=60)(given(names)(function))
+    return settings(deadline=None, max_examples=15)(given(names)(function))
 
 
 @with_nasty_names
