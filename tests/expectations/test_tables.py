@@ -244,18 +244,20 @@ def test_results_can_be_kept_and_speak_of_their_epoch(found: list[Check]) -> Non
     [
         *(pytest.param(where, marks=pytest.mark.slow) for where in ("Spark", "Spark, where none has a rival")),
         "pandas, by one query",
+        "DuckDB",
     ],
 )
 def test_all_engines_judge_alike(tiny: SparkSession, found: list[Check], where: str) -> None:
     """`found` is judged in pandas, fetched frame by frame."""
     world = broken()
     edges = world["totals"][0]["edges"]
-    given = w.frames(tiny, world)
+    given = w.arrow(world) if where == "DuckDB" else w.frames(tiny, world)
     context = w.context(history=w.history(edges=edges), labels={7: "day-7"})
     small, told, left_out = {
         "Spark": (0, {}, set[str]()),
         "Spark, where none has a rival": (0, {"alone": True}, {"one value per key and seq"}),
         "pandas, by one query": (SMALL, {"rows": 1000}, set[str]()),
+        "DuckDB": (SMALL, {}, set[str]()),
     }[where]
     held = persisted_frames(tiny)
     other = check_tables(given, context | told, small)
