@@ -14,7 +14,7 @@ from html import escape
 from typing import Any
 
 from . import incremental_versus_full
-from .gx_runner import ExpectationRunner
+from .gx_runner import ExpectationRunner, import_great_expectations
 from .suite import EXPECTATIONS
 
 
@@ -28,6 +28,7 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
         run_id: the run that made the checks.
         at: when they were made, in ISO format.
     """
+    import_great_expectations()
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaPageView

@@ -3,26 +3,27 @@
 A helper column is null if a row is right and has a text if it is not, so that an offending row explains itself. Each
 frame is built once for all expectations on it, and persisted if others are made from it.
 
-Cost    `upserts` and `edge_delta` one window each, `edge_set` and `vertices` one grouping each of the rows that they
+Engine  Spark frames are worked on by Spark, small Arrow tables by DuckDB. The SQL is the same.
+Cost    `upserts` two windows, `edge_delta` one, `edge_set` and `vertices` one grouping each of the rows that they
         cover. Small frames are fetched by one query, and counts over them are made in pandas: on few rows a query costs
         more than its work.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from . import aggregate_frames
+from . import aggregate_frames, relations
 from .gx_runner import arrow_to_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
-Frames = Mapping[str, "DataFrame | list[dict[str, Any]]"]
+Frames = Mapping[str, "DataFrame | pa.Table | list[dict[str, Any]]"]
 Context = Mapping[str, Any]
 
 _SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
@@ -42,7 +43,7 @@ class FrameBuilder:
 
     def __init__(self, given: Frames, context: Context, few: bool = False, alone: bool = False) -> None:
         self.context = context
-        self._few, self.alone = few, alone
+        self._few, self.alone = few or any(map(relations.is_arrow, given.values())), alone
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
         self.given: dict[str, Any] = {
@@ -82,22 +83,20 @@ class FrameBuilder:
             self._built[name] = self._persist_frame(frame) if name in held and frame is not None else frame
         return self._built[name]
 
-    def get_table(self, name: str) -> DataFrame:
-        """Return a Spark frame that was given."""
-        frame: DataFrame = self.given[name]
-        return frame
-
     def run_epochs(self) -> list[int] | None:
         """Return the epochs of the run."""
         volumes = self.given.get("volumes")
         return None if volumes is None else [int(row["epoch"]) for row in volumes]
 
 
-def collect_frames(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return small Spark frames in pandas, fetched by one query."""
+def collect_frames(frames: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Return small frames in pandas. Spark frames are fetched by one query."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as F
 
+    if all(isinstance(frame, pa.Table) for frame in frames.values()):
+        return {name: arrow_to_pandas(frame) for name, frame in frames.items()}
     own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
     parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
     # in one task: the start of more tasks costs more than their work
@@ -115,7 +114,7 @@ def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) 
 
     if table not in shop.given:
         return None
-    types = dict(shop.given[table].dtypes)
+    types = relations.column_types(shop.given[table])
     names = [*declared, *(name for name in types if name not in declared)]
     rows = [(name, types.get(name, "missing"), declared.get(name, "no such column")) for name in names]
     return pd.DataFrame(rows, columns=["column", "type", "declared"])
@@ -137,155 +136,155 @@ def _has_columns(shop: FrameBuilder, table: str) -> bool:
     return columns is not None and bool((columns["type"] == columns["declared"]).all())
 
 
-def _bad_words(bad: Column, text: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.when(bad, text)
-
-
-def _build_upserts(shop: FrameBuilder) -> DataFrame | None:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
+def _build_upserts(shop: FrameBuilder) -> Any:
     if not _has_columns(shop, "upserts"):
         return None
-    types: dict[str, str] = shop.context["value_types"]
-    contents = F.struct("op", *types)
-    tie = Window.partitionBy("epoch", "src", "dst", "seq")
-    doubles = [name for name, type_ in types.items() if type_ == "double"]
-    strange = [F.when(F.isnan(name) | (F.abs(name) == math.inf), F.lit(name)) for name in doubles]
-    empty = [F.when(F.col(name).isNull(), F.lit(name)) for name in types]
+    upserts, types = shop.given["upserts"], shop.context["value_types"]
+    name, text = relations.quote_identifier(upserts), relations.text_literal(upserts)
+    infinity, zero, nothing = "CAST('Infinity' AS double)", "CAST(0 AS double)", "CAST(NULL AS string)"
+    doubles = [each for each, type_ in types.items() if type_ == "double"]
+    strange = [f"CASE WHEN isnan({name(v)}) OR abs({name(v)}) = {infinity} THEN {text(v)} END" for v in doubles]
+    empty = [f"CASE WHEN {name(v)} IS NULL THEN {text(v)} END" for v in types]
     epochs = shop.run_epochs()
-    known = F.col("epoch").isin(epochs) if epochs is not None else F.lit(True)
-    differ = F.lit(False) if shop.alone else F.min(contents).over(tie) != F.max(contents).over(tie)
-    return shop.get_table("upserts").select(
-        "*",
-        _bad_words(~known, F.lit("not an epoch of this run")).alias("foreign"),
-        _bad_words(differ, F.lit("same key, same seq, other contents")).alias("rivals"),
-        F.coalesce(*strange, F.lit(None).cast("string")).alias("not_finite"),
-        _bad_words(F.col("op") == "upsert", F.coalesce(*empty, F.lit(None).cast("string"))).alias("no_value"),
-        _bad_words(F.col("src") == F.col("dst"), F.lit("src = dst")).alias("self_loop"),
+    known = "true" if epochs is None else f"epoch IN ({', '.join(map(str, epochs))})" if epochs else "false"
+    # 0.0 and -0.0 are one value
+    contents = ["op", *(f"{name(v)} + {zero}" if v in doubles else name(v) for v in types)]
+    tie = "epoch, src, dst, seq"
+    differ = (
+        "false"
+        if shop.alone
+        else f"count(*) OVER (PARTITION BY {tie}) <> count(*) OVER (PARTITION BY {tie}, {', '.join(contents)})"
+    )
+    return relations.select_rows(
+        f"""
+        SELECT *,
+            CASE WHEN NOT ({known}) THEN 'not an epoch of this run' END AS foreign,
+            CASE WHEN {differ} THEN 'same key, same seq, other contents' END AS rivals,
+            {_first_text(strange)} AS not_finite,
+            CASE WHEN op = 'upsert' THEN {_first_text(empty)} ELSE {nothing} END AS no_value,
+            CASE WHEN src = dst THEN 'src = dst' END AS self_loop
+        FROM {{upserts}}""",
+        upserts=upserts,
     )
 
 
-def _build_upserts_net(shop: FrameBuilder) -> DataFrame | None:
-    return shop.get_table("upserts_net") if "upserts_net" in shop.given else None
+def _first_text(texts: list[str]) -> str:
+    """Write the first of some texts that is not null."""
+    return f"coalesce({', '.join([*texts, 'CAST(NULL AS string)'])})"
 
 
-def _build_quarantine(shop: FrameBuilder) -> DataFrame | None:
-    from pyspark.sql import functions as F
+def _build_upserts_net(shop: FrameBuilder) -> Any:
+    return shop.given.get("upserts_net")
 
+
+def _build_quarantine(shop: FrameBuilder) -> Any:
     if "quarantine" not in shop.given:
         return None
-    return shop.get_table("quarantine").withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
+    query = "SELECT *, coalesce(trim(reason), '') AS reason_text FROM {quarantine}"
+    return relations.select_rows(query, quarantine=shop.given["quarantine"])
 
 
-def _build_edge_delta(shop: FrameBuilder) -> DataFrame | None:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
+def _build_edge_delta(shop: FrameBuilder) -> Any:
     if not _has_columns(shop, "edge_delta"):
         return None
     # the window and the join use the same columns: one exchange of the changed edges
-    pair = [F.least("a", "b").alias("_low"), F.greatest("a", "b").alias("_high")]
-    line = Window.partitionBy("_low", "_high").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
-    frame = shop.get_table("edge_delta").select("*", *pair).withColumn("_earlier", F.max("until").over(line))
-    message = F.concat(F.lit("an earlier row lasts until "), F.col("_earlier").cast("string"))
-    frame = frame.withColumn("overlaps", _bad_words(F.col("epoch") < F.col("_earlier"), message)).drop("_earlier")
+    lines = """
+        SELECT *, max(until) OVER (
+            PARTITION BY low, high ORDER BY epoch NULLS FIRST, until NULLS FIRST
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS earlier
+        FROM (SELECT *, least(a, b) AS low, greatest(a, b) AS high FROM {edge_delta})"""
+    foreign = relations.text_literal(shop.given["edge_delta"])("no upsert of this edge in the run's batches")
+    overlaps = "CASE WHEN epoch < earlier THEN 'an earlier row lasts until ' || CAST(earlier AS string) END AS overlaps"
+    own = "a, b, until, epoch, revision, diff"
     if "upserts_net" not in shop.given:
-        return frame.drop("_low", "_high")
-    ends = [F.least("src", "dst").alias("_low"), F.greatest("src", "dst").alias("_high")]
-    batches = shop.given["upserts_net"].groupBy(*ends).agg(F.min("epoch").alias("_first"))
-    whole = F.col("a").isNotNull() & F.col("b").isNotNull()
-    first = F.col("_first")
-    why = F.when(first.isNull(), F.lit("no upsert of this edge in the run's batches")).when(
-        first > F.col("epoch"), F.concat(F.lit("its first upsert is at epoch "), first.cast("string"))
+        return relations.select_rows(f"SELECT {own}, {overlaps} FROM ({lines})", edge_delta=shop.given["edge_delta"])
+    return relations.select_rows(
+        f"""
+        SELECT {own}, {overlaps}, CASE
+            WHEN a IS NULL OR b IS NULL THEN NULL
+            WHEN earliest IS NULL THEN {foreign}
+            WHEN earliest > epoch THEN 'its first upsert is at epoch ' || CAST(earliest AS string)
+        END AS unexplained
+        FROM ({lines}) LEFT JOIN (
+            SELECT least(src, dst) AS low, greatest(src, dst) AS high, min(epoch) AS earliest
+            FROM {{upserts_net}} GROUP BY least(src, dst), greatest(src, dst)
+        ) USING (low, high)""",
+        edge_delta=shop.given["edge_delta"],
+        upserts_net=shop.given["upserts_net"],
     )
-    explained = frame.join(batches, ["_low", "_high"], "left").withColumn("unexplained", _bad_words(whole, why))
-    return explained.drop("_low", "_high", "_first")
 
 
-def _build_edge_set(shop: FrameBuilder) -> DataFrame | None:
+def _build_edge_set(shop: FrameBuilder) -> Any:
     """Return one row per pair that is an edge or has a trussness; columns of the side that lacks the pair are null."""
-    from pyspark.sql import functions as F
-
-    none = F.lit(None).cast("bigint")
-    parts = []
-    if "edges_at" in shop.given:
-        parts.append(shop.given["edges_at"].select("a", "b", "copies", none.alias("k"), none.alias("k_copies")))
-    if "trussness_at" in shop.given:
-        listed = shop.given["trussness_at"]
-        parts.append(listed.select("a", "b", none.alias("copies"), "k", F.col("copies").alias("k_copies")))
-    if not parts:
+    none = "CAST(NULL AS bigint)"
+    parts = {
+        "edges_at": f"SELECT a, b, copies, {none} AS k, {none} AS k_copies FROM {{edges_at}}",
+        "trussness_at": f"SELECT a, b, {none} AS copies, k, copies AS k_copies FROM {{trussness_at}}",
+    }
+    given = {table: shop.given[table] for table in parts if table in shop.given}
+    if not given:
         return None
-    # if the copies are not all 1, show one that is not
-    worst = F.when(F.max("k_copies") != 1, F.max("k_copies")).otherwise(F.min("k_copies"))
-    return (
-        _union_frames(parts)
-        .groupBy("a", "b")
-        .agg(
-            _null_if_zero(F.count("copies")).alias("edge_rows"),
-            F.sum("copies").alias("copies"),
-            _null_if_zero(F.count("k")).alias("k_rows"),
-            F.min("k").alias("k"),
-            F.max("k").alias("greatest_k"),
-            worst.alias("k_copies"),
-        )
+    # if the copies are not all 1, one that is not 1 is shown
+    return relations.select_rows(
+        f"""
+        SELECT a, b,
+            {_count_or_null("copies")} AS edge_rows,
+            CAST(sum(copies) AS bigint) AS copies,
+            {_count_or_null("k")} AS k_rows,
+            min(k) AS k,
+            max(k) AS greatest_k,
+            CASE WHEN max(k_copies) <> 1 THEN max(k_copies) ELSE min(k_copies) END AS k_copies
+        FROM ({" UNION ALL ".join(parts[table] for table in given)})
+        GROUP BY a, b""",
+        **given,
     )
 
 
-def _build_vertices(shop: FrameBuilder) -> DataFrame | None:
+def _build_vertices(shop: FrameBuilder) -> Any:
     """Return one row per vertex with an edge, a degree or triangles: its stored numbers, and a fresh count of its
     edges.
     """
-    from pyspark.sql import functions as F
-
-    none = F.lit(None).cast("bigint")
-    parts = []
-    if "degrees_at" in shop.given:
-        parts.append(shop.given["degrees_at"].select("vertex", "degree", none.alias("triangles"), none.alias("ends")))
-    if "triangle_counts_at" in shop.given:
-        listed = shop.given["triangle_counts_at"]
-        parts.append(listed.select("vertex", none.alias("degree"), "triangles", none.alias("ends")))
-    if not parts:
+    none = "CAST(NULL AS bigint)"
+    parts = {
+        "degrees_at": f"SELECT vertex, degree, {none} AS triangles, {none} AS ends FROM {{degrees_at}}",
+        "triangle_counts_at": f"SELECT vertex, {none} AS degree, triangles, {none} AS ends FROM {{triangle_counts_at}}",
+    }
+    given = {table: shop.given[table] for table in parts if table in shop.given}
+    if not given:
         return None
     if "edges_at" in shop.given:
-        listed = shop.get_frame("edge_set").where("copies IS NOT NULL")
-        ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
-        count = F.col("copies").alias("ends")
-        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), count))
-    frame = (
-        _union_frames(parts)
-        .groupBy("vertex")
-        .agg(
-            _null_if_zero(F.count("degree")).alias("degree_rows"),
-            F.sum("degree").alias("degree"),
-            _null_if_zero(F.count("triangles")).alias("triangle_rows"),
-            F.sum("triangles").alias("triangles"),
-            F.sum("ends").alias("edges"),
+        given["edge_set"] = shop.get_frame("edge_set")
+        parts["edge_set"] = " UNION ALL ".join(
+            f"SELECT {end} AS vertex, {none} AS degree, {none} AS triangles, copies AS ends FROM {{edge_set}} "
+            "WHERE copies IS NOT NULL"
+            for end in ("a", "b")
         )
+    most = "greatest(d * (d - 1) / 2, CAST(0 AS double))"
+    return relations.select_rows(
+        f"""
+        SELECT vertex, degree_rows, degree, triangle_rows, triangles, edges,
+            CASE WHEN triangles > {most} THEN 'at most ' || CAST(CAST({most} AS decimal(38, 0)) AS string) END
+                AS too_many_triangles,
+            CASE WHEN coalesce(degree, 0) <> coalesce(edges, 0)
+                THEN 'in the edge set: ' || CAST(coalesce(edges, 0) AS string) END AS wrong_degree
+        FROM (
+            SELECT vertex,
+                {_count_or_null("degree")} AS degree_rows,
+                CAST(sum(degree) AS bigint) AS degree,
+                {_count_or_null("triangles")} AS triangle_rows,
+                CAST(sum(triangles) AS bigint) AS triangles,
+                CAST(sum(ends) AS bigint) AS edges,
+                CAST(coalesce(sum(degree), 0) AS double) AS d
+            FROM ({" UNION ALL ".join(parts[table] for table in given)})
+            GROUP BY vertex
+        )""",
+        **given,
     )
-    d = F.coalesce("degree", F.lit(0)).cast("double")
-    most = F.greatest(d * (d - 1) / 2, F.lit(0.0))
-    too_many = F.concat(F.lit("at most "), most.cast("decimal(38,0)").cast("string"))
-    wrong = F.concat(F.lit("in the edge set: "), F.coalesce("edges", F.lit(0)).cast("string"))
-    return frame.select(
-        "*",
-        _bad_words(F.col("triangles") > most, too_many).alias("too_many_triangles"),
-        _bad_words(F.coalesce("degree", F.lit(0)) != F.coalesce("edges", F.lit(0)), wrong).alias("wrong_degree"),
-    )
 
 
-def _null_if_zero(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.nullif(column, F.lit(0).cast("bigint"))
-
-
-def _union_frames(parts: list[DataFrame]) -> DataFrame:
-    from pyspark.sql import DataFrame
-
-    return reduce(DataFrame.unionByName, parts)
+def _count_or_null(column: str) -> str:
+    return f"nullif(count({column}), CAST(0 AS bigint))"
 
 
 _BUILDERS: dict[str, Callable[[FrameBuilder], Any]] = {

@@ -4,10 +4,10 @@ Small   A frame of up to `SMALL` rows is fetched by Arrow, with nullable types (
         judged by the pandas engine; a larger one is judged in Spark. The expectations and verdicts are the same, which
         a test checks. Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in
         Spark; at 100,000 rows 17 CPU seconds with either engine, which is the reason for the value of `SMALL`.
-Price   62 rules that hold cost 0.2 CPU seconds here (0.75 without `rule_class`, and if all offending rows were
-        requested at once).
-Bounds  In Spark one aggregation decides all single-column expectations of a frame; rows are fetched for the failed ones
-        only, and limited to `ROWS` inside Spark. Nothing grows with the number of offending rows.
+Price   One aggregation over a frame finds the rules that certainly hold (`wrong_rows`). Great Expectations is imported,
+        3.5 CPU seconds, where a rule may not hold, and judges it.
+Bounds  Rows are fetched for the failed rules only, and limited to `ROWS` inside Spark. Nothing grows with the number of
+        offending rows.
 Errors  `CheckCrashed` if Great Expectations could not evaluate a rule: a bug of altneu, not bad data.
 """
 
@@ -17,13 +17,13 @@ import json
 import logging
 import math
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .model import Expectation, Verdict
+from .wrong_rows import doubtful_rules
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,14 +39,9 @@ class CheckCrashed(Exception):
 
 
 class ExpectationRunner:
-    """A judge of frames. Frames of up to `small` rows are judged in pandas.
-
-    The first runner of a process imports Great Expectations, 6 to 8 s, unless `import_in_background` was called in
-    time.
-    """
+    """A judge of frames. Frames of up to `small` rows are judged in pandas."""
 
     def __init__(self, small: int = SMALL) -> None:
-        self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
 
     def fetch_small(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
@@ -73,55 +68,52 @@ class ExpectationRunner:
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
-            return self._run_expectations("pandas", name, frame, len(frame), expectations)
+            return self._run_expectations("pandas", name, frame, expectations)
         if scan or frame.is_cached:
-            return self._run_expectations("spark", name, frame, frame.count(), expectations)
+            return self._run_expectations("spark", name, frame, expectations)
         held = frame.persist()
         try:
-            return self._run_expectations("spark", name, held, held.count(), expectations)
+            return self._run_expectations("spark", name, held, expectations)
         finally:
             held.unpersist()
 
     def _run_expectations(
-        self, engine: str, name: str, frame: Any, total: int, expectations: Sequence[Expectation]
+        self, engine: str, name: str, frame: Any, expectations: Sequence[Expectation]
     ) -> list[Verdict]:
-        """Judge whether each expectation holds, then fetch the rows of those that do not, which takes several times the
-        metrics.
-        """
-        batch = self._make_batch(engine, frame)
-        quick = self._validate_batch(batch, name, expectations, {"result_format": "BOOLEAN_ONLY"})
-        failed = [e for e, result in zip(expectations, quick, strict=True) if not result.success]
+        """Judge the expectations that may not hold by Great Expectations, which takes several times the work."""
+        doubtful, total = doubtful_rules(frame, expectations)
         bounded = {"result_format": "SUMMARY", "include_unexpected_rows": True, "partial_unexpected_count": ROWS}
-        again = iter(self._validate_batch(batch, f"{name} failed", failed, bounded) if failed else [])
+        judged = self._validate_batch(self._make_batch(engine, frame), name, doubtful, bounded) if doubtful else []
+        results = {id(expectation): result for expectation, result in zip(doubtful, judged, strict=True)}
         verdicts = []
-        for expectation, result in zip(expectations, quick, strict=True):
-            if result.success:
-                judged = engine == "spark" or not expectation.unjudged or _has_values(frame, expectation)
-                verdicts.append(_make_verdict(expectation, result, total, [], judged=judged))
+        for expectation in expectations:
+            result = results.get(id(expectation))
+            if result is None or result.success:
+                known = engine == "spark" or not expectation.unjudged or _has_values(frame, expectation)
+                verdicts.append(Verdict(expectation, True, 0, total, [], known))
                 continue
-            result = next(again)
             cap = None if expectation.per_epoch and engine == "pandas" else ROWS
-            verdicts.append(
-                _make_verdict(expectation, result, total, _offending_rows(result.result.get("unexpected_rows"), cap))
-            )
+            rows = _offending_rows(result.result.get("unexpected_rows"), cap)
+            verdicts.append(_make_verdict(expectation, result, total, rows))
         return verdicts
 
     def _make_batch(self, engine: str, frame: Any) -> Any:
         """Return a frame as a batch. All frames of an engine share one asset, because every new one costs tenths of a
         second.
         """
-        if engine not in self._definitions:
-            new = self._context.data_sources
+        context, definitions = _make_context()
+        if engine not in definitions:
+            new = context.data_sources
             source = new.add_pandas(engine) if engine == "pandas" else new.add_spark(engine, persist=False)
-            self._definitions[engine] = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
-        return self._definitions[engine].get_batch({"dataframe": frame})
+            definitions[engine] = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
+        return definitions[engine].get_batch({"dataframe": frame})
 
     def _validate_batch(
         self, batch: Any, name: str, expectations: Sequence[Expectation], result_format: dict[str, Any]
     ) -> list[Any]:
         """Return the results, in the order of the expectations."""
         rules = [self.to_gx_rule(expectation) for expectation in expectations]
-        suite = self._gx.ExpectationSuite(name=name, expectations=rules)
+        suite = import_great_expectations().ExpectationSuite(name=name, expectations=rules)
         results = batch.validate(suite, result_format=result_format).results
         by_name = {result.expectation_config.meta["name"]: result for result in results}
         ordered = [by_name[f"{e.suite}: {e.name}"] for e in expectations]
@@ -138,35 +130,24 @@ class ExpectationRunner:
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)
 
 
-def import_in_background() -> None:
-    """Import Great Expectations while other work goes on, so that the first `ExpectationRunner` need not wait."""
-    # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this module half imported
-    import sqlalchemy.orm  # noqa: F401
-
-    threading.Thread(target=_great_expectations, daemon=True).start()
-
-
-_making = threading.Lock()
-
-
-def _great_expectations() -> tuple[Any, Any, dict[str, Any]]:
-    """Return the package, one context without progress bars or telemetry, and its batch definitions by engine.
-
-    There is one context per process, because every context leaves a folder in the temporary directory.
-    """
-    with _making:
-        return _make_context()
-
-
-@lru_cache(maxsize=1)
-def _make_context() -> tuple[Any, Any, dict[str, Any]]:
+def import_great_expectations() -> Any:
+    """Import Great Expectations, without its telemetry."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
 
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-    return gx, context, {}
+    return gx
+
+
+@lru_cache(maxsize=1)
+def _make_context() -> tuple[Any, dict[str, Any]]:
+    """Return one context of Great Expectations without progress bars, and its batch definitions by engine.
+
+    There is one context per process, because every context leaves a folder in the temporary directory.
+    """
+    context = import_great_expectations().get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    return context, {}
 
 
 def to_pandas(frame: DataFrame) -> pd.DataFrame:
@@ -197,14 +178,12 @@ def _offending_rows(unexpected: Any, most: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _make_verdict(
-    expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]], *, judged: bool = True
-) -> Verdict:
-    wrong = 0 if result.success else int(result.result.get("unexpected_count", 1))
+def _make_verdict(expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]]) -> Verdict:
+    wrong = int(result.result.get("unexpected_count", 1))
     plain = [plain_row(row) for row in rows]
     if expectation.show:
         plain = [{column: row[column] for column in expectation.show} for row in plain]
-    return Verdict(expectation, bool(result.success), wrong, total, plain, judged)
+    return Verdict(expectation, False, wrong, total, plain)
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,10 +220,9 @@ def rule_class(kind: str) -> Any:
     needed: some 150 times for one verdict. Neither depends on the data. The prepared rule is a custom expectation,
     derived from Great Expectations' own and registered under its name, which caches both.
     """
-    import great_expectations as gx
+    base: Any = getattr(import_great_expectations().expectations, kind)
     from pydantic.v1 import PrivateAttr
 
-    base: Any = getattr(gx.expectations, kind)
     known: dict[str, Any] = {}  # by the arguments and the format of the result; one entry for each rule
 
     def configuration(self: Any) -> Any:

@@ -61,7 +61,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     tables: dict[str, Any] = {}
     try:
         shop.fetch_small_frames()
-        with ThreadPoolExecutor(1) as ahead:  # Spark builds the next frame while Great Expectations judges this one
+        with ThreadPoolExecutor(1) as ahead:  # Spark builds the next frame while this one is judged
             for (name, wanted), frame in zip(on.items(), ahead.map(make_frame, on), strict=True):
                 if frame is not None:
                     tables[name] = frame

@@ -159,11 +159,9 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
     in the right order. By default all is undone at the end of the block.
     """
     owner = LedgerOnly()
-    engine = import_module("altneu.expectations.gx_runner")
     with contextlib.nullcontext(monkeypatch) if monkeypatch else pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "session_for", lambda *_: None)
         patch.setattr(session, "size_plans", lambda *_: contextlib.nullcontext())
-        patch.setattr(engine, "import_in_background", lambda: None)
         for module in (run_context, compact):
             patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
         patch.setattr(duckdb_tables, "DuckTables", lambda home: MemoryReader(owner, home))

@@ -193,10 +193,14 @@ def _compile_fingerprints() -> None:
     """Compile the fingerprint kernels for writable arrays, and for the read-only ones of a Spark task."""
     from altneu.algorithms.fingerprint import Fingerprint
 
+    from ..storage.arrow_fingerprints import fingerprints_by_epoch
+
     (received,) = _as_received(_sample_edges())
     for columns in (_sample_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
         Fingerprint.from_rows(columns)
         Fingerprint.from_rows(columns, columns[0])
+    row = {"epoch": [0], "diff": [1], "a": [1], "b": [2.0], "c": ["x"], "d": [True]}
+    fingerprints_by_epoch("", pa.table(row))
 
 
 def _compile_views() -> None:

@@ -127,8 +127,6 @@ def execute_stage(
         RevisionConflict: Another run has published a revision since this run began.
         RunFailed: The stage has failed, or the run was rejected. Other errors of altneu are raised unchanged.
     """
-    from altneu.expectations.gx_runner import import_in_background
-
     from ..report import refresh_pages, rows_page
     from ..storage.session import session_for
     from .run_context import RunContext
@@ -139,8 +137,6 @@ def execute_stage(
     ledger.runs.require_newest_parent(run_id)
     if row.state is RunState.REJECTED:
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
-    if stage.suites:
-        import_in_background()
     if name in LAST:
         rows_page.import_in_background()
     with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
@@ -242,10 +238,7 @@ class RunDriver:
             run_id, first = successor, Step.COMPUTE
 
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
-        from altneu.expectations.gx_runner import import_in_background
-
         if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
-            import_in_background()
             for name in NAMES[: -len(LAST)]:
                 self.execute_and_report(run_id, name)
         if first <= Step.APPROVE:

@@ -20,20 +20,9 @@ from altneu.algorithms.graph.edge_derivation import interval_steps
 
 from ..state.fingerprint_sums import Prints
 from ..state.records import Revision
-from .table_schemas import INTERVALS, quote_identifier
+from .table_schemas import ALWAYS, INTERVALS, TIME, quote_identifier
 from .warehouse import Warehouse
 
-ALWAYS = {  # the bigint columns of a table that are never null
-    "upserts": ("src", "dst"),
-    "names": ("id",),
-    "edges": ("a", "b"),
-    "degrees": ("vertex",),
-    "triangle_counts": ("vertex",),
-    "trussness": ("a", "b", "k"),
-    "motif_edges": ("a", "b"),
-    "motif_counts": ("vertex",),
-}
-TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplicity; all others are data
 # tables whose diffs are counts, which may add up to more than 2**31
 WIDE = ("degrees", "triangle_counts", "motif_counts")
 

@@ -33,6 +33,17 @@ MOTIFS = {  # further tables of homes with motifs
     "motif_edges": "relation string, a bigint, b bigint, until bigint",
     "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
+ALWAYS = {  # the bigint columns of a table that are never null
+    "upserts": ("src", "dst"),
+    "names": ("id",),
+    "edges": ("a", "b"),
+    "degrees": ("vertex",),
+    "triangle_counts": ("vertex",),
+    "trussness": ("a", "b", "k"),
+    "motif_edges": ("a", "b"),
+    "motif_counts": ("vertex",),
+}
+TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplicity; all others are data
 CERTIFICATES = ROUNDS + "certificates"  # a cache, not a table of the home: see `storage.truss_checkpoint_table`
 _CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, backing bigint, diff bigint"
 INTERVALS = ("edges", "motif_edges")  # tables whose rows are intervals

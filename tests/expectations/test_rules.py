@@ -1,17 +1,23 @@
-"""Prepared rules are those of Great Expectations, and are made once."""
+"""Prepared rules are those of Great Expectations, and are made once. Of rules that hold it is not asked."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from altneu.expectations.gx_runner import ExpectationRunner, rule_class
+from altneu.expectations import gx_runner
+from altneu.expectations.gx_runner import CheckCrashed, ExpectationRunner, rule_class
 from altneu.expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
 from altneu.expectations.model import Expectation
 from altneu.expectations.suite import EXPECTATIONS
+from altneu.expectations.wrong_rows import columns_of, doubtful_rules
+from tests import seeds
 
 FORMATS = ("BOOLEAN_ONLY", "SUMMARY")
 
@@ -64,3 +70,54 @@ def test_the_price_of_a_rule_is_a_few_configurations(monkeypatch: pytest.MonkeyP
     failed = sum(not verdict.passed for verdict in verdicts)
     assert len(verdicts) == len(wanted) > failed > 0
     assert made <= 5 * (len(wanted) + failed)
+
+
+def column_like(rule: Expectation, rng: random.Random, text: bool) -> pd.Series:
+    """A few random values, around those that the rule names; some columns have none that is missing."""
+    named = [
+        v for v in (*rule.args.get("value_set", ()), *map(rule.args.get, ("min_value", "max_value"))) if v is not None
+    ]
+    text = text or "Lengths" in rule.kind or any(isinstance(value, str) for value in named)
+    values: list[Any] = ["x", "upsert", ""] if text else [0, 1, *named, *(value + 1 for value in named)]
+    missing = [None] * rng.randrange(3)
+    return pd.Series(rng.choices(values + missing, k=rng.choice([0, 1, 1, 2, 2, 5])), dtype=object if text else "Int64")
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "texts"])
+def test_a_rule_of_which_no_row_is_wrong_holds_for_great_expectations(
+    monkeypatch: pytest.MonkeyPatch, text: bool
+) -> None:
+    """And where it is asked, it is because the rule fails, or a row has nothing to compare."""
+    rng, seen = random.Random(seeds.one(3)), Counter[bool]()
+    judge, known = ExpectationRunner(), set()
+    monkeypatch.setattr(gx_runner, "doubtful_rules", lambda frame, rules: (rules, len(frame)))
+    for rule in (replace(each, show=()) for each in (*EXPECTATIONS, *DIFFERENCES)):
+        kind = (rule.kind, *(str(value) for name, value in rule.args.items() if not name.startswith("column")))
+        of_numbers = rule.kind.endswith(("ValuesToBeBetween", "ThanB"))
+        of_numbers |= any(isinstance(value, int) for value in rule.args.get("value_set", ()))
+        if kind in known or (of_numbers if text else "neither" in kind):
+            continue
+        known.add(kind)
+        for _ in range(12):
+            first = column_like(rule, rng, text)
+            frame = pd.DataFrame({columns_of(rule)[0]: first})
+            if len(columns_of(rule)) == 2:
+                frame[columns_of(rule)[1]] = first.sample(frac=1, random_state=rng.randrange(99)).array
+            doubtful, total = doubtful_rules(frame, [rule])
+            assert total == len(frame)
+            compares_nothing = len(columns_of(rule)) == 2 and frame.isna().any(axis=None)
+            try:
+                (verdict,) = judge.judge_frame("x", frame, [rule])
+                assert verdict.passed if not doubtful else not verdict.passed or compares_nothing, (rule, frame)
+            except CheckCrashed:
+                assert doubtful and compares_nothing, (rule, frame)
+            seen[bool(doubtful)] += 1
+    assert min(seen.values()) > 20, seen
+
+
+def test_a_value_that_no_rule_expects_is_left_to_great_expectations() -> None:
+    growth = next(e for e in EXPECTATIONS if e.name == "the edges grow as usual")
+    for value, fine in ((0.5, True), (1.5, False), (float("nan"), True), (float("inf"), False), (None, True)):
+        frame = pd.DataFrame({growth.args["column"]: pd.array([value], "Float64")})
+        assert (doubtful_rules(frame, [growth])[0] == []) == fine, value
+    assert doubtful_rules(pd.DataFrame({"other": np.zeros(1)}), [growth]) == ([growth], 1)

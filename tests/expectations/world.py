@@ -11,6 +11,7 @@ from collections import Counter
 from itertools import combinations
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 EPOCH = 5
@@ -103,6 +104,17 @@ def frames(spark: SparkSession, world: World) -> dict[str, DataFrame | list[dict
         return spark.createDataFrame([tuple(row[name] for name in columns(table)) for row in rows], SCHEMAS[table])
 
     return {table: frame(table, rows) if table in SCHEMAS else rows for table, rows in world.items()}
+
+
+def arrow(world: World) -> dict[str, pa.Table | list[dict[str, Any]]]:
+    """The same frames as tables of this process."""
+    types = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
+
+    def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+        fields = [field.split() for field in SCHEMAS[name].split(", ")]
+        return pa.Table.from_pylist(rows, pa.schema([(column, types[type_]) for column, type_ in fields]))
+
+    return {name: table(name, rows) if name in SCHEMAS else rows for name, rows in world.items()}
 
 
 def context(**changes: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,13 +21,14 @@ from altneu.pipeline.run import planning
 from altneu.pipeline.state import fingerprint_sums, schema
 from altneu.pipeline.state.fingerprint_sums import Prints
 from altneu.pipeline.storage import local_frame
-from altneu.pipeline.storage.table_fingerprints import ALWAYS, published_fingerprints, table_fingerprints
-from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES
+from altneu.pipeline.storage.arrow_fingerprints import fingerprints_by_epoch
+from altneu.pipeline.storage.table_fingerprints import published_fingerprints, table_fingerprints
+from altneu.pipeline.storage.table_schemas import ALWAYS, MOTIFS, TABLES
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.fingerprint_helpers import another_number, recompute_fingerprints
 from tests.laws.world import EPOCHS, World
-from tests.ledger_only import run_without_spark
+from tests.ledger_only import ARROW, run_without_spark
 from tests.reference import Row
 
 VALUES = '[values]\nk = "long"\nmy-weight = "double"\nnote = "string"\nseen = "boolean"\n'
@@ -69,6 +71,13 @@ def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
         frames[table] = local_frame.local_frame(spark, types[table], rows[table])
     found = table_fingerprints(frames.__getitem__, warehouse, rows)
     assert found == {table: recompute_fingerprints(table, list(types[table]), some) for table, some in rows.items()}
+    for table, some in rows.items():
+        columns = zip(*some, strict=True) if some else [()] * len(types[table])
+        in_memory = {
+            name: pa.array(column, ARROW[type_])
+            for (name, type_), column in zip(types[table].items(), columns, strict=True)
+        }
+        assert fingerprints_by_epoch(table, pa.table(in_memory)) == found[table], table
     half = {table: some[: len(some) // 2] for table, some in rows.items()}
     parts: Prints = table_fingerprints(
         lambda table: local_frame.local_frame(spark, types[table], half[table]), warehouse, rows

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-import altneu.expectations.gx_runner
 import altneu.pipeline.maintenance.compact
 import altneu.pipeline.maintenance.rollback
 import altneu.pipeline.report
@@ -61,7 +60,6 @@ class Protocol:
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(altneu.pipeline.storage.session, "session_for", lambda *_: None)
         patch.setattr(altneu.pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
-        patch.setattr(altneu.expectations.gx_runner, "import_in_background", lambda: None)
         patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(RunContext, "count_stored_rows", lambda run: 0)

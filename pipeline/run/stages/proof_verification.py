@@ -42,6 +42,7 @@ from ...state.fingerprint_sums import (
 from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
 from ...storage import table_fingerprints
+from ...storage.table_schemas import ALWAYS
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import AuditChoice, EdgesChoice
 from ..run_context import RunContext
@@ -268,7 +269,7 @@ def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
         rows = run.read_after(table)
         if table == "edges":
             rows = edge_steps(rows, ["a", "b"])
-        keys = table_fingerprints.ALWAYS[table]
+        keys = ALWAYS[table]
         rows = rows.where((F.col("epoch") <= run.frontier) & _is_in_share(keys[0], proof))
         rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
         frames.append(_hash_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
