@@ -187,7 +187,7 @@ class RunContext:
     def put_rows(self, table: str, rows: Any | None) -> int:
         self.ledger.runs.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
         base = self.base_snapshot(table)
-        head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
+        head = self.warehouse.write_to_branch(table, self.run_id, base, rows, self.parent.revision)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
         return 0 if head == base else self.warehouse.count_added_rows(table, head)
 

@@ -22,7 +22,7 @@ from ..state import clock
 from ..state.records import EMPTY, Revision
 from ..state.revisions import exact_revisions
 from ..state.stage_results import Size
-from . import iceberg
+from . import file_levels, iceberg
 from .catalogs import tag_name
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ class Branches:
         return Size(**{name: int(summary.get(key) or 0) for name, key in names.items()})
 
     def count_added_rows(self, table: str, snapshot: int) -> int:
-        """Count the rows that the commit of a snapshot has added."""
-        return int(self.load_metadata(table).snapshot_summary(snapshot).get("added-records") or 0)
+        """Count the rows that the commit of a snapshot has added, without those that it has only merged."""
+        summary = self.load_metadata(table).snapshot_summary(snapshot)
+        return int(summary.get("added-records") or 0) - int(summary.get("deleted-records") or 0)
 
     def count_removed_rows(self, table: str, snapshot: int) -> int:
         """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
@@ -95,16 +96,29 @@ class Branches:
         branch = self.load_metadata(table).ref_snapshot(branch_of(run_id))
         return base if branch is None else branch
 
-    def write_to_branch(self, table: str, run_id: str, base: int, rows: Any | None) -> int:
+    def write_to_branch(self, table: str, run_id: str, base: int, rows: Any | None, parent: int | None = None) -> int:
         """Append the rows of a run to those of the snapshot `base`, on the run's branch, in place of an earlier try.
 
-        Without rows the branch is only dropped. Return the snapshot of the table for the run. Raises `ForeignWrite`
-        where another process has written to the branch.
+        Args:
+            table: The table.
+            run_id: The run.
+            base: The snapshot on which the run builds.
+            rows: The rows to append; None: the branch is only dropped.
+            parent: The revision on which the run builds: rows of small files are then merged with the appended ones
+                (`file_levels`). None: no stored row is written again.
+
+        Returns:
+            The snapshot of the table for the run.
+
+        Raises:
+            ForeignWrite: Another process has written to the branch.
         """
         self._drop_branches(table, [run_id])
         if rows is None:
             return base
-        self._begin_branch(table, run_id, base).append_rows(branch_of(run_id), rows)
+        begun = self._begin_branch(table, run_id, base)
+        files = None if parent is None else file_levels.plan_files(begun.snapshot_summary(base), parent)
+        begun.append_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
     def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: Any) -> int:

@@ -27,7 +27,9 @@ from altneu.algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable
 from ..state import filesystem
+from . import file_levels
 from .catalogs import Catalog
+from .file_levels import FilePlan
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -166,9 +168,9 @@ class IcebergTable:
         """Drop snapshots, and the files that no other snapshot has. Raises `CommitConflict`."""
         self._changes.expire_snapshots(self._name, snapshots)
 
-    def append_rows(self, branch: str, rows: DataFrame) -> None:
-        """Commit these rows to a branch."""
-        self._changes.append_rows(self._name, branch, rows)
+    def append_rows(self, branch: str, rows: DataFrame, files: FilePlan | None = None) -> None:
+        """Commit these rows to a branch, with those of its rows that `files` merges with them."""
+        self._changes.append_rows(self._name, branch, rows, files)
 
     def overwrite_rows(self, branch: str, rows: DataFrame) -> None:
         """Commit these rows to a branch in place of its present rows."""
@@ -194,7 +196,7 @@ class TableWriter:
     def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
         raise NotImplementedError
 
-    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+    def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
         raise NotImplementedError
 
     def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
@@ -207,8 +209,19 @@ class TableWriter:
 class _SparkRowWriter(TableWriter):
     """The methods that write rows, by Spark in every session."""
 
-    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
-        rows.writeTo(f"{name}.branch_{branch}").append()
+    def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
+        target = f"{name}.branch_{branch}"
+        if files is None:
+            rows.writeTo(target).append()
+            return
+        listed = {f"snapshot-property.{file_levels.PROPERTY}": files.listed}
+        if files.after is None:
+            rows.writeTo(target).options(**listed).append()
+            return
+        merged = F.col("revision") > files.after
+        whole = rows.sparkSession.table(target).where(merged).unionByName(rows, allowMissingColumns=True)
+        # without a number of partitions: they are one file, unless they are very many
+        whole.repartition(whole.columns[0]).writeTo(target).options(**listed).overwrite(merged)
 
     def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))

@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -137,6 +137,7 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
     ):  # inside spark-submit, which has brought a JVM, a master and `submit_settings`
         spark = _apply_settings(SparkSession.builder, _RUNTIME | conf).getOrCreate()
         code_shipping.ensure_code_on_executors(spark, str(spark.sparkContext.master))
+        _write_no_checksum_files(spark)
         return spark
     os.environ.update(read_environment(master, conf))
     if master.startswith(STANDALONE):
@@ -155,8 +156,19 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     cache_java_classes(spark)
+    _write_no_checksum_files(spark)
     code_shipping.ensure_code_on_executors(spark, master)
     return spark
+
+
+def _write_no_checksum_files(spark: SparkSession) -> None:
+    """Let Hadoop write no file `.NAME.crc` beside each file NAME on a local disk. Rows have fingerprints of their own.
+
+    No setting does it. An executor in a process of its own still writes one for each data file.
+    """
+    java: Any = spark.sparkContext._jvm
+    files = getattr(java, "org.apache.hadoop.fs.FileSystem")
+    files.getLocal(cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _session_settings(master: str, conf: dict[str, str], *, few: bool) -> dict[str, str]:

@@ -285,10 +285,11 @@ class Warehouse(Branches):
 
     # -- Writing ------------------------------------------------------------------------------------------------
 
-    def write_to_branch(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
-        return super().write_to_branch(
-            table, run_id, base, None if rows is None else rows.select(*self.column_names(table))
-        )
+    def write_to_branch(
+        self, table: str, run_id: str, base: int, rows: DataFrame | None, parent: int | None = None
+    ) -> int:
+        selected = None if rows is None else rows.select(*map(quote_identifier, self.column_names(table)))
+        return super().write_to_branch(table, run_id, base, selected, parent)
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
         """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""

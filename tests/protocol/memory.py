@@ -18,8 +18,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from altneu.pipeline.storage import iceberg
+from altneu.pipeline.storage import file_levels, iceberg
 from altneu.pipeline.storage.branches import Branches
+from altneu.pipeline.storage.file_levels import FilePlan
 
 Rows = tuple[Any, ...]
 ROW_BYTES = 100  # what a row counts as
@@ -47,22 +48,28 @@ class Catalog:
         self.locations[name], self.metadata[name], self.rows[name] = 0, {"snapshots": [], "refs": {}}, {}
         self.add(name, "main", None, (), True)
 
-    def add(self, name: str, branch: str, parent: int | None, rows: Rows, whole: bool) -> None:
+    def add(
+        self, name: str, branch: str, parent: int | None, rows: Rows, whole: bool, plan: FilePlan | None = None
+    ) -> None:
         self.newest += 1
         before = () if whole or parent is None else self.rows[name][parent]
         metadata = copy.deepcopy(self.metadata[name])
-        files = 0 if whole else self.files(name, parent)
+        files, merged = 0 if whole else self.files(name, parent), 0
+        if plan is not None and plan.after is not None:
+            files, merged = len(plan.kept), len(before) - sum(level.rows for level in plan.kept)
         summary = {
-            "added-records": len(rows),
+            "added-records": merged + len(rows),
+            "deleted-records": merged,
             "total-records": len(before + rows),
-            "total-data-files": files + bool(rows),
+            "total-data-files": files + bool(merged or rows),
             "total-files-size": ROW_BYTES * len(before + rows),
         }
         snapshot = {
             "snapshot-id": self.newest,
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
-            "summary": {key: str(number) for key, number in summary.items()},
+            "summary": {key: str(number) for key, number in summary.items()}
+            | ({} if plan is None else {file_levels.PROPERTY: plan.listed}),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}
@@ -70,7 +77,7 @@ class Catalog:
         self.put(name, metadata)
 
     def files(self, name: str, snapshot: int | None) -> int:
-        """How many files a snapshot would have: one for each commit since the table was written whole."""
+        """How many files a snapshot would have: one for each level since the table was written whole."""
         found = {each["snapshot-id"]: each for each in self.metadata[name]["snapshots"]}
         return int(found[snapshot]["summary"]["total-data-files"]) if snapshot in found else 0
 
@@ -144,18 +151,18 @@ class Process:
             self.catalog.rows[name] = {s: rows for s, rows in self.catalog.rows[name].items() if s not in snapshots}
             self.catalog.put(name, metadata)
 
-    def append_rows(self, name: str, branch: str, rows: Any) -> None:
-        self._add(name, branch, rows, False)
+    def append_rows(self, name: str, branch: str, rows: Any, files: FilePlan | None) -> None:
+        self._add(name, branch, rows, False, files)
 
     def overwrite_rows(self, name: str, branch: str, rows: Any) -> None:
         self._add(name, branch, rows, True)
 
-    def _add(self, name: str, branch: str, rows: Rows, whole: bool) -> None:
+    def _add(self, name: str, branch: str, rows: Rows, whole: bool, files: FilePlan | None = None) -> None:
         with self._written(f"write {name}"):
             ref = self.catalog.metadata[name]["refs"].get(branch)
             if ref is None:
                 raise FileNotFoundError(f"branch {branch} of {name}")
-            self.catalog.add(name, branch, ref["snapshot-id"], rows, whole)
+            self.catalog.add(name, branch, ref["snapshot-id"], rows, whole, files)
 
     @contextlib.contextmanager
     def _written(self, what: str) -> Iterator[None]:

@@ -1,0 +1,74 @@
+"""Levels of small files: few of them, each row written a few times, whatever the sizes of the runs."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from altneu.pipeline.storage import file_levels
+from altneu.pipeline.storage.file_levels import MERGED_LEVELS, MERGED_ROWS, PROPERTY, Level
+
+
+@dataclass
+class Table:
+    """A table by the sizes of its files: the revisions of each, oldest first, and the summary of its snapshot."""
+
+    files: list[list[int]] = field(default_factory=list)  # file → the revision of each of its rows
+    summary: dict[str, str] = field(default_factory=dict)
+    written: int = 0
+    longest: int = 0  # the most rows that a commit has written again
+
+    def append(self, revision: int, rows: int) -> None:
+        plan = file_levels.plan_files(self.summary, revision - 1)
+        merged = [] if plan.after is None else [each for each in self.files if max(each) > plan.after]
+        assert all(min(each) > plan.after for each in merged), "a file is merged as a whole"
+        again = [row for each in merged for row in each]
+        self.files = [each for each in self.files if each not in merged] + [[*again, *[revision] * rows]]
+        self.written += len(again) + rows
+        self.longest = max(self.longest, len(again))
+        self.summary = {PROPERTY: plan.listed, "total-records": str(self.count()), "total-data-files": "1"}
+
+    def count(self) -> int:
+        return sum(map(len, self.files))
+
+
+@pytest.mark.parametrize("sizes", ["equal", "growing", "shrinking", "any", "a backfill between"])
+def test_a_table_of_many_runs_has_few_files_and_few_rewritten_rows(sizes: str) -> None:
+    rng, table = random.Random(7), Table()
+    runs = {
+        "equal": [10] * 400,
+        "growing": list(range(1, 200)),
+        "shrinking": list(range(200, 0, -1)),
+        "any": [int(10 ** rng.uniform(0, 3)) for _ in range(400)],
+        "a backfill between": [*[10] * 60, 20_000, *[10] * 60],
+    }[sizes]
+    for revision, rows in enumerate(runs, 1):
+        table.append(revision, rows)
+        assert len(table.files) <= MERGED_LEVELS + 1 + math.log2(table.count()), revision
+        levels = file_levels.snapshot_levels(table.summary, revision)
+        assert [level.rows for level in levels] == [len(each) for each in table.files]
+        assert [level.last for level in levels] == [max(each) for each in table.files]
+    assert table.count() == sum(runs)
+    assert table.written <= sum(runs) * (1 + math.log2(sum(runs) / min(runs)))
+    assert len(table.files) < len(runs) / 5
+
+
+def test_no_run_waits_for_many_rows() -> None:
+    table = Table()
+    for revision in range(1, 60):
+        table.append(revision, MERGED_ROWS // 20)
+    assert 0 < table.longest <= MERGED_ROWS
+
+
+def test_a_snapshot_without_levels_is_one_level_and_is_merged_where_it_is_scattered() -> None:
+    """As earlier versions, compactions and rollbacks leave them."""
+    whole = {"total-records": "500", "total-data-files": "1"}
+    assert file_levels.snapshot_levels(whole, 9) == [Level(9, 500)]
+    assert file_levels.plan_files(whole, 9) == ([Level(9, 500)], None)
+    assert file_levels.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0)
+    large = {"total-records": str(MERGED_ROWS + 1), "total-data-files": "99"}
+    assert file_levels.plan_files(large, 9) == ([Level(9, MERGED_ROWS + 1)], None)  # this is left to `altneu compact`
+    assert file_levels.plan_files({}, 0) == ([], None)
