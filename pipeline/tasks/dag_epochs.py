@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from ..errors import AltneuError, UsageError
 from ..home.home import Home
 from ..home.schedule import Schedule
+from ..state import clock
 from .base import PREFIX, open_home
 
 
@@ -103,7 +104,7 @@ def epoch_of(
         raise UsageError(
             "this run has no logical date, so it must name its epoch.",
             f"trigger the DAG with the parameter epoch, e.g. "
-            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(_utc_now()))}"}}',
+            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(clock.read_clock()))}"}}',
         )
     epoch = schedule.epoch_of(start)
     if manual and until is not None and schedule.start_of(epoch) > until:
@@ -114,10 +115,6 @@ def epoch_of(
             f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or {prefix}_backfill for many',
         )
     return epoch
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ def check_landing(
     folder = f"{home.landed_at}/epoch={label}"
     later = [e for e in batches if e > epoch]
     ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
-    if not manual and later and ended is not None and ended + patience < (now or _utc_now()):
+    if not manual and later and ended is not None and ended + patience < (now or clock.read_clock()):
         return LandingState(
             epoch,
             label,
