@@ -128,7 +128,10 @@ NOT_LINEAR: dict[str, Callable[[Collection], Collection]] = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_LINEAR)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "joined with itself" else pytest.param(name, marks=pytest.mark.slow) for name in NOT_LINEAR],
+)
 def test_a_step_that_shows_that_it_is_not_linear_is_refused(spark, name: str) -> None:
     path = triples(spark, [(1, 2, 0, 1), (2, 3, 0, 1), (3, 4, 0, 1)])
     with pytest.raises(ValueError, match="not linear"):

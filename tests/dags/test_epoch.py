@@ -138,6 +138,7 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
     assert list(ledger.runs.get(planned["run_id"]).epochs) == [first + 1]
 
 
+@pytest.mark.slow  # test_waiting_for_the_landing has gaps, test_by_parameter_and_after_a_new_landing what is skipped
 def test_a_gap_of_the_history_is_skipped(
     ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_an_empty_batch_and_removal(typed: Altneu, home: Path) -> None:
     assert {row["edges"] for row in rows} == {0}
 
 
+@pytest.mark.slow  # tests/e2e/test_ledger_only.py has names in the default tier
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_string_ids(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     (home / "altneu.toml").write_text('[vertices]\nids = "string"\n')

@@ -235,7 +235,7 @@ def compare_over_a_compaction(home: Home, ledger: Ledger, spark: SparkSession) -
 NAMED = {"where", "vertices", "edge", "since_revision"}  # options where names are given
 
 
-@pytest.mark.slow  # tests/e2e/test_commands has names in the default tests
+@pytest.mark.slow  # tests/e2e/test_ledger_only.py has names in the default tests
 def test_names_in_every_option_that_takes_them(spark: SparkSession, tmp_path: Path) -> None:
     compare_over_names(spark, tmp_path, choose_one(random.Random(seeds.one())), NAMED)
 

@@ -46,7 +46,8 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     pairs = [(a, b) for a, b in combinations(range(6), 2)] + [(a, a) for a in range(6)]
     for epoch in landed:
-        rows = explain._landed_rows_with_fate(warehouse, row, pairs, epoch)
+        tables = warehouse if epoch == row.frontier else DuckTables(home)
+        rows = explain._landed_rows_with_fate(tables, row, pairs, epoch)
         there = {tuple(sorted((r["src"], r["dst"]))) for r in rows if r["fate"] == "in force"}
         assert there == reference.edges(landed, epoch, 2, lambda w: w is not None and w > 0), (seed, epoch)
         kept = [r for r in rows if not r["fate"].startswith("taken back")]

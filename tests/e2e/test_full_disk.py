@@ -61,4 +61,3 @@ def test_a_full_disk(altneu: Altneu, numbers: History, small_disk: Path, monkeyp
     assert altneu("run", "4", home=path).code == 0
     after = json.loads(altneu("show", "totals", "--format", "json", home=path).out)
     assert (after[0]["edges"], after[0]["triangles"], after[0]["max_trussness"]) == (36, 84, 9)
-    assert altneu("audit", home=path).code == 0

@@ -18,20 +18,15 @@ from tests.e2e.graphs import CARRIED, GRAPHS, LACKING, Graph, find_graph
 from tests.reference import neighbours
 
 pytestmark = pytest.mark.usefixtures("unaudited")  # all is compared with what is known, or with plain Python
-QUICK = ("as20000102.txt.gz",)
 
 
 @pytest.mark.parametrize(
     "graph",
-    [
-        graph
-        if graph.file in QUICK
-        else pytest.param(graph, marks=pytest.mark.slow if graph.file in CARRIED else LACKING)
-        for graph in GRAPHS
-    ],
+    [pytest.param(graph, marks=pytest.mark.slow if graph.file in CARRIED else LACKING) for graph in GRAPHS],
     ids=lambda graph: graph.file.split(".")[0],
 )
 def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  # type: ignore[no-untyped-def]
+    """Of the kernels alone tests/kernels asks for them in the default tier."""
     path = find_graph(graph.file)
     landed = altneu("land", path, *graph.land)
     assert landed.code == 0, landed.err

@@ -77,10 +77,12 @@ def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
 
     put(path, 1, FIRST)
     put(path, 2, SECOND)
-    yield typed("backfill", "--all")
+    put(path, 4, BROKEN)
+    yield typed("backfill", "--all", "--keep-going")
     yield from look()
     put(path, 0, LATE)
     put(path, 1, AGAIN)
+    put(path, 4, SECOND)
     yield typed("backfill", "--all", "--hold")
     yield typed("show", "totals", "--all-epochs", "--format", "json")
     yield typed("status")
@@ -89,11 +91,6 @@ def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
     yield typed("show", "changes", "--since-revision", "1", "--format", "csv")
     yield typed("explain", "edge", "ada", "bob", "--as-of", "1")
     yield typed("rollback", "1")
-    yield from look()
-    put(path, 4, BROKEN)
-    put(path, 5, SECOND)
-    yield typed("backfill", "--all")
-    yield typed("backfill", "--all", "--keep-going")
     yield typed("compact", "--grace", "0")
     yield from look()
     yield from books(path)
@@ -120,7 +117,7 @@ def books(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"{stage.stage} of {run.kind} on {run.parent}", (stage.state, facts)
     changes = Graph(home.path).arrow.changes_since(0, all_epochs=True).to_pylist()
     yield "changes since 0", sorted(map(repr, changes))
-    for epoch in (0, 1, 2, 5):
+    for epoch in (0, 1, 2):
         found = epoch_document(home, ledger, epoch)
         graph, says = found["graph"], (found["audit"] or {}).get("says")
         shown = graph and {name: graph["measures"][name]["value"] for name in ("vertices", "edges", "triangles")}
@@ -149,10 +146,10 @@ def test_a_scene_played_without_spark_ends_as_with_it(tmp_path: Path, altneu: Al
     assert [what for what, _ in real] == [what for what, _ in light]
     differences = [(what, one, other) for (what, one), (_, other) in zip(real, light, strict=True) if one != other]
     assert differences == []
-    assert len(real) > 60 and repr(real).count("fay") > 5
+    assert len(real) > 50 and repr(real).count("eve") > 5 and "fay" in repr(real)
 
 
-@pytest.mark.parametrize("ids", ["integer", "string"])
+@pytest.mark.parametrize("ids", [pytest.param("integer", marks=pytest.mark.slow), "string"])
 def test_readers_see_what_a_history_of_batches_leaves(ledger_only: LedgerOnly, tmp_path: Path, ids: str) -> None:
     """Late, replaced and empty batches, a rollback and a compaction, over real ledgers and readers."""
     rng = random.Random(seeds.one())

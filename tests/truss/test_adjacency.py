@@ -220,7 +220,7 @@ def test_files_that_never_stay(plans: SparkSession, monkeypatch: pytest.MonkeyPa
         agrees(graph, graph.made(plans, blocks=3))
 
 
-@pytest.mark.parametrize("error", [None, ValueError("of the caller")])
+@pytest.mark.parametrize("error", [pytest.param(None, marks=pytest.mark.slow), ValueError("of the caller")])
 def test_nothing_is_left(error: Exception | None, plans: SparkSession) -> None:
     graph, folder = Graph(3), local(plans)
     rows, moves = table([*EDGE, *VALUES, "diff"], graph.rows), table(EDGE, sorted(graph.moves))

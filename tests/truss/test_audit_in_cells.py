@@ -159,6 +159,7 @@ def test_rows_are_few_and_counted(spark: SparkSession, history: dict[int, set[tu
     assert np.all([row[4] == 2 and row[5] == 1 for row in wrong[0]])
 
 
+@pytest.mark.slow
 def test_motifs_beyond_a_task_are_an_error_that_names_the_setting(tiny: SparkSession, tmp_path: Path) -> None:
     """Nothing of the run is published; without motifs the same graph is audited in cells, and published."""
     motifs = '[motifs]\nwedge = "a-b, b-c"\n'

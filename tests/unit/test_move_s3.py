@@ -17,7 +17,7 @@ from altneu.pipeline.state import filesystem
 from altneu.pipeline.state.ledger import Ledger
 from tests import seeds
 from tests.s3 import Store
-from tests.unit.test_move import home, killed, made, moved, own, same  # noqa: F401  # fixtures
+from tests.unit.test_move import home, killed, made, moved, own, same, whole  # noqa: F401  # fixtures
 
 
 def stumbles(store: Store) -> None:
@@ -58,7 +58,7 @@ def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
 ) -> None:
     rng = random.Random(seeds.one())
     stumbles(store)
-    copied, whole = 0, killed(home, tmp_path / "whole", [f"{s3}/whole"], 0)[1]["copied"]
+    copied, uncut = 0, killed(home, tmp_path / "whole", [f"{s3}/whole"], 0)[1]["copied"]
     for attempt in range(100):
         how, counts = killed(home, tmp_path / "new", [f"{s3}/new"], rng.randint(1, 80) + attempt)
         copied += counts["copied"]
@@ -67,7 +67,7 @@ def test_killed_and_gone_on_with(  # type: ignore[no-untyped-def]
         assert how == "killed"
     if (tmp_path / "new" / move.JOURNAL).exists():  # killed after there was a new home
         assert killed(home, tmp_path / "new", [f"{s3}/new"], 0)[0] == "done"
-    assert attempt > 1 and copied <= whole
+    assert attempt > 1 and copied <= uncut
     same(home, Home.open(tmp_path / "new"))
 
 
