@@ -30,6 +30,13 @@ def select_rows(query: str, **frames: Any) -> Any:
         return connection.sql(query.format(**{name: name for name in frames})).to_arrow_table()
 
 
+def fetch_tuples(frame: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a small frame."""
+    if is_arrow(frame):
+        return list(zip(*(column.to_pylist() for column in frame.columns), strict=True))
+    return [tuple(row) for row in frame.collect()]
+
+
 def column_types(frame: Any) -> dict[str, str]:
     """Return the types of a frame's columns in SQL."""
     if is_arrow(frame):
