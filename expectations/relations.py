@@ -6,7 +6,11 @@ A query is SQL that both understand alike, and names its frames in braces. All f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import duckdb
 
 _ARROW = {"int64": "bigint", "double": "double", "string": "string", "bool": "boolean"}
 
@@ -22,12 +26,30 @@ def select_rows(query: str, **frames: Any) -> Any:
     first = next(iter(frames.values()))
     if not is_arrow(first):
         return first.sparkSession.sql(query, **frames)
+    with open_cursor() as cursor:
+        for name, table in frames.items():
+            cursor.register(name, table)
+        return cursor.sql(query.format(**{name: name for name in frames})).to_arrow_table()
+
+
+def open_cursor() -> duckdb.DuckDBPyConnection:
+    """Open a cursor for a query over frames in memory, whose names only this cursor knows."""
+    return _database().cursor()
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return the one database in memory of this process: a new one for each query would cost more than the query."""
     import duckdb
 
-    with duckdb.connect() as connection:
-        for name, table in frames.items():
-            connection.register(name, table)
-        return connection.sql(query.format(**{name: name for name in frames})).to_arrow_table()
+    return duckdb.connect(config={"threads": 1})
+
+
+def fetch_tuples(frame: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a small frame."""
+    if is_arrow(frame):
+        return list(zip(*(column.to_pylist() for column in frame.columns), strict=True))
+    return [tuple(row) for row in frame.collect()]
 
 
 def column_types(frame: Any) -> dict[str, str]:

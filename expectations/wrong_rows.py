@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .model import Expectation
+from .relations import open_cursor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,10 +83,10 @@ def _count_in_pandas(frame: pd.DataFrame, rules: Sequence[Expectation]) -> Seque
     counts = "".join(f", count_if({condition})" for condition in conditions)
     if not wanted:
         return [len(frame)]
-    with duckdb.connect() as connection:
-        connection.register("frame", frame[list(wanted)])
+    with open_cursor() as cursor:
+        cursor.register("frame", frame[list(wanted)])
         try:
-            (row,) = connection.execute(f"SELECT count(*){counts} FROM frame").fetchall()
+            (row,) = cursor.execute(f"SELECT count(*){counts} FROM frame").fetchall()
         except duckdb.Error:  # values of another kind than the rule expects
             return [len(frame)] * (1 + len(rules))
     return row

@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph import graphframes_oracle as third
@@ -63,11 +63,11 @@ class Recount:
     stored_rows: dict[tuple[int, str], int]
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Row]) -> Recount:
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Recount:
         """Return the recount that rows (`epoch_recount.RECOUNT`) are."""
         recount = cls([], {}, {})
         for row in rows:
-            kind, fields = row["kind"], row.asDict()
+            kind, fields = row["kind"], dict(row)
             del fields["kind"]
             if kind == STORED:
                 recount.stored_rows[row["epoch"], row["what"]] = row["maintained"]
@@ -88,6 +88,7 @@ def find_differences(
     revision: Revision | None = None,
     shown: ReportedTotals | None = None,
     placed: Mapping[int, DataFrame] = MappingProxyType({}),
+    recount: Callable[[motif_reference.Motifs], Recount] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Find the differences between the maintained results and a full recomputation, without Great Expectations.
 
@@ -100,6 +101,7 @@ def find_differences(
         revision: The revision that `read` reads; with it the first differing row is explained.
         shown: The totals of the epochs in the SQL database; with it these are compared as well.
         placed: Known labels by epoch, for `distributed_recount.compare_distributed`.
+        recount: A function that recounts the epochs with these motifs outside of Spark; None: Spark does.
 
     Returns:
         The differing rows and the context, as `altneu.expectations.suite.check_differences` takes them.
@@ -117,8 +119,11 @@ def find_differences(
     motifs = motif_reference.read_motifs(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    recount = _recount(warehouse, read, epochs, motifs, say=say, revision=revision, shown=shown, placed=placed)
-    differences, names = recount.differences, list(motifs)
+    if recount is not None:
+        recounted = recount(motifs)
+    else:
+        recounted = _recount(warehouse, read, epochs, motifs, say=say, revision=revision, shown=shown, placed=placed)
+    differences, names = recounted.differences, list(motifs)
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": names}
     if third_party:
@@ -132,11 +137,11 @@ def find_differences(
     if shown is not None:
         context["kinds"] = shown.kinds
         known = {(row["epoch"], row["what"]) for row in differences}
-        wrong = [row for row in differing_totals(shown, recount.totals) if (row["epoch"], row["what"]) not in known]
+        wrong = [row for row in differing_totals(shown, recounted.totals) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        differences += wrong + differing_rows(shown, recount.stored_rows)
+        differences += wrong + differing_rows(shown, recounted.stored_rows)
     return differences, context
 
 
@@ -167,7 +172,7 @@ def _recount(
             counts = count_stored_rows(shown, read).withColumn("kind", F.lit(STORED))
             counts = counts.withColumnsRenamed({"table": "what", "n": "maintained"})
             compared = compared.unionByName(counts, allowMissingColumns=True)
-        return Recount.from_rows(compared.collect())
+        return Recount.from_rows(row.asDict() for row in compared.collect())
 
 
 def _explain_differences(

@@ -65,14 +65,14 @@ def _make_steps_task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]
         parts = [batch for batch in batches if batch.num_rows]
         if parts:
             table = pa.Table.from_batches(parts)
-            a, b, epoch, diff = _steps_of_pairs(*_last_rows(*(table[name].to_numpy() for name in _KEYS)), live_for)
+            a, b, epoch, diff = steps_of_pairs(*last_rows(*(table[name].to_numpy() for name in _KEYS)), live_for)
             steps = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
             yield from steps.to_batches(max_chunksize=1 << 20)
 
     return derive_steps
 
 
-def _last_rows(
+def last_rows(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, seq: Longs, on: NDArray[Any], diff: Longs
 ) -> tuple[Longs, Longs, NDArray[Any], Longs, NDArray[Any]]:
     """Return the last remaining row of each key and epoch, in the order of key and epoch.
@@ -92,7 +92,7 @@ def _last_rows(
     return a[chosen], b[chosen], forth[chosen], epoch[chosen], on[chosen]
 
 
-def _steps_of_pairs(
+def steps_of_pairs(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, on: NDArray[Any], live_for: int | None
 ) -> tuple[Longs, Longs, Longs, Longs]:
     """Derive the steps of the edges: a row is in force until the key's next one, and an edge exists while a key is on.

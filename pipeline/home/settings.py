@@ -194,6 +194,14 @@ class Audit(Section):
         'these "all" of its epochs, "every 10" (those that 10 divides), or "sample 3" of all that are published',
         '"frontier", "all", "every N" or "sample N"',
     )
+    engine: Literal["auto", "spark", "duckdb"] = declare(
+        "auto",
+        '"auto"',
+        'what audits a run: "spark"; "duckdb", in the process of the run, from the files of its tables; or "auto": '
+        "DuckDB where up to 100,000 rows are stored on a disk of this machine, and it certainly understands the "
+        "conditions of these settings as Spark does. Both find the same. Plain tables are checked by Spark",
+        '"auto", "spark" or "duckdb"',
+    )
 
 
 class Publish(Section):

@@ -74,10 +74,8 @@ class DuckTables:
     def read_table(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
             return self.empty_rows(table)
-        snapshot = require_pinned_snapshot(table, revision)
-        if (table, snapshot) not in self._looked_up:
-            self._looked_up[table, snapshot] = self._snapshot_rows(table, snapshot)
-        return Query(f"SELECT * FROM ({self._looked_up[table, snapshot]}) WHERE {visibility_condition(revision)}")
+        rows = self.read_snapshot(table, require_pinned_snapshot(table, revision))
+        return Query(f"SELECT * FROM ({rows.sql}) WHERE {visibility_condition(revision)}")
 
     def empty_rows(self, table: str) -> Query:
         return Query(f"{_select_columns(table_columns(self.home, table), {})} WHERE false")
@@ -113,6 +111,12 @@ class DuckTables:
         return translate_to_duckdb(text, types).replace("{", "{{").replace("}", "}}")
 
     # -- Only with DuckDB ----------------------------------------------------------------------------------------
+
+    def read_snapshot(self, table: str, snapshot: int) -> Query:
+        """Read all rows of a snapshot, also of one on the branch of a run."""
+        if (table, snapshot) not in self._looked_up:
+            self._looked_up[table, snapshot] = self._snapshot_rows(table, snapshot)
+        return Query(self._looked_up[table, snapshot])
 
     def column_types(self, rows: Query) -> dict[str, str]:
         """Return the types of the columns of a query in SQL: column → type."""

@@ -114,5 +114,9 @@ def visibility_condition(revision: Revision) -> str:
     A compacted snapshot serves all revisions that the compaction kept, and it still contains rows of revisions that a
     rollback has taken back.
     """
-    hidden = "".join(f" AND revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)
-    return f"revision <= {revision.revision}{hidden}"
+    return f"revision <= {revision.revision} AND {hidden_condition(revision)}"
+
+
+def hidden_condition(revision: Revision) -> str:
+    """Write the SQL condition for the rows that no rollback has taken back."""
+    return " AND ".join(["true", *(f"revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)])

@@ -8,7 +8,8 @@ from typing import Any
 
 from altneu.expectations.model import Check
 
-from ...checking import audit, serving_table_checks
+from ...checking import audit, duckdb_audit, serving_table_checks
+from ...checking.motif_reference import Motifs
 from ...checking.reported_totals_check import ReportedTotals, reported_totals_from
 from ...errors import CheckFailed
 from ...state.stage_results import AuditFacts, TrussFacts
@@ -17,6 +18,7 @@ from ...storage import truss_checkpoint_table
 from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
 from .proof_verification import unprovable_reason, verify_proof
+from .small_run import SmallRun, read_small_run
 from .suites import run_suites
 
 
@@ -29,16 +31,17 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
+    small = read_small_run(run)
     # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
-        full = pool.submit(_recompute_epochs, run, decision.epochs) if in_full else None
-        proving = pool.submit(verify_proof, run, decision)
-        results = run_suites(run, whole=in_full)
+        full = pool.submit(_recompute_epochs, run, small, decision.epochs) if in_full else None
+        proving = pool.submit(verify_proof, run, decision, small)
+        results = run_suites(run, small, whole=in_full)
         proof = proving.result()
         if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
-            full = pool.submit(_recompute_epochs, run, sorted({*decision.epochs, wrong}))
+            full = pool.submit(_recompute_epochs, run, small, sorted({*decision.epochs, wrong}))
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}
@@ -89,18 +92,26 @@ def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
 
 
 def _recompute_epochs(
-    run: RunContext, epochs: Iterable[int]
+    run: RunContext, small: SmallRun | None, epochs: Iterable[int]
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
-    listed = list(epochs)
-    placed = truss_checkpoint_table.read_labels(run.warehouse, run.get_result(TrussFacts).certified)
+    listed, shown = list(epochs), staged_totals(run, epochs)
+    recount, placed = None, {}
+    if small is None:
+        placed = truss_checkpoint_table.read_labels(run.warehouse, run.get_result(TrussFacts).certified)
+    else:
+
+        def recount(motifs: Motifs) -> audit.Recount:
+            return duckdb_audit.recount_epochs(small.rows, run.home, small.conditions, listed, motifs, shown)
+
     return listed, audit.find_differences(
         run.warehouse,
         run.read_after,
         listed,
         say=run.say,
         revision=run.unpublished_revision(),
-        shown=staged_totals(run, listed),
+        shown=shown,
         placed=placed,
+        recount=recount,
     )
 
 

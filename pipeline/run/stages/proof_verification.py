@@ -29,7 +29,7 @@ from altneu.algorithms.graph.edge_derivation import interval_steps as edge_steps
 from altneu.algorithms.graph.edge_derivation import join_on_pair
 from altneu.algorithms.graph.proof_records import COLLECTIONS, GraphCounts, Proof, ProofScope, add_counts
 
-from ...checking import edge_rederivation
+from ...checking import duckdb_audit, edge_rederivation
 from ...checking.reported_totals_check import make_difference
 from ...state.fingerprint_sums import (
     ByEpoch,
@@ -42,10 +42,12 @@ from ...state.fingerprint_sums import (
 from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
 from ...storage import table_fingerprints
+from ...storage.arrow_fingerprints import fingerprints_by_epoch
 from ...storage.table_schemas import ALWAYS
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import AuditChoice, EdgesChoice
 from ..run_context import RunContext
+from .small_run import SmallRun
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,19 @@ def unprovable_reason(run: RunContext) -> str | None:
     return None
 
 
-def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
+def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = None) -> ProofResult | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
 
-    Return None where there is no proof (`unprovable_reason`).
+    Args:
+        run: The run.
+        audit: How it is audited.
+        small: Its rows, where they are in memory.
+
+    Returns:
+        What the proof has shown, or None where there is no proof (`unprovable_reason`).
     """
     facts, proof = run.get_result(TrussFacts), run.ledger.outputs.get_proof(run.run_id)
-    before, change = run_fingerprints(run)
+    before, change = run_fingerprints(run, small)
     run.ledger.outputs.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
@@ -94,7 +102,21 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
-    rows = _compare_landed(run, first, epochs, whole=not run.appends_to("edges") or not is_known(before), part=part)
+    whole = not run.appends_to("edges") or not is_known(before)
+    whole = whole or run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
+    if small is None:
+        landed = _landed_fingerprints(run, whole=whole, part=part)
+    else:
+        landed = duckdb_audit.landed_fingerprints(
+            small.rows,
+            small.delta["upserts"],
+            run.home,
+            small.conditions,
+            whole=whole,
+            part=part,
+            frontier=run.frontier,
+        )
+    rows = _compare_landed(run, landed, first, epochs, part)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -109,7 +131,7 @@ def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
     return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
 
 
-def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
+def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Prints, Prints]:
     """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
     parent = run.parent
     known = run.ledger.outputs.fingerprints_of(parent.revision) if parent.revision else {}
@@ -121,7 +143,12 @@ def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
     def read_table(table: str) -> DataFrame:
         return run.read_delta(table) if appends_to(table) else run.read_after(table)
 
-    fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
+    collections = run.warehouse.collections
+    if small is None:
+        fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, collections)
+    else:
+        written = {table: (small.delta if appends_to(table) else small.rows)[table] for table in collections}
+        fingerprints = {table: fingerprints_by_epoch(table, rows) for table, rows in written.items()}
     # A table that is written again has new rows only, so its known fingerprints are subtracted.
     new = {table: each for table, each in fingerprints.items() if not run.appends_to(table)}
     gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
@@ -212,20 +239,17 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
             yield f"edges of trussness {k}", pair
 
 
-def _compare_landed(
-    run: RunContext, first: int, epochs: list[int], *, whole: bool, part: Proof | None
-) -> list[dict[str, Any]]:
-    """Return where stored rows differ from what the landed rows and the recounted share say, in one job.
+def _landed_fingerprints(run: RunContext, *, whole: bool, part: Proof | None) -> dict[str, dict[int, Fingerprint]]:
+    """Compute the fingerprints that `_compare_landed` compares, in one job; EXECUTES.
 
     The edges of the pairs that landed again, and of the share (`part`) of the vertices that the proof has recounted,
-    are derived from the landed rows. The rows of that share are compared in all tables.
+    are derived from the landed rows (`landed`), and read (`stored`). The rows of that share are read from all tables.
     """
-    delta = run.read_delta("upserts")
-    few = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
-    pairs = edge_rederivation.add_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
+    pairs = edge_rederivation.add_pairs(run.read_delta("upserts"))
+    pairs = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
     def chosen_rows(rows: DataFrame) -> DataFrame:
-        if whole or not few:
+        if whole:
             return rows
         if part is None:
             return join_on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
@@ -243,6 +267,17 @@ def _compare_landed(
     fingerprints: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         fingerprints.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
+    return fingerprints
+
+
+def _compare_landed(
+    run: RunContext,
+    fingerprints: Mapping[str, dict[int, Fingerprint]],
+    first: int,
+    epochs: list[int],
+    part: Proof | None,
+) -> list[dict[str, Any]]:
+    """Return where stored rows differ from what the landed rows and the recounted share say."""
     pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)

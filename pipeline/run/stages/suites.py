@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from altneu.expectations import relations
 from altneu.expectations.gx_runner import SMALL
 from altneu.expectations.model import Check
 from altneu.expectations.volumes import WIDTH, season_length
@@ -16,15 +17,17 @@ from ... import landing
 from ...state.records import RunKind
 from ...state.totals import Measure, sum_totals, totals_at
 from ..run_context import RunContext
+from .small_run import SmallRun
 
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
-def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
+def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = True) -> list[Check]:
     """Run the Great Expectations suites over what the run has written.
 
     Args:
         run: The run.
+        small: Its rows, where they are in memory.
         whole: Whether the state at the frontier is checked as well, at a cost that follows the size of the graph.
 
     Returns:
@@ -32,23 +35,30 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
     """
     from altneu.expectations.suite import check_tables
 
-    values = list(run.home.config.values)
     epoch = run.frontier
+    read_after: Callable[[str], Any] = run.read_after if small is None else small.rows.__getitem__
+    read_delta: Callable[[str], Any] = run.read_delta if small is None else small.delta.__getitem__
     recomputed = run.kind is not RunKind.RUN  # all edges are new then, and they follow from all landed rows
-    delta = run.read_after("upserts") if recomputed else run.read_delta("upserts")
-    data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
-    batches_of_run = (
-        run.read_after("upserts") if recomputed else run.read_after("upserts").where(F.col("epoch").isin(run.epochs))
-    )
-    alive = run.read_after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+    delta = read_after("upserts") if recomputed else read_delta("upserts")
+    quote = relations.quote_identifier(delta)
+    data = ", ".join(["src", "dst", *map(quote, run.home.config.values), "op", "seq", "file", "line", "epoch"])
+    touched = "true" if recomputed or not run.epochs else f"epoch IN ({', '.join(map(str, run.epochs))})"
 
-    def sum_rows(rows: DataFrame, name: str, *columns: str) -> DataFrame:
+    def rows_as_of(table: str, name: str, columns: str, condition: str = "true") -> Any:
         """Sum the diffs of equal rows, partitioned by the first two columns so that a later join needs no exchange."""
-        sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
-        return sums.where(F.col(name) != 0)
+        keys = ", ".join(columns.split(", ")[:2])
+        return relations.select_rows(
+            f"""
+            SELECT {columns}, CAST(sum(diff) AS bigint) AS {name}
+            FROM (
+                SELECT /*+ REPARTITION({keys}) */ {columns}, diff FROM {{rows}} WHERE epoch <= {epoch} AND {condition}
+            )
+            GROUP BY {columns} HAVING sum(diff) <> 0""",
+            rows=read_after(table),
+        )
 
-    def rows_as_of(table: str, name: str, *columns: str) -> DataFrame:
-        return sum_rows(run.read_after(table).where(F.col("epoch") <= epoch), name, *columns)
+    def added_rows(rows: Any) -> Any:
+        return relations.select_rows("SELECT * FROM {rows} WHERE diff > 0", rows=rows)
 
     diffs = run.total_diffs()
     published = {
@@ -58,11 +68,14 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
     points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.outputs.staged_batches(run.run_id), *(published.values() if recomputed else ())]
-    alone = sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
-    if alone:
-        copies = batches_of_run.select(*data, F.col("diff").alias("copies"))
-    else:
-        copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
+    batches_of_run = relations.select_rows(f"SELECT * FROM {{rows}} WHERE {touched}", rows=read_after("upserts"))
+    alone = small is None and sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
+    copies = relations.select_rows(
+        f"SELECT {data}, diff AS copies FROM {{rows}}"
+        if alone
+        else f"SELECT {data}, CAST(sum(diff) AS bigint) AS copies FROM {{rows}} GROUP BY {data}",
+        rows=batches_of_run,
+    )
     landed = {} if recomputed or run.home.schedule.seconds is None else landing.list_batches(run.home)
     times = {
         b.epoch: {"landed_at": landed[b.epoch].newest_change(), "over_at": run.home.schedule.end_of(b.epoch)}
@@ -70,21 +83,21 @@ def run_suites(run: RunContext, *, whole: bool = True) -> list[Check]:
         if b.epoch in landed and landed[b.epoch].files
     }
     frames: dict[str, Any] = {
-        "upserts": delta.where("diff > 0"),
-        "quarantine": run.read_delta("quarantine").where("diff > 0"),
+        "upserts": added_rows(delta),
+        "quarantine": added_rows(read_delta("quarantine")),
         "upserts_net": copies,
-        "edge_delta": run.read_delta("edges"),
-        **_motif_totals(run, epoch, now["motifs"]),
+        "edge_delta": read_delta("edges"),
+        **_motif_totals(run, read_after, epoch, now["motifs"]),
         "totals": [{"epoch": epoch, **{m: now[m] for m in TOTALS}, "wedges": now["wedges"]}],
         "volumes": [
             {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
         ],
     }
     if whole:
-        frames["edges_at"] = sum_rows(alive, "copies", "a", "b")
+        frames["edges_at"] = rows_as_of("edges", "copies", "a, b", f"until > {epoch}")
         frames["degrees_at"] = rows_as_of("degrees", "degree", "vertex")
         frames["triangle_counts_at"] = rows_as_of("triangle_counts", "triangles", "vertex")
-        frames["trussness_at"] = rows_as_of("trussness", "copies", "a", "b", "k")
+        frames["trussness_at"] = rows_as_of("trussness", "copies", "a, b, k")
     history = [
         {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
         for e, b in before.items()
@@ -115,13 +128,15 @@ def _are_unique(upserts: DataFrame) -> bool:
     return rows.where("rows > 1").isEmpty()
 
 
-def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
+def _motif_totals(
+    run: RunContext, read_after: Callable[[str], Any], epoch: int, totals: Mapping[int, int]
+) -> dict[str, list[dict[str, Any]]]:
     """Return one row per motif, with its total and the sum of the vertices' counts."""
     motifs = run.home.config.motif_patterns()
     if not motifs:
         return {}
-    rows = run.read_after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
-    sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
+    query = f"SELECT motif, CAST(sum(diff) AS bigint) AS n FROM {{rows}} WHERE epoch <= {epoch} GROUP BY motif"
+    sums = dict(relations.fetch_tuples(relations.select_rows(query, rows=read_after("motif_counts"))))
     return {
         "motifs": [
             {

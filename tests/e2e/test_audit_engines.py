@@ -1,0 +1,179 @@
+"""Spark and DuckDB audit a run alike: with random batches, values, filters, windows, motifs and names, and after any
+column of any table was changed behind the back of the stages, they say the same of it, in the same words."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from altneu.pipeline.errors import AltneuError, CheckFailed, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.run.stages import small_run
+from altneu.pipeline.state import schema as books
+from altneu.pipeline.storage.warehouse import Warehouse
+from tests import home_helpers, seeds
+from tests.builders import draw_batch
+from tests.e2e.test_faults import Scene
+
+pytestmark = pytest.mark.usefixtures("tiny")
+LAST = 4  # the epoch of the run that is audited
+FAULTS = {"bigint": ("{0} + 1", "NULL"), "double": ("{0} + 0.5", "NULL"), "boolean": ("NOT {0}", "NULL")}
+FAULTS["string"] = ("'x'", "NULL")
+SETTINGS = {
+    "values, a filter, a window and motifs": """
+[values]
+w = "long"
+[edges]
+live_for = 3
+where = "w > -2"
+[motifs]
+clique = "a-b, a-c, b-c"
+weighted = "a-b where w > 0, b->c"
+""",
+    "a part is recounted": '[audit]\nmode = "rolling 3"\n[edges]\nlive_for = 3\n',
+    "names and a filter, proved": '[audit]\nmode = "local"\n[vertices]\nids = "string"\n'
+    '[values]\nw = "double"\n[edges]\nwhere = "w >= 0"\n',
+    "all epochs are recomputed": '[audit]\nmode = "full"\nepochs = "all"\n[values]\nw = "string"\n',
+}
+ALWAYS = "values, a filter, a window and motifs"
+
+
+@pytest.fixture(
+    scope="module", params=[n if n == ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in SETTINGS]
+)
+def scene(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    """A home with a random history, whose last run replaces a batch and has reached its audit."""
+    toml = SETTINGS[request.param]
+    home, ledger = home_helpers.make(tmp_path_factory.mktemp("engines") / "home", toml)
+    rng = random.Random(seeds.one(11))
+    named = [f"v{vertex}" for vertex in range(12)] if "ids" in toml else range(12)
+    batch: dict[str, Any] = {"vertices": named, "size": 30, "deletes": 1 / 4, "values": [*range(-3, 4), None]}
+    for epoch in range(LAST):
+        home_helpers.put(home, epoch, draw_batch(rng, **batch))
+    home_helpers.run(home, ledger, range(LAST))
+    for epoch in (LAST - 2, LAST):
+        home_helpers.put(home, epoch, draw_batch(rng, **batch))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST - 2, LAST]))
+    assert run_id
+    for name in ("ingest", "edges", "triangles", "truss"):
+        runner.execute_stage(home, ledger, run_id, name)
+    yield Scene(home, ledger, Warehouse(spark, home), run_id)
+
+
+def audit(scene: Scene, engine: str) -> tuple[str, Any]:
+    """Audit the run; return how it ends, and all that is said of it, in order."""
+    path = scene.home.path / "altneu.toml"
+    before = path.read_text()
+    has_section = before if "[audit]" in before else before + "\n[audit]\n"
+    path.write_text(has_section.replace("[audit]", f'[audit]\nengine = "{engine}"'))
+    try:
+        facts: Any = runner.execute_stage(Home.open(scene.home.path), scene.ledger, scene.run_id, "audit")
+        ended = f"{facts.mode} {facts.epochs} {facts.proved} {facts.checks}"
+    except CheckFailed as error:
+        ended = f"{error.what} {error.next}"
+    except AltneuError as error:
+        return f"crashed: {error.what}", []
+    finally:
+        path.write_text(before)
+    said = [asdict(row) for row in scene.ledger.checks.select(run_id=scene.run_id)]
+    with scene.ledger.database.engine.connect() as connection:
+        mine = books.fingerprints.c.run_id == scene.run_id
+        prints = sorted(map(str, connection.execute(sa.select(books.fingerprints).where(mine))))
+    for row in said:
+        row.pop("at", None)
+        row["rows"] = sorted(row["rows"], key=lambda each: json.dumps(each, sort_keys=True, default=str))
+    return ended, (sorted(said, key=lambda row: (row["epoch"], row["suite"], row["name"])), prints)
+
+
+def compare_engines(scene: Scene) -> str:
+    by_spark, by_duckdb = audit(scene, "spark"), audit(scene, "duckdb")
+    if by_spark[0].startswith("crashed"):
+        assert "critical check(s) failed" in by_duckdb[0] or by_duckdb[0].startswith("crashed"), by_duckdb[0]
+    else:
+        assert by_duckdb == by_spark
+    return by_duckdb[0]
+
+
+def test_a_run_without_a_fault(scene: Scene) -> None:
+    assert "failed" not in compare_engines(scene)
+
+
+def plant(scene: Scene, table: str, column: str, fault: str, rng: random.Random) -> int:
+    """Change a column of a random row of the run; return the snapshot before."""
+
+    def change(rows: DataFrame) -> DataFrame:
+        keys = [name for name in rows.columns if name not in ("file", "line")]
+        mine = rows.where("revision = 2").select(*keys).collect()
+        chosen = rng.choice(mine)
+        same = F.lit(True)
+        for key in keys:
+            same = same & F.col(f"`{key}`").eqNullSafe(F.lit(chosen[key]))
+        kind = dict(rows.dtypes)[column]
+        wrong = F.expr(f"CAST({fault.format(f'`{column}`')} AS {kind})")
+        return rows.withColumn(column, F.when(same, wrong).otherwise(F.col(f"`{column}`")))
+
+    return scene.change(table, change)
+
+
+def columns_with_rows(scene: Scene) -> list[tuple[str, str, str]]:
+    """Every column of every table in which the run has written, with each fault of its type."""
+    found = []
+    for table in scene.warehouse.collections:
+        if not scene.warehouse.branch_snapshot(table, scene.run_id, 0):
+            continue
+        rows = scene.rows(table)
+        for column, kind in rows.dtypes:
+            if column != "revision":
+                found += [(table, column, fault) for fault in FAULTS[kind]]
+    return found
+
+
+def plant_and_compare(scene: Scene, where: list[tuple[str, str, str]], rng: random.Random) -> None:
+    for table, column, fault in where:
+        before = plant(scene, table, column, fault, rng)
+        try:
+            ended = compare_engines(scene)
+        except AssertionError as error:
+            raise AssertionError(f"{table}.{column} {fault}: {error}") from error
+        finally:
+            scene.restore(table, before)
+        trace = column in ("file", "line", "text", "reason") or table in ("quarantine", "names", "motif_edges")
+        assert trace or "crashed" in ended or "failed" in ended or table == "upserts", (table, column, fault, ended)
+
+
+def test_a_fault_in_some_column(scene: Scene) -> None:
+    rng = random.Random(seeds.one(12))
+    plant_and_compare(scene, rng.sample(columns_with_rows(scene), 2), rng)
+
+
+@pytest.mark.slow
+def test_a_fault_in_every_column(scene: Scene) -> None:
+    plant_and_compare(scene, columns_with_rows(scene), random.Random(seeds.one(13)))
+
+
+def test_what_duckdb_may_understand_otherwise_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nwhere = "w / 2 > 1"\n')
+    home_helpers.put(home, 0, [(1, 2, 7, "upsert", 0)])
+    read = []
+    monkeypatch.setattr(small_run, "DuckTables", lambda home: read.append(home))
+    home_helpers.run(home, ledger, [0])
+    assert ledger.revisions.get().revision == 1 and not read
+    (home.path / "altneu.toml").write_text((home.path / "altneu.toml").read_text() + '[audit]\nengine = "duckdb"\n')
+    home = Home.open(home.path)
+    home_helpers.put(home, 1, [(1, 3, 7, "upsert", 0)])
+    with pytest.raises(UsageError, match="only Spark can evaluate a condition with 'w / 2'"):
+        home_helpers.run(home, ledger, [1])

@@ -1,0 +1,38 @@
+"""What a run of a few rows asks of Spark: every query costs more than its rows, so that their number is held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from altneu.pipeline.run import runner
+from tests import home_helpers
+
+QUERIES = {"ingest": 3, "edges": 3, "triangles": 3, "truss": 5}  # all other stages: none
+
+
+def count_queries(spark: Any) -> int:
+    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
+
+
+def test_the_queries_of_each_stage(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, ledger = home_helpers.make(tmp_path / "home")
+    home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    home_helpers.run(home, ledger, [0])
+    home_helpers.put(home, 1, [(1, 4, None, "upsert", 0), (2, 4, None, "upsert", 0)])
+    asked, execute = Counter[str](), runner.execute_stage
+
+    def execute_counted(home: Any, ledger: Any, run_id: str, name: str, *more: Any, **options: Any) -> Any:
+        before = count_queries(spark)
+        facts = execute(home, ledger, run_id, name, *more, **options)
+        asked[name] += count_queries(spark) - before
+        return facts
+
+    monkeypatch.setattr(runner, "execute_stage", execute_counted)
+    home_helpers.run(home, ledger, [1])
+    assert ledger.revisions.get().revision == 2
+    assert {name: queries for name, queries in asked.items() if queries} == QUERIES
