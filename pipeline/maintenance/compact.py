@@ -30,11 +30,11 @@ from ..report import refresh_pages
 from ..run import approval, serving_tables
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
-from ..state import clock
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, graph_cache
+from ..storage.branches import GRACE
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
@@ -137,7 +137,7 @@ def compact(
     home: Home,
     ledger: Ledger,
     spark: SparkSession,
-    grace: float = 3600.0,
+    grace: float = GRACE,
     say: Say = lambda text: None,
 ) -> CompactFacts:
     """Fold the history, rewrite the tables, and remove what nobody can read. It may be repeated after a kill.
@@ -251,12 +251,10 @@ class Compaction:
 
     def _drop_unreadable(self, run_id: str) -> tuple[int, int]:
         """Drop what nobody can read; return the number of expired snapshots, and of files that no snapshot names."""
-        at = clock.read_clock().timestamp()
-        before_ms = int((at - self.grace if self.grace > 0 else at + 60) * 1000)
         expired, orphans = 0, 0
         for table in self.row.snapshots:
             self.say(f"{table}: dropping what nobody can read")
-            expired += self.warehouse.expire_snapshots(table, self.ledger, before_ms, run_id)
+            expired += self.warehouse.expire_snapshots(table, self.ledger, run_id, self.grace)
             orphans += self.warehouse.remove_orphans(table)
         return expired, orphans
 
