@@ -33,7 +33,7 @@ from ..run.semantic_settings import changed_values
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
-from ..storage import bsp_round_tables, graph_cache
+from ..storage import bsp_round_tables, file_levels, graph_cache
 from ..storage.branches import GRACE
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
@@ -216,20 +216,30 @@ class Compaction:
         return replace(facts, before=self.sizes)
 
     def rewrite_table(self, table: str, run_id: str, horizon: Horizon) -> int:
-        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one."""
+        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one.
+
+        Of a large table in which nothing is folded, only the newer rows are written again.
+        """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], horizon.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
-        is_folded = since == self.row.since
-        if not size.rows or (size.files == 1 and is_folded and not warehouse.count_removed_rows(table, base)):
+        is_folded, files = since == self.row.since, wanted_files(size)
+        if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
+        plan = None
         if table not in PLAIN:
             rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
+            if since is None and not self.row.hidden:
+                summary = warehouse.load_metadata(table).snapshot_summary(base)
+                plan = file_levels.plan_compaction(summary, self.row.revision, files)
+            if plan is not None:
+                rows = rows.where(F.col("revision") > plan.after)
+                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))
             rows = fold_rows(table, rows, since, horizon.kept[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
-        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size))
+        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size), plan)
 
     def verify_tables(self, pins: dict[str, int], horizon: Horizon) -> None:
         """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
@@ -259,8 +269,13 @@ class Compaction:
         return expired, orphans
 
 
+def wanted_files(size: Size) -> int:
+    """Return the number of files of about `FILE_BYTES` for rows of a size."""
+    return max(1, math.ceil(size.bytes / FILE_BYTES))
+
+
 def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
     """Sort a table's rows by its key into files of about `FILE_BYTES`."""
-    files = max(1, math.ceil(size.bytes / FILE_BYTES))
+    files = wanted_files(size)
     cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
     return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

@@ -122,12 +122,15 @@ class Branches:
         begun.append_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
-    def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: Any) -> int:
+    def rewrite_on_branch(
+        self, table: str, run_id: str, base: int, rows: Any, files: file_levels.FilePlan | None = None
+    ) -> int:
         """Write these rows to the run's branch in place of those of the snapshot `base`. Return the branch's snapshot.
 
-        Raises `ForeignWrite` where another process has written to the branch.
+        With `files` they take the place of the rows that it merges only. Raises `ForeignWrite` where another process
+        has written to the branch.
         """
-        self._begin_branch(table, run_id, base).overwrite_rows(branch_of(run_id), rows)
+        self._begin_branch(table, run_id, base).overwrite_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
     def replace_on_branch(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
