@@ -30,11 +30,11 @@ from ..report import refresh_pages
 from ..run import approval, serving_tables
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
-from ..state import clock
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
-from ..storage import bsp_round_tables, graph_cache
+from ..storage import bsp_round_tables, file_levels, graph_cache
+from ..storage.branches import GRACE
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
@@ -137,7 +137,7 @@ def compact(
     home: Home,
     ledger: Ledger,
     spark: SparkSession,
-    grace: float = 3600.0,
+    grace: float = GRACE,
     say: Say = lambda text: None,
 ) -> CompactFacts:
     """Fold the history, rewrite the tables, and remove what nobody can read. It may be repeated after a kill.
@@ -216,20 +216,30 @@ class Compaction:
         return replace(facts, before=self.sizes)
 
     def rewrite_table(self, table: str, run_id: str, retention: Retention) -> int:
-        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one."""
+        """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one.
+
+        Of a large table in which nothing is folded, only the newer rows are written again.
+        """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
-        is_folded = since == self.row.since
-        if not size.rows or (size.files == 1 and is_folded and not warehouse.count_removed_rows(table, base)):
+        is_folded, files = since == self.row.since, wanted_files(size)
+        if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
+        plan = None
         if table not in SERVING_TABLES:
             rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
+            if since is None and not self.row.hidden:
+                summary = warehouse.load_metadata(table).snapshot_summary(base)
+                plan = file_levels.plan_compaction(summary, self.row.revision, files)
+            if plan is not None:
+                rows = rows.where(F.col("revision") > plan.after)
+                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))
             rows = fold_rows(table, rows, since, retention.kept[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
-        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size))
+        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size), plan)
 
     def verify_tables(self, pins: dict[str, int], retention: Retention) -> None:
         """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
@@ -251,18 +261,21 @@ class Compaction:
 
     def _drop_unreadable(self, run_id: str) -> tuple[int, int]:
         """Drop what nobody can read; return the number of expired snapshots, and of files that no snapshot names."""
-        at = clock.read_clock().timestamp()
-        before_ms = int((at - self.grace if self.grace > 0 else at + 60) * 1000)
         expired, orphans = 0, 0
         for table in self.row.snapshots:
             self.say(f"{table}: dropping what nobody can read")
-            expired += self.warehouse.expire_snapshots(table, self.ledger, before_ms, run_id)
+            expired += self.warehouse.expire_snapshots(table, self.ledger, run_id, self.grace)
             orphans += self.warehouse.remove_orphans(table)
         return expired, orphans
 
 
+def wanted_files(size: Size) -> int:
+    """Return the number of files of about `FILE_BYTES` for rows of a size."""
+    return max(1, math.ceil(size.bytes / FILE_BYTES))
+
+
 def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
     """Sort a table's rows by its key into files of about `FILE_BYTES`."""
-    files = max(1, math.ceil(size.bytes / FILE_BYTES))
+    files = wanted_files(size)
     cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
     return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

@@ -70,7 +70,7 @@ class Ledger:
             again: The revision whose state a rollback publishes again.
 
         Raises:
-            RevisionConflict: Another run has published on this parent, or a compaction has changed the pins of `again`.
+            RevisionConflict: Another run has published on this parent, or the pins of `again` have changed meanwhile.
             LeaseLost: Another process holds the lease of the run.
         """
         on = self.revisions.get(parent) if again is None else again
@@ -94,7 +94,7 @@ class Ledger:
                 pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
                 if decode_snapshots(connection.execute(pins).scalar_one()) != again.snapshots:
                     raise RevisionConflict(
-                        f"a compaction has changed revision {again.revision} meanwhile. Nothing was published.",
+                        f"revision {again.revision} shares its tables with another one since. Nothing was published.",
                         "run the same command again",
                     )
             connection.execute(

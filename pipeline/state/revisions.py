@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from .database_session import DatabaseSession
-from .records import EMPTY, Revision, encode_snapshots
-from .schema import ledger
+from .records import EMPTY, Revision, RunKind, encode_snapshots
+from .schema import NOTHING, ledger, runs
 
 
 @dataclass(eq=False)
@@ -80,6 +80,22 @@ class RevisionStore:
             mine = ledger.c.revision.in_(revisions)
             connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
             connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
+
+    def share_snapshots(self, row: Revision, own: int) -> None:
+        """Let revisions before the newest `own` ones read the snapshots of the revision `row`.
+
+        These contain their rows, too. `row` has just been published, by a run whose lease this process holds. A
+        revision from before a rollback or a rebuild keeps its snapshots. One that a compaction has dropped has none.
+        """
+        anew = (runs.c.kind != RunKind.RUN) & (ledger.c.revision <= row.revision)  # null: a run of an early version
+        last_anew = sa.select(sa.func.max(ledger.c.revision)).join_from(ledger, runs).where(anew)
+        alike = ledger.c.since.is_not_distinct_from(row.since) & (ledger.c.frontier != NOTHING)
+        readable = sa.cast(ledger.c.snapshots, sa.Text) != "{}"
+        with self.database.write_transaction(row.run_id) as connection:
+            first = connection.execute(last_anew).scalar_one() or 0
+            old = ledger.c.revision.between(first, row.revision - own)
+            shared = ledger.update().where(old, alike, readable)
+            connection.execute(shared.values(snapshots=encode_snapshots(row.snapshots)))
 
 
 def exact_revisions(rows: Sequence[Revision]) -> set[int]:

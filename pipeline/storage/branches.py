@@ -28,6 +28,7 @@ from .catalogs import tag_name
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
+GRACE = 3600.0  # seconds for which readers may go on reading what nothing pins any more
 COMMITS = 20  # tries of a commit when other writers commit first
 _TAG = re.compile(r"r[1-9]\d*")  # the tags of revisions
 _RUN, _GOING = "run_", "going_"  # the prefixes of the branches of runs, and of the tags of expired snapshots
@@ -121,12 +122,15 @@ class Branches:
         begun.append_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
-    def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: Any) -> int:
+    def rewrite_on_branch(
+        self, table: str, run_id: str, base: int, rows: Any, files: file_levels.FilePlan | None = None
+    ) -> int:
         """Write these rows to the run's branch in place of those of the snapshot `base`. Return the branch's snapshot.
 
-        Raises `ForeignWrite` where another process has written to the branch.
+        With `files` they take the place of the rows that it merges only. Raises `ForeignWrite` where another process
+        has written to the branch.
         """
-        self._begin_branch(table, run_id, base).overwrite_rows(branch_of(run_id), rows)
+        self._begin_branch(table, run_id, base).overwrite_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
     def replace_on_branch(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
@@ -221,25 +225,26 @@ class Branches:
 
         self.commit_change(table, drop_refs)
 
-    def expire_snapshots(self, table: str, ledger: Ledger, before_ms: int, run_id: str) -> int:
+    def expire_snapshots(self, table: str, ledger: Ledger, run_id: str, grace: float = GRACE) -> int:
         """Drop the snapshots of a table that no reader can reach, with the files of these snapshots only.
 
-        They are the snapshots that nothing pins but the compaction `run_id`, which has replaced them. Such a snapshot
-        first gets a tag, and is dropped when a later call finds the tag older than `before_ms`, so that present readers
+        They are the snapshots that nothing pins but the run `run_id`, which has replaced them. Such a snapshot first
+        gets a tag, and is dropped when a later call finds the tag older than the grace period, so that present readers
         may finish. The ledger is read after the table: a snapshot on a branch then may be pinned by now, and a snapshot
         that is pinned later had a branch then.
 
         Args:
             table: The table.
             ledger: The ledger, which pins snapshots.
-            before_ms: The time before which tags have to be set, in milliseconds since 1970.
-            run_id: The compaction.
+            run_id: The run.
+            grace: For how many seconds a snapshot must have had its tag; 0: those go, too, that have none.
 
         Returns:
             The number of dropped snapshots.
         """
         gone: set[int] = set()
         now = int(clock.read_clock().timestamp() * 1000)
+        before_ms = now - int(grace * 1000) if grace > 0 else now + 60_000
 
         def tag_and_choose(metadata: iceberg.IcebergTable) -> None:
             refs = metadata.ref_snapshots()

@@ -42,18 +42,18 @@ def snapshot_levels(summary: Mapping[str, str], newest: int) -> list[Level]:
     return [*below, Level(newest, own)] if own else below
 
 
-def levels_to_keep(levels: Sequence[Level], least: int, most: int = MERGED_ROWS) -> list[Level]:
+def levels_to_keep(levels: Sequence[Level], least: int, most: int) -> list[Level]:
     """Return the levels, oldest first, that a commit of further rows leaves as they are; it merges the newer ones.
 
-    >>> levels_to_keep([Level(4, 400), Level(6, 200), Level(7, 100)], least=2)  # each is larger than all newer ones
+    >>> levels_to_keep([Level(4, 400), Level(6, 200), Level(7, 100)], 2, 999)  # each is larger than all newer ones
     [Level(last=4, rows=400), Level(last=6, rows=200), Level(last=7, rows=100)]
-    >>> levels_to_keep([Level(4, 400), Level(6, 100), Level(7, 100)], least=2)  # the newer two are equal
+    >>> levels_to_keep([Level(4, 400), Level(6, 100), Level(7, 100)], 2, 999)  # the newer two are equal
     [Level(last=4, rows=400)]
-    >>> levels_to_keep([Level(4, 400), Level(6, 100), Level(7, 100)], least=3)
+    >>> levels_to_keep([Level(4, 400), Level(6, 100), Level(7, 100)], 3, 999)
     [Level(last=4, rows=400), Level(last=6, rows=100), Level(last=7, rows=100)]
-    >>> levels_to_keep([Level(4, 200), Level(6, 100), Level(7, 100)], least=3)  # the first is not larger than the rest
+    >>> levels_to_keep([Level(4, 200), Level(6, 100), Level(7, 100)], 3, 999)  # the first is not larger than the rest
     []
-    >>> levels_to_keep([Level(4, 200), Level(6, 100), Level(7, 100)], least=2, most=300)
+    >>> levels_to_keep([Level(4, 200), Level(6, 100), Level(7, 100)], 2, 300)
     [Level(last=4, rows=200)]
     """
     kept, newer = len(levels), 0
@@ -85,10 +85,24 @@ class FilePlan(NamedTuple):
 def plan_files(summary: Mapping[str, str], newest: int) -> FilePlan:
     """Plan a commit of further rows on a snapshot. See `snapshot_levels` for the arguments."""
     levels = snapshot_levels(summary, newest)
-    kept = levels_to_keep(levels, MERGED_LEVELS)
+    kept = levels_to_keep(levels, MERGED_LEVELS, MERGED_ROWS)
     if PROPERTY not in summary and int(summary.get("total-data-files") or 0) > SCATTERED:
         # an earlier version of altneu wrote it, or Spark wrote it in many tasks
         kept = [level for level in levels if level.rows > MERGED_ROWS]
     if kept == levels:
         return FilePlan(kept, None)
     return FilePlan(kept, kept[-1].last if kept else 0)
+
+
+def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> FilePlan | None:
+    """Plan the compaction of a snapshot that is to have about `files` files. None: it is written as a whole.
+
+    The oldest level stays if it is large and larger than all others together, and in no more than `files` files. So
+    each row of a large table is written by O(log n) of n compactions.
+    """
+    levels = snapshot_levels(summary, newest)
+    first, newer = (levels[0].rows, sum(level.rows for level in levels[1:])) if levels else (0, 0)
+    scattered = int(summary.get("total-data-files") or 0) - (len(levels) - 1) > files
+    if PROPERTY not in summary or scattered or first <= max(MERGED_ROWS, newer) or not newer:
+        return None
+    return FilePlan(levels[:1], levels[0].last)

@@ -172,9 +172,9 @@ class IcebergTable:
         """Commit these rows to a branch, with those of its rows that `files` merges with them."""
         self._changes.append_rows(self._name, branch, rows, files)
 
-    def overwrite_rows(self, branch: str, rows: DataFrame) -> None:
-        """Commit these rows to a branch in place of its present rows."""
-        self._changes.overwrite_rows(self._name, branch, rows)
+    def overwrite_rows(self, branch: str, rows: DataFrame, files: FilePlan | None = None) -> None:
+        """Commit these rows to a branch in place of its present rows, or of those that `files` merges."""
+        self._changes.overwrite_rows(self._name, branch, rows, files)
 
     def delete_rows(self, branch: str, keys: DataFrame) -> None:
         """Commit the deletion of a branch's rows with one of these keys. All columns of `keys` form the key."""
@@ -199,32 +199,33 @@ class TableWriter:
     def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
         raise NotImplementedError
 
-    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
         raise NotImplementedError
 
     def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
         raise NotImplementedError
 
 
+def _summary_options(files: FilePlan | None) -> dict[str, str]:
+    """Return the options of a write by which the summary of its snapshot lists the levels that stay."""
+    return {} if files is None else {f"snapshot-property.{file_levels.PROPERTY}": files.listed}
+
+
 class _SparkRowWriter(TableWriter):
     """The methods that write rows, by Spark in every session."""
 
     def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
-        target = f"{name}.branch_{branch}"
-        if files is None:
-            rows.writeTo(target).append()
+        if files is None or files.after is None:
+            rows.writeTo(f"{name}.branch_{branch}").options(**_summary_options(files)).append()
             return
-        listed = {f"snapshot-property.{file_levels.PROPERTY}": files.listed}
-        if files.after is None:
-            rows.writeTo(target).options(**listed).append()
-            return
-        merged = F.col("revision") > files.after
-        whole = rows.sparkSession.table(target).where(merged).unionByName(rows, allowMissingColumns=True)
+        merged = rows.sparkSession.table(f"{name}.branch_{branch}").where(F.col("revision") > files.after)
+        whole = merged.unionByName(rows, allowMissingColumns=True)
         # without a number of partitions: they are one file, unless they are very many
-        whole.repartition(whole.columns[0]).writeTo(target).options(**listed).overwrite(merged)
+        self.overwrite_rows(name, branch, whole.repartition(whole.columns[0]), files)
 
-    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
-        rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
+        replaced = F.lit(True) if files is None or files.after is None else F.col("revision") > files.after
+        rows.writeTo(f"{name}.branch_{branch}").options(**_summary_options(files)).overwrite(replaced)
 
     def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
         target = f"{name}.branch_{branch}"

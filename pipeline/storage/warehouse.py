@@ -27,6 +27,7 @@ from ..state import home_identity
 from ..state.records import SERVING_TABLES, Revision
 from . import catalogs, iceberg, local_frame
 from .branches import Branches
+from .file_levels import FilePlan
 from .session import register_catalog, size_plans
 from .table_schemas import (
     MOTIFS,
@@ -305,8 +306,11 @@ class Warehouse(Branches):
             ),
         ]
 
-    def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:
-        return super().rewrite_on_branch(table, run_id, base, rows.select(*self.column_names(table)))
+    def rewrite_on_branch(
+        self, table: str, run_id: str, base: int, rows: DataFrame, files: FilePlan | None = None
+    ) -> int:
+        selected = rows.select(*map(quote_identifier, self.column_names(table)))
+        return super().rewrite_on_branch(table, run_id, base, selected, files)
 
     def remove_orphans(self, table: str) -> int:
         """Delete files that no snapshot contains (from killed tasks), older than `ORPHAN_DAYS`. Return their number."""

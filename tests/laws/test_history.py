@@ -24,6 +24,7 @@ from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run import planning, runner, semantic_settings
 from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage import file_levels
 from altneu.pipeline.storage.table_schemas import TABLES
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference
@@ -404,6 +405,34 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
     monkeypatch.setattr(Warehouse, "ensure_tables", overtaken)
     assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
     world.assert_same_as_reference(1, 2, 3)
+
+
+@pytest.mark.law(9, 11)
+@pytest.mark.slow
+def test_a_compaction_writes_only_what_is_new(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is large and compact stays, also while rows that it has are corrected."""
+    monkeypatch.setattr(file_levels, "MERGED_ROWS", 0)  # everything counts as large
+    world = World(spark, tmp_path / "home", settings="[retention]\nrevisions = 2\n")
+
+    def files(table: str) -> set[str]:
+        warehouse, pin = Warehouse(spark, world.home), world.ledger.revisions.get().snapshots[table]
+        rows = spark.sql(f"SELECT file_path FROM {warehouse.table_name(table)}.files VERSION AS OF {pin}").collect()
+        return {row[0] for row in rows}
+
+    world.publish_epochs(0, 1, 2, 3, 4, 5)
+    world.publish_epochs(6)
+    compact(world.home, world.ledger, spark, grace=3600)
+    before = files("upserts")
+    world.publish_epochs(3)
+    world.publish_epochs(7)
+    assert len(before) == 1 and len(files("upserts")) == 3
+    compact(world.home, world.ledger, spark, grace=0)
+    assert before < files("upserts") and len(files("upserts")) == 2
+    world.assert_same_as_reference(3, 4)
+    world.publish_epochs(2)
+    world.assert_same_as_reference(4, 5)
 
 
 @pytest.mark.slow

@@ -154,7 +154,8 @@ class Process:
     def append_rows(self, name: str, branch: str, rows: Any, files: FilePlan | None) -> None:
         self._add(name, branch, rows, False, files)
 
-    def overwrite_rows(self, name: str, branch: str, rows: Any) -> None:
+    def overwrite_rows(self, name: str, branch: str, rows: Any, files: FilePlan | None) -> None:
+        assert files is None, "compactions in memory write every table as a whole"
         self._add(name, branch, rows, True)
 
     def _add(self, name: str, branch: str, rows: Rows, whole: bool, files: FilePlan | None = None) -> None:

@@ -1,6 +1,6 @@
 """The commit protocol (docs/protocol.md), explored: real ledger and branches, every interleaving up to a bound.
 
-Six variants that are broken on purpose show that the search would find what it looks for.
+Seven variants that are broken on purpose show that the search would find what it looks for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import altneu.pipeline.storage.branches
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages import publish as publish_stage
 from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Revision, encode_snapshots
+from altneu.pipeline.state.revisions import RevisionStore
 from altneu.pipeline.state.runs import RunStore
+from altneu.pipeline.state.schema import ledger
 from altneu.pipeline.state.stage_results import AuditFacts, PublishFacts
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
@@ -127,6 +130,17 @@ def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunStore, "_dead_records", lambda store: [*leftovers(store), *store.list_held()])
 
 
+def shared_over_a_rollback(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """Revisions that were taken back share the snapshots of those that do not hold their rows."""
+
+    def share(store: RevisionStore, row: Revision, own: int) -> None:
+        with store.database.write_transaction(row.run_id) as connection:
+            old = ledger.update().where(ledger.c.revision <= row.revision - own)
+            connection.execute(old.values(snapshots=encode_snapshots(row.snapshots)))
+
+    patch.setattr(RevisionStore, "share_snapshots", share)
+
+
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]
 READING = READER | COMPACTION
 BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, with how many deviations, as what
@@ -135,6 +149,7 @@ BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, w
     "no pin": (without_pin, WRITER | ZOMBIE, 2, "holds .*, not"),
     "expiry without grace": (without_grace, READING, 1, "cannot read on"),
     "held given up": (held_given_up, HOLDER | WRITER, 0, "its branch of .* is gone"),
+    "shared over a rollback": (shared_over_a_rollback, ROLLBACK | WRITER, 0, "revision 2: .* holds .*, not"),
     "shared branch": (shared_branch, WRITER | OTHER, 2, "undisturbed|holds .*, not"),
 }
 

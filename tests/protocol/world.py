@@ -73,6 +73,7 @@ class Protocol:
         patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
+        patch.setattr(publish_stage, "TIDIED_EVERY", 1)
         names = itertools.count()
         patch.setattr(run_session, "new_run_id", lambda: f"session{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})

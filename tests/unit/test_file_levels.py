@@ -72,3 +72,18 @@ def test_a_snapshot_without_levels_is_one_level_and_is_merged_where_it_is_scatte
     large = {"total-records": str(MERGED_ROWS + 1), "total-data-files": "99"}
     assert file_levels.plan_files(large, 9) == ([Level(9, MERGED_ROWS + 1)], None)  # this is left to `altneu compact`
     assert file_levels.plan_files({}, 0) == ([], None)
+
+
+def test_a_compaction_leaves_a_large_level_alone() -> None:
+    base = 10 * MERGED_ROWS
+    summary = {"total-records": str(base + 500), "total-data-files": "4", PROPERTY: f"7:{base},9:300"}
+    assert file_levels.plan_compaction(summary, 10, files=2) == ([Level(7, base)], 7)
+    for why, changed in {
+        "it is in too many files": {"total-data-files": "9"},
+        "the others have as many rows": {"total-records": str(2 * base)},
+        "it is small": {"total-records": "900", PROPERTY: "7:600,9:200"},
+        "nothing is newer": {"total-records": str(base), PROPERTY: f"7:{base}"},
+        "what it has is not known": {PROPERTY: ""},
+    }.items():
+        assert file_levels.plan_compaction(summary | changed, 10, files=2) is None, why
+    assert file_levels.plan_compaction({"total-records": str(base), "total-data-files": "1"}, 10, files=2) is None
