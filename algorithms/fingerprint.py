@@ -41,10 +41,10 @@ class Fingerprint:
     second: int = 0
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
-        return Fingerprint((self.first + other.first) % _WORD, (self.second + other.second) % _WORD)
+        return Fingerprint.from_sums(self.first + other.first, self.second + other.second)
 
     def __neg__(self) -> Fingerprint:
-        return Fingerprint(-self.first % _WORD, -self.second % _WORD)
+        return Fingerprint.from_sums(-self.first, -self.second)
 
     def __sub__(self, other: Fingerprint) -> Fingerprint:
         return self + -other
@@ -61,6 +61,11 @@ class Fingerprint:
         return cls(int(text[:16], 16), int(text[16:], 16))
 
     @classmethod
+    def from_sums(cls, first: int, second: int) -> Fingerprint:
+        """Return the fingerprint whose sums are these, modulo 2**64."""
+        return cls(first % _WORD, second % _WORD)
+
+    @classmethod
     def from_rows(cls, columns: Sequence[Ints], diff: Ints | None = None) -> Fingerprint:
         """Compute the fingerprint of rows of integers. `diff`: the multiplicity of each row; None: one."""
         import numpy as np
@@ -74,7 +79,7 @@ class Fingerprint:
         first, second = 0, 0
         for each in fingerprints:
             first, second = first + each.first, second + each.second
-        return cls(first % _WORD, second % _WORD)
+        return cls.from_sums(first, second)
 
 
 def hash_lanes(data: Sequence[Column], diff: Column) -> list[Column]:
@@ -100,4 +105,4 @@ def lane_sums() -> list[Column]:
 def from_lane_sums(row: Row) -> Fingerprint:
     """Return a row of `lane_sums` as a fingerprint."""
     first, second = (int(row[low]) + (int(row[high]) << 32) for low, high in (_LANES[:2], _LANES[2:]))
-    return Fingerprint(first % _WORD, second % _WORD)
+    return Fingerprint.from_sums(first, second)

@@ -188,7 +188,7 @@ def _recompute_edges(upserts: pa.Table, home: Home, conditions: Conditions, epoc
     if conditions.of_edges is not None:
         alive.append(conditions.of_edges)
     undirected = "least(src, dst) AS a, greatest(src, dst) AS b"
-    relations = [f"SELECT moment AS epoch, '{motif_patterns.PLAIN}' AS relation, {undirected} FROM alive"]
+    relations = [f"SELECT moment AS epoch, '{motif_patterns.OWN_EDGES}' AS relation, {undirected} FROM alive"]
     for name, condition in conditions.of_relations.items():
         ends = "src AS a, dst AS b" if name.startswith("->") else undirected
         text = name.replace("'", "''").replace("{", "{{").replace("}", "}}")

@@ -58,7 +58,7 @@ def compact(
         )
     print_rows(rows)
     out.print("verified: the new tables have the fingerprints of the old ones at every kept epoch and revision")
-    readable = format_ranges([row.revision for row in ledger.revisions.list_all() if row.snapshots])
+    readable = format_ranges(ledger.revisions.list_readable())
     out.print(
         f"the tables answer for {_describe_answers(home, facts.since)}, at revisions {readable}; "
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files deleted "

@@ -239,6 +239,8 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] |
 def _format_cell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, int):
+        return str(value)
     return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape_controls(str(value))
 
 

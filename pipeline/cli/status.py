@@ -51,7 +51,7 @@ def status(
     parent, rows = list_epoch_rows(home, ledger)
     shown = _choose_entries(home, rows, since, last, failed=failed)
     sizes = ledger.stages.table_sizes()
-    readable = [row.revision for row in ledger.revisions.list_all() if row.snapshots]
+    readable = ledger.revisions.list_readable()
     waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.runs.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..errors import UsageError
@@ -50,18 +51,18 @@ class Home:
             write_text(file, settings_template())
         return cls(path, parse_settings(file.read_bytes(), str(file)))
 
-    @property
+    @cached_property
     def landing(self) -> Path:
         """Return the landing folder; for a landing in an object store, the folder in which `altneu land` prepares
         batches."""
         return self.path / "landing" if self.landed_remotely else Path(self.landed_at)
 
-    @property
+    @cached_property
     def landed_at(self) -> str:
         """Return the place where batches are landed: a folder or a URI. A relative folder is in the home."""
         return self._resolve_location(self.config.landing.uri or "landing")
 
-    @property
+    @cached_property
     def landed_remotely(self) -> bool:
         """Tell whether the landing is in an object store, not in a folder."""
         return re.match(r"\w+:", self.landed_at) is not None
@@ -97,7 +98,7 @@ class Home:
         place = self.config.storage.warehouse or "warehouse"
         return place if re.match(r"\w+:", place) else str(self.path / place)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         return Schedule.from_text(self.config.epochs.every)
 

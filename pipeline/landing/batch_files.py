@@ -3,10 +3,12 @@ folder."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
@@ -43,24 +45,40 @@ class LandedFile:
     @classmethod
     def from_path(cls, path: Path) -> LandedFile:
         """Describe a file of this machine. Raise `OSError` if it cannot be read."""
-        stat = path.stat()
+        return cls.from_stat(str(path), path.name, path.stat())
+
+    @classmethod
+    def from_stat(cls, location: str, name: str, stat: os.stat_result) -> LandedFile:
+        """Describe a file of this machine by what the file system says of it."""
         stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
-        return cls(str(path), path.name, stat.st_size, stat.st_mtime, stamp)
+        return cls(location, name, stat.st_size, stat.st_mtime, stamp)
+
+
+def NO_SEAL() -> None:
+    """Take the place of the seal of a batch that has none."""
 
 
 @dataclass(frozen=True)
 class BatchFiles:
     """The files of one epoch's folder.
 
-    `incomplete` is the reason why they are not a batch yet, or None. `sealed` is the number of their rows, if the
-    marker of the folder has it.
+    `incomplete` is the reason why they are not a batch yet, or None. `read_seal` reads the marker of the folder.
+    `digest` is that of the content, where the files are known to be as they were; `folder_stamp` is the stamp of an
+    opened folder, or empty where the folder has just changed.
     """
 
     epoch: int
     label: str
     files: tuple[LandedFile, ...]
     incomplete: str | None = None
-    sealed: int | None = None
+    read_seal: Callable[[], int | None] = field(default=NO_SEAL, repr=False, compare=False)
+    digest: str | None = field(default=None, repr=False, compare=False)
+    folder_stamp: str = field(default="", repr=False, compare=False)
+
+    @cached_property
+    def sealed(self) -> int | None:
+        """Return the number of the rows, if the marker of the folder has it."""
+        return self.read_seal()
 
     @property
     def bytes(self) -> int:
@@ -79,6 +97,19 @@ def parse_epoch_folder(home: Home, folder: str) -> int:
         raise AltneuError(
             format_name(f"landing/{folder}: {error.what}"), format_name(f"rename or remove {home.landed_at}/{folder}")
         ) from None
+
+
+def select_folders(
+    home: Home, folders: Iterable[str], epochs: Collection[int] | None = None
+) -> Iterator[tuple[str, int]]:
+    """Yield the folders of some epochs (None: of all), in order of their names, each with its epoch.
+
+    Raise `AltneuError` for any folder whose name is not an epoch.
+    """
+    for folder in sorted(folders):
+        epoch = parse_epoch_folder(home, folder)
+        if epochs is None or epoch in epochs:
+            yield folder, epoch
 
 
 def index_by_epoch(batches: Iterable[BatchFiles]) -> dict[int, BatchFiles]:

@@ -8,17 +8,17 @@ again from the landing. Nothing here needs Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from altneu.expectations.model import Check
 
 from ..home.home import Home
-from ..state.epoch_status import AuditVerdict, list_epoch_statuses
+from ..state.epoch_status import AuditVerdict, EpochStatuses, list_epoch_statuses
 from ..state.incidents import list_incidents
 from ..state.ledger import Ledger
-from ..state.records import Revision
+from ..state.records import Batch, Revision
 from . import local_landing
 
 SUITE, NAME = "landing", "what has landed can be published"
@@ -49,9 +49,12 @@ class EpochState:
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
     """Return the newest revision, and the state of every landed or published epoch."""
     parent = ledger.revisions.get()
-    landed = local_landing.list_batches(home)
-    digests = local_landing.digest_batches(ledger, [files for files in landed.values() if files.incomplete is None])
-    published = ledger.outputs.published_batches(parent.revision)
+    return parent, _compare(home, ledger, parent, ledger.outputs.published_batches(parent.revision))
+
+
+def _compare(home: Home, ledger: Ledger, parent: Revision, published: Mapping[int, Batch]) -> dict[int, EpochState]:
+    """Return the state of every epoch that is landed, or published up to a revision."""
+    landed, digests = local_landing.read_landing(home, ledger)
     states = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, files = published.get(epoch), landed.get(epoch)
@@ -81,20 +84,36 @@ def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int,
             files.bytes if files else 0,
             why,
         )
-    return parent, states
+    return states
 
 
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
+def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochState]]:
+    """Return the status of every epoch in the database, and the state of every landed or published epoch."""
+    statuses = list_epoch_statuses(ledger, ledger.revisions.get())
+    return statuses, compare_with_statuses(home, ledger, statuses)
+
+
+def compare_with_statuses(home: Home, ledger: Ledger, statuses: EpochStatuses) -> dict[int, EpochState]:
+    """Return the state of every landed or published epoch, as `compare_with_ledger` does."""
+    published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
+    return _compare(home, ledger, statuses.newest, published)
+
+
 def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
-    """Return the newest revision, and a row for every epoch, for `status` and the page in Airflow.
+    """Return the newest revision, and a row for every epoch, for `status` and the page in Airflow."""
+    statuses, states = compare_statuses(home, ledger)
+    return statuses.newest, describe_epochs(statuses, states)
+
+
+def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochState]) -> list[dict[str, Any]]:
+    """Describe every epoch in a row.
 
     The states are those of `compare_with_ledger`, and running, failed and interrupted. A run that another one has
     overtaken is not shown: its epoch is as the other run left it.
     """
-    parent, states = compare_with_ledger(home, ledger)
-    statuses = list_epoch_statuses(ledger, parent)
     rows = []
     for entry in states.values():
         open_ = entry.state in ("missing", "changed")
@@ -114,7 +133,7 @@ def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str
                 "error": attempt.error if attempt else unready,
             }
         )
-    return parent, rows
+    return rows
 
 
 def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +25,8 @@ from ..state import filesystem
 from ..state.ledger import Ledger
 from . import batch_files, object_store_landing
 from .atomic_placement import list_interrupted
-from .batch_files import COMPLETE, EMPTY, NOT_ASKED_FOR, SUFFIXES, BatchFiles, LandedFile
+from .batch_files import COMPLETE, EMPTY, NO_SEAL, NOT_ASKED_FOR, SUFFIXES, BatchFiles, LandedFile
+from .known_folders import KnownFolder, KnownFolders, combine_digests, stamp_folder
 
 __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "BatchFiles", "LandedFile"]
 
@@ -34,62 +37,88 @@ TICK = 0.1  # seconds by which the time of a folder may be later than that of it
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
-def list_batches(home: Home) -> dict[int, BatchFiles]:
-    """Return the landed batches by epoch. Raise `AltneuError` for a folder whose name is not an epoch."""
+def list_batches(
+    home: Home, epochs: Collection[int] | None = None, recall: Callable[[str], KnownFolder | None] = lambda folder: None
+) -> dict[int, BatchFiles]:
+    """Return the landed batches by epoch: all, or those of some epochs, of which alone the folders are opened.
+
+    Args:
+        home: The home.
+        epochs: The epochs; None: all.
+        recall: A function that returns a folder on this machine by its path, or None where it has to be opened.
+
+    Raises:
+        AltneuError: The name of a folder is not an epoch.
+    """
     if home.landed_remotely:
-        return object_store_landing.list_batches(home)
+        return object_store_landing.list_batches(home, epochs)
     if not home.landing.is_dir():
         return {}
-    batches = []
+    with os.scandir(home.landing) as entries:
+        folders = {entry.name for entry in entries if entry.name.startswith("epoch=") and entry.is_dir()}
     disturbed = list_interrupted(home.landing)
-    for folder in sorted(home.landing.iterdir()):
-        if not folder.is_dir() or not folder.name.startswith("epoch="):
+    batches = []
+    for folder, epoch in batch_files.select_folders(home, folders | {f"epoch={each}" for each in disturbed}, epochs):
+        label = folder.removeprefix("epoch=")
+        if folder not in folders:
+            batches.append(BatchFiles(epoch, label, (), incomplete=disturbed[label]))
             continue
-        label = folder.name.removeprefix("epoch=")
-        epoch = batch_files.parse_epoch_folder(home, folder.name)
         try:
-            batches.append(_describe_folder(home, folder, epoch, disturbed.pop(label, None)))
+            place = f"{home.landing}/{folder}"
+            known = None if label in disturbed else recall(place)
+            if known and batch_files.clock() - known.changed >= home.config.ingest.settle:
+                read_seal = partial(_read_sealed_count, place, known.files)
+                batches.append(BatchFiles(epoch, label, known.files, None, read_seal, known.digest))
+            else:
+                batches.append(_describe_folder(home, place, epoch, disturbed.get(label)))
         except FileNotFoundError:  # a land is replacing the folder
             batches.append(BatchFiles(epoch, label, (), incomplete="it is being replaced"))
-    for label, reason in disturbed.items():
-        batches.append(BatchFiles(batch_files.parse_epoch_folder(home, f"epoch={label}"), label, (), incomplete=reason))
     return batch_files.index_by_epoch(batches)
 
 
-def _describe_folder(home: Home, folder: Path, epoch: int, disturbed: str | None) -> BatchFiles:
-    names = [file.name for file in folder.iterdir()]
-    files = [LandedFile.from_path(folder / name) for name in batch_files.iterate_data_names(home, folder.name, names)]
-    sealed = _read_sealed_count(folder, files) if files else 0
+def _describe_folder(home: Home, folder: str, epoch: int, disturbed: str | None) -> BatchFiles:
+    at = os.stat(folder)  # before its names are read, so that a later name changes the stamp
+    label, names = folder.rpartition("/epoch=")[2], os.listdir(folder)
+    stats = {
+        name: os.stat(f"{folder}/{name}") for name in batch_files.iterate_data_names(home, f"epoch={label}", names)
+    }
+    files = tuple(LandedFile.from_stat(f"{folder}/{name}", name, stat) for name, stat in stats.items())
+    read_seal = partial(_read_sealed_count, folder, files) if COMPLETE in names and files else NO_SEAL
     why = disturbed or batch_files.explain_unfinished(home, epoch, names)
-    why = why or (_explain_unsettled(home, folder, files, sealed) if files else _explain_unexpected(folder))
-    return BatchFiles(epoch, folder.name.removeprefix("epoch="), tuple(files), why, sealed)
+    if why is None:
+        unexpected = None if files or EMPTY in names else NOT_ASKED_FOR
+        why = _explain_unsettled(home, folder, at, stats, read_seal) if files else unexpected
+    stamp = stamp_folder(at) if time.time() - at.st_mtime > YOUNG[0] else ""
+    return BatchFiles(epoch, label, files, why, read_seal, folder_stamp=stamp)
 
 
-def _explain_unsettled(home: Home, folder: Path, files: list[LandedFile], sealed: int | None) -> str | None:
+def _explain_unsettled(
+    home: Home,
+    folder: str,
+    at: os.stat_result,
+    stats: Mapping[str, os.stat_result],
+    read_seal: Callable[[], int | None],
+) -> str | None:
     """Explain why the files may not be whole yet, or return None.
 
     It looks at ctime, because copying tools set mtime back.
     """
-    changes = {file.name: Path(file.location).stat().st_ctime for file in files}
-    changes["its list of files"] = folder.stat().st_mtime
-    if (folder / COMPLETE).exists():
-        complete = (folder / COMPLETE).stat().st_ctime
+    changes = {name: stat.st_ctime for name, stat in stats.items()}
+    changes["its list of files"] = at.st_mtime
+    if read_seal is not NO_SEAL:
+        complete = os.stat(f"{folder}/{COMPLETE}").st_ctime
         if changes["its list of files"] <= complete + TICK:
             changes["its list of files"] = complete
-        if sealed is not None or complete >= max(changes.values()):
+        if complete >= max(changes.values()):
             return None
     last = max(changes, key=lambda name: changes[name])
     age, settle = max(batch_files.clock() - changes[last], 0), home.config.ingest.settle
-    if age >= settle:
+    if age >= settle or read_seal() is not None:
         return None
     return (
         f"still being written: {last} changed {age:.0f} s ago; it counts as landed {settle:g} s after its last change, "
         f"or at once with a new file {COMPLETE} next to it"
     )
-
-
-def _explain_unexpected(folder: Path) -> str | None:
-    return None if (folder / EMPTY).exists() else NOT_ASKED_FOR
 
 
 def seal_folder(folder: Path, rows: int) -> None:
@@ -109,10 +138,10 @@ def _format_stamp(file: LandedFile) -> str:
     return ":".join(file.stamp.split(":")[:2])
 
 
-def _read_sealed_count(folder: Path, files: Iterable[LandedFile]) -> int | None:
+def _read_sealed_count(folder: str, files: Iterable[LandedFile]) -> int | None:
     """Return how many rows the files hold, if they are the files that the folder was sealed with."""
     try:
-        seal = json.loads((folder / COMPLETE).read_text())
+        seal = json.loads(Path(folder, COMPLETE).read_text())
         return int(seal["rows"]) if seal["files"] == {file.name: _format_stamp(file) for file in files} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -146,6 +175,20 @@ def _count_lines(file: LandedFile) -> int:
     return max(lines - (".csv" in Path(file.name).suffixes), 0)
 
 
+def read_landing(home: Home, ledger: Ledger) -> tuple[dict[int, BatchFiles], dict[int, str]]:
+    """Return the landed batches, and the digests of the complete ones, by epoch.
+
+    A folder is opened only if it may have changed since its digest was stored, which happens here.
+    """
+    known = None if home.landed_remotely else KnownFolders(ledger.digests.read())
+    batches = list_batches(home, recall=known.recall) if known else list_batches(home)
+    whole = [batch for batch in batches.values() if batch.incomplete is None]
+    digests = digest_batches(ledger, whole)
+    if known:
+        ledger.digests.put(*known.list_changes([batch for batch in whole if batch.digest is None], digests))
+    return batches, digests
+
+
 def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: bool = True) -> dict[int, str]:
     """Return the digest of each batch's content by epoch; the names of the files do not count.
 
@@ -159,13 +202,13 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
         Unavailable: An object store does not answer.
     """
     batches = list(batches)
-    known = ledger.digests.read_all()
+    listed = [file for batch in batches if batch.digest is None for file in batch.files]
+    known = ledger.digests.read([file.location for file in listed])
+    digests = {file: known[file.location][1] for file in listed if known.get(file.location, ("",))[0] == file.stamp}
     new: dict[str, tuple[str, str]] = {}
 
     def digest_file(file: LandedFile) -> str:
         before = known.get(file.location)
-        if before and before[0] == file.stamp:
-            return before[1]
         remote = filesystem.local_path(file.location) is None
         tag = filesystem.get_etag(file.location) if remote else ""
         exact = f"{file.stamp}:{tag}"
@@ -186,19 +229,18 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
             new[file.location] = exact, digest
         return digest
 
-    listed = [file for batch in batches for file in batch.files]
+    unknown = [file for file in listed if file not in digests]
     try:
-        digests = dict(zip(listed, filesystem.map_parallel(digest_file, listed), strict=True))
+        digests |= zip(unknown, filesystem.map_parallel(digest_file, unknown), strict=True)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or any(filesystem.local_path(file.location) for file in listed):
+        if isinstance(error, FileNotFoundError) or any(filesystem.local_path(file.location) for file in unknown):
             raise
         raise Unavailable(f"the landing cannot be read: {error}", "altneu doctor") from error
     if remember:
         ledger.digests.put(new)
     return {
-        batch.epoch: hashlib.sha256(" ".join(sorted(digests[file] for file in batch.files)).encode()).hexdigest()
-        if batch.files
-        else EMPTY_DIGEST
+        batch.epoch: batch.digest
+        or (combine_digests(digests[file] for file in batch.files) if batch.files else EMPTY_DIGEST)
         for batch in batches
     }
 
@@ -218,7 +260,10 @@ def is_unchanged(ledger: Ledger, batches: Iterable[BatchFiles], digests: dict[in
         return object_store_landing.restat_file(file) if path is None else LandedFile.from_path(path)
 
     try:
-        fresh = [replace(batch, files=tuple(filesystem.map_parallel(restat_file, batch.files))) for batch in batches]
+        fresh = [
+            replace(batch, digest=None, files=tuple(filesystem.map_parallel(restat_file, batch.files)))
+            for batch in batches
+        ]
         return digest_batches(ledger, fresh, remember=False) == digests
     except FileNotFoundError:
         return False

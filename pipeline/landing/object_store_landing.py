@@ -21,7 +21,7 @@ import contextlib
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,13 @@ def strip_row_prefix(name: str) -> str:
 
 
 class ObjectStoreListing:
-    """A landing as one listing has shown it. It raises `Unavailable` if the store does not answer."""
+    """A landing as one listing has shown it: all of it, or the folders of some epochs.
 
-    def __init__(self, home: Home) -> None:
-        self.home, self.base = home, home.landed_at
+    It raises `Unavailable` if the store does not answer.
+    """
+
+    def __init__(self, home: Home, epochs: Collection[int] | None = None) -> None:
+        self.home, self.base, self.epochs = home, home.landed_at, epochs
         with name_setting_on_error(home):
             self.folders: dict[str, Found] = {}
             journals = []
@@ -93,7 +96,10 @@ class ObjectStoreListing:
             self.journals = {
                 name: journal for name in journals if (journal := _read_json(f"{self.base}/{WORK}/{name}"))
             }
-            marked = [folder for folder, info in self.folders.items() if COMPLETE in info and info[COMPLETE].bytes]
+            wanted = [folder for folder, _ in batch_files.select_folders(home, self.folders, epochs)]
+            marked = [
+                folder for folder in wanted if COMPLETE in self.folders[folder] and self.folders[folder][COMPLETE].bytes
+            ]
             texts = filesystem.map_parallel(lambda folder: _read_content(f"{self.base}/{folder}/{COMPLETE}"), marked)
             self.manifests = {
                 folder: manifest
@@ -106,14 +112,14 @@ class ObjectStoreListing:
             (label for journal in self.journals.values() for label in journal["before"]),
             "altneu land is placing it now, or was interrupted; if so, type it again",
         )
-        folders = sorted(self.folders.keys() | {f"epoch={label}" for label in disturbed})
+        folders = self.folders.keys() | {f"epoch={label}" for label in disturbed}
         return batch_files.index_by_epoch(
-            self._describe_batch(folder, disturbed.get(folder.removeprefix("epoch="))) for folder in folders
+            self._describe_batch(folder, epoch, disturbed.get(folder.removeprefix("epoch=")))
+            for folder, epoch in batch_files.select_folders(self.home, folders, self.epochs)
         )
 
-    def _describe_batch(self, folder: str, disturbed: str | None) -> BatchFiles:
-        objects = self.folders.get(folder, {})
-        epoch, label = batch_files.parse_epoch_folder(self.home, folder), folder.removeprefix("epoch=")
+    def _describe_batch(self, folder: str, epoch: int, disturbed: str | None) -> BatchFiles:
+        objects, label = self.folders.get(folder, {}), folder.removeprefix("epoch=")
         names = self.list_batch_names(folder)
         files = [self._describe_file(folder, name) for name in names]
         manifest = self.manifests.get(folder)
@@ -123,7 +129,7 @@ class ObjectStoreListing:
             or batch_files.explain_unfinished(self.home, epoch, objects)
             or self._explain_unsettled(folder, files, sealed)
         )
-        return BatchFiles(epoch, label, tuple(sorted(files, key=lambda file: file.name)), why, sealed)
+        return BatchFiles(epoch, label, tuple(sorted(files, key=lambda file: file.name)), why, lambda: sealed)
 
     def list_batch_names(self, folder: str) -> list[str]:
         """Return the names of the files of a batch: those that its manifest names, and those that came from elsewhere
@@ -169,9 +175,12 @@ class ObjectStoreListing:
         )
 
 
-def list_batches(home: Home) -> dict[int, BatchFiles]:
-    """Return the landed batches by epoch. Raise `AltneuError` if a folder is wrong or the store does not answer."""
-    return ObjectStoreListing(home).list_batches()
+def list_batches(home: Home, epochs: Collection[int] | None = None) -> dict[int, BatchFiles]:
+    """Return the landed batches by epoch: all, or those of some epochs, of which alone the manifests are read.
+
+    Raise `AltneuError` if a folder is wrong or the store does not answer.
+    """
+    return ObjectStoreListing(home, epochs).list_batches()
 
 
 def restat_file(file: LandedFile) -> LandedFile:

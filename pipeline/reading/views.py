@@ -46,10 +46,10 @@ def select_totals(
     row = ledger.revisions.get(revision)
     if row.frontier is None:
         return []
-    points = sum_totals(ledger.outputs.total_diffs(row.revision), row.frontier)
-    batches = ledger.outputs.published_batches(row.revision)
-    first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
+    points = sum_totals(ledger.outputs.total_diffs(row.revision, None if all_epochs else until), row.frontier)
+    batches = ledger.outputs.published_batches(row.revision, None if all_epochs else [until])
+    first = min(batches, default=row.frontier)
     epochs: Iterable[int] = range(first, until + 1) if all_epochs else [until]
     if all_epochs and until - first > MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)

@@ -56,7 +56,7 @@ def checks_to_refresh(ledger: Ledger, keys: Iterable[Key]) -> set[Key]:
     These are the checks that have failed at some time, and those of a number that has bounds. The page of any other
     check says that it has never failed, as of the revision that the page names.
     """
-    failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
+    failed = sa.select(checks.c.suite, checks.c.name).where(sa.not_(checks.c.passed)).order_by(checks.c.id)
     once = {(suite, name) for suite, name in map(tuple, ledger.database.read_rows(failed))}
     return {key for key in keys if key in once or _measure_of(key) != "wrong"}
 
@@ -227,12 +227,12 @@ def _chart_points(
 ) -> list[Document]:
     """Return one point per epoch, with its present value, the usual values, and its newest result."""
     of = _measure_of(key)
-    landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]
-    place = {epoch: number for number, (epoch, _) in enumerate(landed)}
-    numbers = [(epoch, row.batch.rows) for epoch, row in landed if row.batch]
+    landed = [] if of == "wrong" else [(epoch, row.batch, row.sums) for epoch, row in stand.rows.items() if row.batch]
+    place = {epoch: number for number, (epoch, _, _) in enumerate(landed)}
+    numbers = [(epoch, batch.rows) for epoch, batch, _ in landed]
     measure = next((measure for measure, name in volumes.GROWTH.items() if name == key[1]), None)
     if of == "growth" and measure is not None:
-        numbers = [(epoch, row.sums[measure]) for epoch, row in landed]
+        numbers = [(epoch, sums[measure]) for epoch, _, sums in landed]
     learned = (volumes.season_length(home.schedule.seconds), volumes.WIDTH[home.config.checks.sensitivity])
     points = []
     for record in shown:

@@ -287,6 +287,13 @@ def _held_run_document(state: ReportState, run: Attempt | None) -> Document | No
 
 
 def _run_document(state: ReportState, run_id: str) -> Document:
+    """Return a published run; the pages of its epochs share it."""
+    if run_id not in state.run_documents:
+        state.run_documents[run_id] = _describe_run(state, run_id)
+    return state.run_documents[run_id]
+
+
+def _describe_run(state: ReportState, run_id: str) -> Document:
     stages = state.list_stages(run_id)
     kept = [
         {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored)}

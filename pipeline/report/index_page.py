@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.home import Home
-from ..landing.epoch_states import compare_with_ledger
+from ..landing.epoch_states import EpochState as LandingState
+from ..landing.epoch_states import compare_with_statuses
 from ..state.epoch_status import (
     FULL,
     EpochState,
@@ -240,11 +241,14 @@ def _index_headline(
     return f"{done}, each {these}proved{more}."
 
 
-def inspect_landing(home: Home, ledger: Ledger, at: str) -> Document | None:
+def inspect_landing(home: Home, ledger: Ledger, stand: EpochStatuses, at: str) -> Document | None:
     """Return where the landing differs from the database, with the time, or None where the landing cannot be read."""
     try:
-        _, states_by_epoch = compare_with_ledger(home, ledger)
+        return describe_landing(compare_with_statuses(home, ledger, stand), at)
     except (AltneuError, OSError):
         return None
-    states = {name: [entry.label for entry in states_by_epoch.values() if entry.state == name] for name in LANDED}
-    return {"at": at, **states}
+
+
+def describe_landing(states: Mapping[int, LandingState], at: str) -> Document:
+    """Return where the landing differs from the database, by the states of epochs, with the time."""
+    return {"at": at, **{name: [each.label for each in states.values() if each.state == name] for name in LANDED}}

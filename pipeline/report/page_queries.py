@@ -73,6 +73,7 @@ class ReportState:
                 each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
             }
             self.tried = {each: runs for each, runs in kept.items() if runs}
+        self.run_documents: dict[str, dict[str, Any]] = {}  # of runs that several pages show
         self._stages: dict[str, list[StageRecord]] = {}
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()

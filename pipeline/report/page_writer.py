@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .. import events
 from ..errors import Unavailable
 from ..home.home import Home
+from ..landing.epoch_states import EpochState
 from ..optional_dependencies import require_extras
 from ..state import clock, incidents
-from ..state.epoch_status import EpochStatuses, list_epoch_statuses
+from ..state.epoch_status import EpochStatuses, list_epoch_statuses, newest_checks_since
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from . import check_page
@@ -34,7 +35,7 @@ from .html import (
     render_vertex_page,
 )
 from .html.formatting import vertex_page as vertex_file
-from .index_page import index_document, inspect_landing
+from .index_page import describe_landing, index_document, inspect_landing
 from .page_queries import WINDOW, ReportState
 from .page_store import PageStore
 from .rows_page import describe_rows as rows_of
@@ -89,7 +90,13 @@ def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
     return render_check_page(document, lambda name: True, home.config.checks.sensitivity)
 
 
-def render_index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
+def render_index(
+    home: Home,
+    ledger: Ledger,
+    inside: Document | None = None,
+    base: str = "",
+    read: tuple[EpochStatuses, Mapping[int, EpochState]] | None = None,
+) -> str:
     """Render the index. It also links pages that are made on request.
 
     Args:
@@ -97,10 +104,13 @@ def render_index(home: Home, ledger: Ledger, inside: Document | None = None, bas
         ledger: Its ledger.
         inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
         base: The address of the pages.
+        read: What `compare_statuses` has just returned (default: it is read here, as far as it can be read).
     """
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    at = clock.timestamp()
+    stand = read[0] if read else list_epoch_statuses(ledger, ledger.revisions.get())
+    landing = describe_landing(read[1], at) if read else inspect_landing(home, ledger, stand, at)
     every = incidents.list_incidents(ledger)
-    document = index_document(home, ledger, stand, at, lambda epoch: "new", inspect_landing(home, ledger, at), every)
+    document = index_document(home, ledger, stand, at, lambda epoch: "new", landing, every)
     document |= _written_pages(home, _readable_store(home), stand.newest)
     return render_index_page(document, lambda name: True, inside, base)
 
@@ -170,7 +180,7 @@ def write_pages(
     """
     folder = PageStore(home)
     at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
-    files = ReportIndex(home, stand, folder)
+    files = ReportIndex(home, ledger, stand, folder)
     wanted = sorted(set(epochs))[-limit if limit else 0 :]
     files.expect_pages(wanted)
     known, every = check_page.known_checks(ledger), incidents.list_incidents(ledger)
@@ -210,7 +220,9 @@ def write_pages(
             continue
         document = check_page.check_history(home, ledger, stand, every, key, at)
         folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
-    document = index_document(home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, at), every)
+    document = index_document(
+        home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, stand, at), every
+    )
     folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
@@ -220,7 +232,7 @@ def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
     folder = PageStore(home)
     at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
-    files, row = ReportIndex(home, stand, folder), ledger.revisions.get(revision)
+    files, row = ReportIndex(home, ledger, stand, folder), ledger.revisions.get(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(
             home, ledger, row, epoch=epoch, axis=list_epoch_statuses(ledger, row).shown_epochs, at=at, files=files
@@ -256,7 +268,7 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
-    files, label = ReportIndex(home, stand, folder), home.schedule.format_label(epoch)
+    files, label = ReportIndex(home, ledger, stand, folder), home.schedule.format_label(epoch)
     document = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
     name = vertex_file(vertex, label, row.revision)
     document["rows_page"] = rows_name(label, row.revision)
@@ -310,7 +322,7 @@ def _split_epochs(epochs: list[int]) -> Iterator[list[int]]:
 class ReportIndex:
     """The pages that exist, with the stamp of each."""
 
-    def __init__(self, home: Home, stand: EpochStatuses, folder: PageStore) -> None:
+    def __init__(self, home: Home, ledger: Ledger, stand: EpochStatuses, folder: PageStore) -> None:
         self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
         self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
@@ -327,6 +339,11 @@ class ReportIndex:
                 entry = known.get(labels[name], {})  # pages without a stamp are out of date
                 self.entries[labels[name]] = entry if entry.get("mtime") == written else {}
         self._names = {self.page_name(epoch) for epoch in self.entries}
+        stamped = [entry for entry in self.entries.values() if "stamp" in entry]
+        seen = [(entry["revision"], entry.get("check", _stamped_check(entry))) for entry in stamped]
+        self._newest_check = ledger.checks.newest_id()
+        # all stamps are of when the newest of them was written
+        self._checks = newest_checks_since(ledger, stand.newest, *map(max, zip(*seen, strict=True))) if seen else {}
 
     def _read_stamps(self) -> dict[int, dict[str, Any]]:
         try:
@@ -388,7 +405,7 @@ class ReportIndex:
         around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
         return [
             max(row.revision, self.stand.marks.everywhere),
-            row.check,
+            self._checks.get(epoch) or _stamped_check(self.entries.get(epoch, {})),
             frontier is not None and epoch <= frontier,
             self.home.config.checks.sensitivity,
             self.stand.put_back,  # the page shows how its batch has changed later epochs up to this one
@@ -418,6 +435,7 @@ class ReportIndex:
         self.entries[epoch] = {
             "stamp": self.content_stamp(epoch),
             "revision": self.stand.newest.revision,
+            "check": self._newest_check,
             "at": at,
             "old": old,
         }
@@ -433,6 +451,11 @@ class ReportIndex:
         }
         self.folder.put_page(MANIFEST, json.dumps(entries, separators=(",", ":")))
         self.folder.flush_pages()
+
+
+def _stamped_check(entry: Mapping[str, Any]) -> int:
+    """Return the id of the newest check result that a page with this entry shows; 0: none."""
+    return int(entry["stamp"][1]) if "stamp" in entry else 0
 
 
 def write_difference(home: Home, name: str, document: Document) -> str:

@@ -262,8 +262,7 @@ class EstimatedCounts:
 
 
 def _count_landed_rows(home: Home, epochs: set[int]) -> int:
-    landed = landing.list_batches(home)
-    return sum(landing.count_batch_rows(landed[epoch]) for epoch in epochs if epoch in landed)
+    return sum(map(landing.count_batch_rows, landing.list_batches(home, epochs).values())) if epochs else 0
 
 
 def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:

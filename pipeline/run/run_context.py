@@ -15,8 +15,9 @@ from altneu.algorithms.algebra import horizon
 
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
+from ..state.fingerprint_sums import Prints
 from ..state.ledger import Ledger
-from ..state.records import SERVING_TABLES, Revision, RunKind
+from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
 from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
@@ -197,10 +198,20 @@ class RunContext:
         head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
 
+    @cached_property
+    def published_batches(self) -> dict[int, Batch]:
+        """Return the batches that the run builds on: epoch → batch."""
+        return self.ledger.outputs.published_batches(self.parent.revision)
+
+    @cached_property
+    def known_fingerprints(self) -> Prints:
+        """Return the fingerprints of the tables that the run builds on."""
+        return self.ledger.outputs.fingerprints_of(self.parent.revision) if self.parent.revision else {}
+
     def landed_epochs(self) -> set[int]:
         """Return the epochs that have a batch once this run is published."""
         staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.outputs.staged_batches(self.run_id)}
-        known = {*self.ledger.outputs.published_batches(self.parent.revision), *staged}
+        known = {*self.published_batches, *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
 
     def total_diffs(self, first: int | None = None) -> list[TotalDiff]:
@@ -269,4 +280,4 @@ class ActualCounts:
         return graph_cache.saved_checkpoint(self.run.ledger, self.run.parent) is not None
 
     def published_epochs(self) -> Collection[int]:
-        return self.run.ledger.outputs.published_batches(self.run.parent.revision)
+        return self.run.published_batches

@@ -182,8 +182,7 @@ def _run_stage(stage: Stage, run: RunContext, watch: telemetry.StageTelemetry, l
 
 def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
     """Return about how many rows are landed for some epochs."""
-    landed = landing.list_batches(home)
-    return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
+    return sum(batch.bytes for batch in landing.list_batches(home, set(epochs)).values()) / landing.BYTES_PER_ROW
 
 
 class Step(IntEnum):

@@ -228,7 +228,7 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
 
     if epoch in ledger.outputs.published_batches():
         return None
-    label, batch = home.schedule.format_label(epoch), list_batches(home).get(epoch)
+    label, batch = home.schedule.format_label(epoch), list_batches(home, {epoch}).get(epoch)
     held = [run for run in ledger.runs.list_held() if epoch in run.epochs]
     if held:
         why, remedy = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"

@@ -30,6 +30,11 @@ class CheckStore:
             statement = statement.where(checks.c.epoch == epoch)
         return [CheckRecord.from_row(row) for row in self.database.read_rows(statement)]
 
+    def newest_id(self) -> int:
+        """Return the id of the newest result, of any run; 0: there is none."""
+        (row,) = self.database.read_rows(sa.select(sa.func.max(checks.c.id).label("id")))
+        return row.id or 0
+
     def put(self, run_id: str | None, revision: int, results: Iterable[Check]) -> None:
         """Add check results. A stage that is tried again replaces those of its run."""
         at = clock.timestamp()

@@ -1,13 +1,16 @@
-"""The digests of landed files, which are stored so that an unchanged file is read only once."""
+"""The digests of landed files and folders, which are stored so that what is unchanged is read only once."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from .database_session import DatabaseSession
 from .schema import digests
+
+FEW = 200  # digests that are looked up one by one; beyond that all are read
 
 
 @dataclass(eq=False)
@@ -16,14 +19,19 @@ class DigestStore:
 
     database: DatabaseSession
 
-    def read_all(self) -> dict[str, tuple[str, str]]:
-        """Return the stored digests: path of a landed file → (stamp, digest)."""
-        return {row.path: (row.stamp, row.digest) for row in self.database.read_rows(sa.select(digests))}
+    def read(self, paths: Collection[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Return the stored digests of some files (None: of all), and perhaps of others: path → (stamp, digest)."""
+        rows = sa.select(digests)
+        if paths is not None and len(paths) <= FEW:
+            rows = rows.where(digests.c.path.in_(paths))
+        return {path: (stamp, digest) for path, stamp, digest in self.database.read_rows(rows)}
 
-    def put(self, by_path: dict[str, tuple[str, str]]) -> None:
-        """Store digests of files, where the database can be written. Another process may store the same ones at
-        once."""
-        if not by_path:
+    def put(self, by_path: dict[str, tuple[str, str]], gone: Sequence[str] = ()) -> None:
+        """Store digests, and delete those of the paths `gone`, where the database can be written.
+
+        Another process may store the same ones at once.
+        """
+        if not by_path and not gone:
             return
         # all writers use the same order, so that there is no deadlock
         rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(by_path.items())]
@@ -35,7 +43,11 @@ class DigestStore:
         renew = {name: add.excluded[name] for name in ("stamp", "digest")}
         try:
             with self.database.engine.begin() as connection:
-                connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
+                if rows:
+                    connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
+                if gone:
+                    gone_row = digests.c.path == sa.bindparam("gone")
+                    connection.execute(digests.delete().where(gone_row), [{"gone": path} for path in sorted(gone)])
         except sa.exc.OperationalError as error:
             if "readonly" not in str(error.orig):
                 raise

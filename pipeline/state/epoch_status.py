@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from operator import add
 from typing import Any
 
 import sqlalchemy as sa
@@ -82,20 +83,16 @@ class InvalidationMarks:
         """Tell whether a result about the graph at a revision still holds for what is published now."""
         return revision >= max(self.contributing_revision(epoch), self.everywhere)
 
-    def find_audit(
-        self, epoch: int, revision: int | None, passed: object, at: str, *, proof: bool = False
-    ) -> AuditStatus | None:
-        """Return the status of an audit, or of a proof, of an epoch at a revision; None: there was none.
+    def find_audit(self, epoch: int, revision: int, passed: object, at: str, *, proof: bool = False) -> AuditStatus:
+        """Return the status of an audit, or of a proof, of an epoch at a revision.
 
         Args:
             epoch: The epoch.
-            revision: The revision that was audited; None: none was.
+            revision: The revision that was audited.
             passed: Whether the audit passed, as the database stores it.
             at: The time of the audit.
             proof: Whether this is a proof.
         """
-        if revision is None:
-            return None
         return AuditStatus(
             bool(passed), revision, at, self.is_current(epoch, revision), revision < self.recomputed, proof
         )
@@ -142,8 +139,7 @@ def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditSt
 
 @dataclass(frozen=True)
 class EpochStatus:
-    """The status of one epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and
-    check."""
+    """The status of one epoch: its batch, its totals, the newest revision that contributes to it, its newest audit."""
 
     epoch: int
     batch: Batch | None
@@ -151,7 +147,6 @@ class EpochStatus:
     revision: int
     touched: int  # the newest revision that published or took back its batch; 0: none
     audit: AuditStatus | None
-    check: int  # the id of its newest check; 0: none
     moved: bool = False  # a total changes at this epoch
 
 
@@ -171,7 +166,7 @@ class EpochStatuses:
             return self.rows[epoch]
         place = bisect_right(self._known_epochs, epoch)
         sums = self.rows[self._known_epochs[place - 1]].sums if place else dict.fromkeys(SUMS, 0)
-        return EpochStatus(epoch, None, sums, self.marks.contributing_revision(epoch), 0, None, 0)
+        return EpochStatus(epoch, None, sums, self.marks.contributing_revision(epoch), 0, None)
 
     @cached_property
     def _known_epochs(self) -> list[int]:
@@ -201,54 +196,42 @@ def shows_every_epoch(first: int, last: int, published: int) -> bool:
 
 
 def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
-    """Load the status of every epoch, in one query, and the runs that did not publish."""
-    big, text = sa.BigInteger, sa.String(64)
-    found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
-    names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", *found_by)
-
-    def select_source(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-        shown = [columns.get(name, sa.cast(sa.null(), big)).label(name) for name in names]
-        texts = [columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at", "proved_at")]
-        return sa.select(source.c.epoch, *shown, *texts)
-
-    now, every = select_current_batches(newest.revision).subquery(), select_landings(newest.revision).subquery()
-    moved = select_total_diffs(newest).subquery()
-    visible = select_visible_checks(newest.revision).subquery()
-    last, proofs = (select_audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
-    pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
-    whole = sa.union_all(
-        select_source(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
-             digest=now.c.digest),
-        select_source(every, touched=every.c.revision, mark=every.c.revision),
-        select_source(moved, **pivot, mark=moved.c.revision),
-        select_source(visible, newest_check=visible.c.id),
-        select_source(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
-        select_source(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
-    ).subquery()  # fmt: skip
-    texts = ("digest", "at", "proved_at")
-    aggregates = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
-    aggregates += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = ledger.database.read_rows(
-        sa.select(whole.c.epoch, *aggregates).group_by(whole.c.epoch).order_by(whole.c.epoch)
-    )
-    marks = InvalidationMarks(
-        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(ledger, newest)
-    )
-    out: dict[int, EpochStatus] = {}
-    sums = dict.fromkeys(SUMS, 0)
-    for row in rows:
-        sums = {name: sums[name] + (row._mapping[name] or 0) for name in SUMS}
-        batch = None
-        if row.digest:
-            batch = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.batch)
-        full = marks.find_audit(row.epoch, row.audited, row.passed, row.at)
-        audit = choose_audit(full, marks.find_audit(row.epoch, row.proved, row.proof_passed, row.proved_at, proof=True))
-        contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
-        changed = row.edges is not None
-        out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
+    """Load the status of every epoch, and the runs that did not publish."""
+    every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
+    last = sa.select(every).where(every.c.place == 1)
+    pivot = (sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)) for name in SUMS)
+    sums = sa.select(moved.c.epoch, sa.func.max(moved.c.revision), *pivot).group_by(moved.c.epoch)
+    landed = {row.epoch: Batch.from_row(row) for row in ledger.database.read_rows(last)}
+    changes = {epoch: (revision, tuple(map(int, row))) for epoch, revision, *row in ledger.database.read_rows(sums)}
+    pairs = [(epoch, batch.revision) for epoch, batch in landed.items()]
+    pairs += [(epoch, revision) for epoch, (revision, _) in changes.items()]
+    marks = InvalidationMarks(pairs, *_revisions_everywhere(ledger, newest))
+    full, proofs = (_list_audits(ledger, newest, marks, suite) for suite in (FULL, PROOF))
+    rows: dict[int, EpochStatus] = {}
+    now = (0,) * len(SUMS)
+    for epoch in sorted({*landed, *changes, *full, *proofs}):
+        moves, batch = epoch in changes, landed.get(epoch)
+        if moves:
+            now = tuple(map(add, now, changes[epoch][1]))
+        rows[epoch] = EpochStatus(
+            epoch,
+            batch if batch and batch.digest else None,
+            dict(zip(SUMS, now, strict=True)),
+            marks.contributing_revision(epoch),
+            batch.revision if batch else 0,
+            choose_audit(full.get(epoch), proofs.get(epoch)),
+            moves,
+        )
     (highest,) = ledger.database.read_rows(sa.select(sa.func.max(ledger_table.c.frontier).label("frontier")))
     behind = newest.frontier is not None and newest.frontier < highest.frontier
-    return EpochStatuses(newest, marks, out, list_unpublished(ledger), newest.frontier if behind else None)
+    return EpochStatuses(newest, marks, rows, list_unpublished(ledger), newest.frontier if behind else None)
+
+
+def _list_audits(ledger: Ledger, newest: Revision, marks: InvalidationMarks, suite: str) -> dict[int, AuditStatus]:
+    """List the newest audit, or proof, of every epoch that has one."""
+    rows = ledger.database.read_rows(select_audits(newest.revision, suite))
+    proof = suite == PROOF
+    return {row.epoch: marks.find_audit(row.epoch, row.revision, row.passed, row.at, proof=proof) for row in rows}
 
 
 def load_marks(ledger: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
@@ -300,6 +283,20 @@ def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> s
     return sa.select(*checks.c).select_from(joined).where(published, *conditions)
 
 
+def newest_checks_since(ledger: Ledger, newest: Revision, revision: int, check: int) -> dict[int, int]:
+    """Return the id of the newest visible check result of each epoch that has one since a revision and a result.
+
+    Results since are those with a greater id, and those of runs that were published after the revision.
+    """
+    later = select_visible_checks(newest.revision, checks.c.id > check).subquery()
+    joined = checks.join(ledger_table, ledger_table.c.run_id == checks.c.run_id)
+    of_runs = sa.select(checks.c.epoch, checks.c.id).select_from(joined)
+    of_runs = of_runs.where(ledger_table.c.revision > revision, ledger_table.c.revision <= newest.revision)
+    both = sa.union_all(sa.select(later.c.epoch, later.c.id), of_runs).subquery()
+    rows = ledger.database.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.id)).group_by(both.c.epoch))
+    return {epoch: ident for epoch, ident in map(tuple, rows)}
+
+
 def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select the newest result of each check at each epoch; of audits and proofs, the results of the newest one
     alone."""
@@ -330,10 +327,12 @@ def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
 def select_audits(newest: int, suite: str) -> sa.Select[Any]:
     """Select epoch, passed, revision and time of the newest results of a suite (audits or proofs) at each epoch."""
     rows = select_visible_checks(newest, checks.c.suite == suite).subquery()
-    ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
-    passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
-    columns = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
-    return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
+    passed = sa.func.min(sa.case((rows.c.passed, 1), else_=0)).label("passed")
+    columns = (rows.c.epoch, passed, sa.func.max(rows.c.revision).label("revision"), rows.c.at)
+    audits = sa.select(*columns).group_by(rows.c.epoch, rows.c.at).subquery()
+    place = sa.func.row_number().over(partition_by=audits.c.epoch, order_by=audits.c.at.desc()).label("place")
+    ranked = sa.select(audits, place).subquery()
+    return sa.select(ranked).where(ranked.c.place == 1)
 
 
 def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:

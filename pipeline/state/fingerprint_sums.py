@@ -48,7 +48,7 @@ def sum_by_revision(
     by_revision: dict[int, list[tuple[str, int, str]]] = {revision: [] for revision in published}
     for revision, table, epoch, text in diffs:
         by_revision.setdefault(revision, []).append((table, epoch, text))
-    sums: Prints = {}
+    sums: dict[str, dict[int, tuple[int, int]]] = {}  # of both halves of the digits, as whole numbers
     at_revision: dict[int, Prints] = {}
     wanted = {*revisions}
     for revision in sorted(wanted | {*by_revision}):
@@ -58,10 +58,15 @@ def sum_by_revision(
         for table, epoch, text in by_revision.get(revision, ()):
             if text != UNKNOWN:
                 by_epoch = sums.setdefault(table, {})
-                by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.from_text(text)
+                first, second = by_epoch.get(epoch, (0, 0))
+                by_epoch[epoch] = first + int(text[:16], 16), second + int(text[16:], 16)
         if revision in wanted:
+            found = {
+                table: {at: Fingerprint.from_sums(*each) for at, each in sorted(by.items())}
+                for table, by in sums.items()
+            }
             at_revision[revision] = {
-                table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
+                table: {at: each for at, each in by.items() if each} for table, by in found.items()
             }
     return at_revision
 

@@ -25,6 +25,12 @@ class RevisionStore:
             Revision.from_row(row) for row in self.database.read_rows(sa.select(ledger).order_by(ledger.c.revision))
         ]
 
+    def list_readable(self) -> list[int]:
+        """List the revisions that pin tables: those that no compaction has dropped, oldest first."""
+        pins = sa.cast(ledger.c.snapshots, sa.Text) != "{}"
+        rows = self.database.read_rows(sa.select(ledger.c.revision).where(pins).order_by(ledger.c.revision))
+        return [row.revision for row in rows]
+
     def published_by(self, run_id: str) -> Revision | None:
         """Return the revision that a run has published, or None."""
         rows = self.database.read_rows(sa.select(ledger).where(ledger.c.run_id == run_id))

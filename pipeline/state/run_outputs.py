@@ -3,7 +3,7 @@ change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
@@ -18,6 +18,8 @@ from .schema import batches, fingerprints, ledger, proofs, totals
 from .totals import TotalDiff
 from .versions import DatabaseOutdated
 
+FEW = 200  # epochs whose batches are looked up one by one; beyond that all are read
+
 
 @dataclass(eq=False)
 class OutputStore:
@@ -25,16 +27,19 @@ class OutputStore:
 
     database: DatabaseSession
 
-    def published_batches(self, revision: int | None = None) -> dict[int, Batch]:
-        """Return the published batches as of a revision (default: the newest): epoch → batch."""
-        statement = (
-            sa.select(batches, ledger.c.revision)
-            .join(ledger, ledger.c.run_id == batches.c.run_id)
-            .order_by(ledger.c.revision)
-        )
+    def published_batches(self, revision: int | None = None, epochs: Sequence[int] | None = None) -> dict[int, Batch]:
+        """Return the published batches as of a revision (default: the newest): epoch → batch.
+
+        With `epochs` only those of these epochs are sure to be there.
+        """
+        columns = [batches.c[name] for name in ("epoch", "digest", "files", "rows", "bad_rows")]
+        joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
+        statement = sa.select(*columns, ledger.c.revision).select_from(joined).order_by(ledger.c.revision)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        newest = {row.epoch: Batch.from_row(row) for row in self.database.read_rows(statement)}
+        if epochs is not None and len(epochs) <= FEW:
+            statement = statement.where(batches.c.epoch.in_(epochs))
+        newest = {row[0]: Batch(*row) for row in self.database.read_rows(statement)}
         return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
 
     def staged_batches(self, run_id: str) -> list[StagedBatch]:
@@ -113,7 +118,8 @@ class OutputStore:
     def fingerprints_at(self, revisions: Iterable[int]) -> dict[int, Prints]:
         """Return the fingerprints of the tables at several revisions, in one query. An old database has none."""
         wanted = list(revisions)
-        statement = sa.select(fingerprints, ledger.c.revision).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
+        columns = (ledger.c.revision, fingerprints.c.collection, fingerprints.c.epoch, fingerprints.c.fingerprint)
+        statement = sa.select(*columns).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
         newest = statement.where(ledger.c.revision <= max(wanted, default=0)).order_by(ledger.c.revision)
         try:
             rows = self.database.read_rows(newest)
@@ -122,8 +128,7 @@ class OutputStore:
         published = [
             row.revision for row in self.database.read_rows(sa.select(ledger.c.revision).order_by(ledger.c.revision))
         ]
-        diffs = [(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows]
-        return sum_by_revision(diffs, wanted, published)
+        return sum_by_revision(map(tuple, rows), wanted, published)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """Return the fingerprints of what a run changes, whether it is published or not."""

@@ -63,6 +63,7 @@ batches = sa.Table(
     sa.Column("files", sa.Integer, nullable=False),
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("bad_rows", sa.BigInteger, nullable=False),
+    sa.Index("ix_batches_epoch", "epoch"),
 )
 
 totals = sa.Table(
@@ -73,6 +74,7 @@ totals = sa.Table(
     sa.Column("k", sa.BigInteger, primary_key=True),
     sa.Column("epoch", sa.BigInteger, primary_key=True),
     sa.Column("diff", sa.BigInteger, nullable=False),
+    sa.Index("ix_totals_epoch", "epoch"),
 )
 
 fingerprints = sa.Table(  # of what a run changes in each Iceberg table, by epoch, see `altneu.algorithms.fingerprint`
@@ -132,6 +134,13 @@ checks = sa.Table(
     sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
     sa.Column("at", sa.String(32), nullable=False),
     sa.Index("ix_checks_suite_name", "suite", "name"),  # for the history of one check
+    # what has failed is little of a long history
+    sa.Index(
+        "ix_checks_failed",
+        "id",
+        sqlite_where=sa.text("passed = 0"),
+        postgresql_where=sa.text("NOT passed"),
+    ),
 )
 
 notes = sa.Table(  # notes of people about incidents, which are themselves derived from `checks`, see `incidents`
@@ -173,11 +182,11 @@ told = sa.Table(  # how far the events of published epochs were delivered for an
     sa.Column("teller", sa.Text),  # that task
 )
 
-digests = sa.Table(  # the digests of landed files, so that an unchanged file is read only once
+digests = sa.Table(  # the digests of landed files, and of the batches in folders, so that each is read only once
     "digests",
     metadata,
     sa.Column("path", sa.String(1024), primary_key=True),
-    sa.Column("stamp", sa.String(128), nullable=False),  # size, mtime, inode
+    sa.Column("stamp", sa.String(128), nullable=False),  # size (of a file), mtime, ctime, inode
     sa.Column("digest", sa.String(64), nullable=False),
 )
 

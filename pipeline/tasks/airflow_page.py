@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import AltneuError
 from ..formatting import count_epochs
 from ..state.totals import Measure
 from .base import PREFIX, open_home
+
+if TYPE_CHECKING:
+    from ..home.home import Home
+    from ..state.ledger import Ledger
+    from ..state.records import Revision
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # the number of epochs whose runs the page lists
@@ -27,13 +32,19 @@ class AirflowRun(TypedDict):
 def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     """Return every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
-    from .. import report
+
+    from ..landing import epoch_states
 
     home, ledger = open_home(path, writes=False)
-    from ..landing import epoch_states
-    from ..report.html.formatting import pluralize
-
     revision, rows = epoch_states.list_epoch_rows(home, ledger)
+    _add_totals(home, ledger, revision, rows)
+    return {"says": _describe_home(home, revision, rows, prefix), "epochs": rows}
+
+
+def _add_totals(home: Home, ledger: Ledger, revision: Revision, rows: list[dict[str, Any]]) -> None:
+    """Add the totals and the page of each epoch to the rows of successive epochs."""
+    from .. import report
+
     totals = report.totals_by_epoch(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.runs.list_motifs(revision)
     for row in rows:
@@ -42,16 +53,20 @@ def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
             row[name] = point[name] if point else None
         row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
         row["report"] = report.page_name(home, row["epoch"])
-    says = "nothing is published yet"
-    if revision.frontier is not None:
-        frontier = home.schedule.format_label(revision.frontier)
-        says = f"revision {revision.revision}, frontier {frontier}, {pluralize(len(rows), 'epoch')}"
-        again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
-        if again:
-            says += (
-                f"; {len(again)} landed again and not published yet: {prefix}_backfill from {again[0]} to {again[-1]}"
-            )
-    return {"says": says, "epochs": rows}
+
+
+def _describe_home(home: Home, revision: Revision, rows: list[dict[str, Any]], prefix: str) -> str:
+    """Describe in one line what is published, and what has landed again since."""
+    from ..report.html.formatting import pluralize
+
+    if revision.frontier is None:
+        return "nothing is published yet"
+    frontier = home.schedule.format_label(revision.frontier)
+    says = f"revision {revision.revision}, frontier {frontier}, {pluralize(len(rows), 'epoch')}"
+    again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
+    if again:
+        says += f"; {len(again)} landed again and not published yet: {prefix}_backfill from {again[0]} to {again[-1]}"
+    return says
 
 
 def overview_page(
@@ -75,10 +90,13 @@ def overview_page(
         sites: The prefixes of other homes.
     """
     from .. import report
+    from ..landing import epoch_states
 
     home, ledger = open_home(path, writes=False)
-    grid = epoch_grid(path, prefix)
-    rows = grid["epochs"][-NEWEST:]
+    statuses, states = epoch_states.compare_statuses(home, ledger)
+    every = epoch_states.describe_epochs(statuses, states)
+    rows = every[-NEWEST:]
+    _add_totals(home, ledger, statuses.newest, rows)
     known = [row for row in rows if row["motifs"]]
     motifs = [
         {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
@@ -86,10 +104,10 @@ def overview_page(
     ]
     epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
     label = home.schedule.format_label
-    known_epochs = {row["epoch"] for row in grid["epochs"]}
-    open_ = [row["label"] for row in grid["epochs"] if row["state"] in OPEN]
+    known_epochs = {row["epoch"] for row in every}
+    open_ = [row["label"] for row in every if row["state"] in OPEN]
     inside = {
-        "says": grid["says"],
+        "says": _describe_home(home, statuses.newest, every, prefix),
         "epochs": epochs,
         "motifs": motifs,
         "prefix": prefix,
@@ -111,7 +129,7 @@ def overview_page(
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
-    return report.render_index(home, ledger, inside, "reports/")
+    return report.render_index(home, ledger, inside, "reports/", (statuses, states))
 
 
 def epoch_gaps(epochs: Collection[int]) -> list[tuple[int, int]]:

@@ -43,7 +43,7 @@ def test_many_at_once_find_the_same(tmp_path: Path, kind: str, request: pytest.F
         for done in [pool.submit(work, number) for number in range(8)]:
             done.result()
     ledger = Ledger(uri)
-    known = ledger.digests.read_all()
+    known = ledger.digests.read()
     assert len(known) == 500 and known["0-0"] == ("another stamp", "another digest")
     ledger.database.engine.dispose()
 

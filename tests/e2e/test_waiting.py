@@ -40,7 +40,7 @@ def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatc
             waiting.join()
     finally:
         logging.getLogger("altneu").removeHandler(handler)
-    assert ledger.digests.read_all() == {"a.csv": ("2", "e")}
+    assert ledger.digests.read() == {"a.csv": ("2", "e")}
     assert told == [f"waiting for another writer of {postgres}"]
 
 
@@ -55,7 +55,7 @@ def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) 
     what, then = describe_error(error.value)
     assert what.startswith(f"the database {postgres} is locked by another writer (waited")
     assert then is not None and "same command again" in then
-    assert ledger.digests.read_all() == {}
+    assert ledger.digests.read() == {}
 
 
 def test_connections_end_with_their_ledgers(postgres: str) -> None:

@@ -63,7 +63,7 @@ def test_a_write_reads_a_row_an_epoch_and_no_epoch_twice(tmp_path: Path, monkeyp
         found[days] = reads.taken()
     assert found[SHORT][0] == found[LONG][0]
     per_epoch = (found[LONG][1] - found[SHORT][1]) / (LONG - SHORT)
-    assert per_epoch < 2.5, per_epoch  # how it stands; and its batch, beside the landing
+    assert per_epoch <= 3, per_epoch  # its batch, its totals, its audit
 
 
 def test_the_index_shows_so_many_epochs_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -355,7 +355,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = list_epoch_statuses(ledger, ledger.revisions.get())
-    there = files.ReportIndex(home, stand, files.PageStore(home))
+    there = files.ReportIndex(home, ledger, stand, files.PageStore(home))
     every = list_incidents(ledger)
     found = files.index_document(home, ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
     by_check = {

@@ -512,10 +512,10 @@ def test_totals_of_each_measure() -> None:
 
 def test_digests_are_remembered_and_renewed(ledger: Ledger) -> None:
     ledger.digests.put({})
-    assert ledger.digests.read_all() == {}
+    assert ledger.digests.read() == {}
     ledger.digests.put({"b": ("1", "x"), "a": ("1", "y")})
     ledger.digests.put({"b": ("2", "z")})
-    assert ledger.digests.read_all() == {"a": ("1", "y"), "b": ("2", "z")}
+    assert ledger.digests.read() == {"a": ("1", "y"), "b": ("2", "z")}
 
 
 def test_a_database_that_cannot_be_written_remembers_none_and_says_nothing(ledger: Ledger) -> None:
@@ -524,7 +524,7 @@ def test_a_database_that_cannot_be_written_remembers_none_and_says_nothing(ledge
     ledger.database.engine.dispose()
     reader = Ledger(f"sqlite:///file:{path}?mode=ro&uri=true")
     reader.digests.put({"a": ("2", "y")})
-    assert ledger.digests.read_all() == {"a": ("1", "x")}
+    assert ledger.digests.read() == {"a": ("1", "x")}
 
 
 def test_a_table_of_digests_that_is_lost_is_an_error(ledger: Ledger) -> None:

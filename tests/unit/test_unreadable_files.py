@@ -96,7 +96,7 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
         list(read_blocks(path, LAYOUT))
     ledger = Ledger(home.database)
     now = landing.digest_batches(ledger, landing.list_batches(home).values())
-    assert now != before and not ledger.digests.read_all()  # another content, so that a run reads it, and says why not
+    assert now != before and not ledger.digests.read()  # another content, so that a run reads it, and says why not
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def shape(uri: str) -> dict[str, Any]:
                 "key": set(there.get_pk_constraint(name)["constrained_columns"]),
                 "unique": sorted(str(c["column_names"]) for c in there.get_unique_constraints(name)),
                 "foreign": sorted(str(c["constrained_columns"]) for c in there.get_foreign_keys(name)),
-                "indexes": sorted(str(i["column_names"]) for i in there.get_indexes(name) if not i["unique"]),
+                "indexes": sorted(
+                    (i["name"], str(i["column_names"])) for i in there.get_indexes(name) if not i["unique"]
+                ),
             }
             for name in there.get_table_names()
         }
@@ -82,7 +84,8 @@ def test_the_scripts_are_in_a_row_and_end_where_the_tables_are() -> None:
     assert tuple(scripts) == versions.known_versions()
     assert [script.down_revision for script in scripts.values()] == [None, *versions.known_versions()[:-1]]
     shown = {(table, name) for script in scripts.values() for table, names in script.SHOWS.items() for name in names}
-    assert shown <= {(table.name, column.name) for table in metadata.tables.values() for column in table.columns}
+    tables = metadata.tables.values()
+    assert shown <= {(table.name, each.name) for table in tables for each in (*table.columns, *table.indexes)}
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -119,9 +119,6 @@ def staged_totals(run: RunContext, epochs: Iterable[int]) -> ReportedTotals:
     """Return the totals and batches of some epochs as they would be reported if the run were published now."""
     ledger, wanted = run.ledger, list(epochs)
     diffs = run.total_diffs(min(wanted, default=None))
-    rows = {
-        epoch: (batch.rows, batch.bad_rows)
-        for epoch, batch in ledger.outputs.published_batches(run.parent.revision).items()
-    }
+    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in run.published_batches.items()}
     rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.outputs.staged_batches(run.run_id)}
     return reported_totals_from(diffs, rows, wanted)

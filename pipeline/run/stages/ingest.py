@@ -31,7 +31,7 @@ class Accepted:
 
 def accept_batches(run: RunContext) -> Accepted:
     """Judge the landed batches of the run's epochs. Raise the error of a wrong batch that the run may not leave out."""
-    everything = landing.list_batches(run.home)
+    everything = landing.list_batches(run.home, set(run.epochs))
     batches = [everything.get(e) or landing.BatchFiles(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
     batches = _without_wrong_batches(
         run,
@@ -58,7 +58,7 @@ def accept_batches(run: RunContext) -> Accepted:
     judged = count_failures if conditions else None
     counts, wrong = spark_reader.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without_wrong_batches(run, batches, wrong)
-    published = run.ledger.outputs.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
+    published = run.published_batches if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
         batches = _without_wrong_batches(

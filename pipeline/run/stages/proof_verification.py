@@ -73,11 +73,11 @@ def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
 def unprovable_reason(run: RunContext) -> str | None:
     """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
     proof = run.ledger.outputs.get_proof(run.run_id)
-    if proof is not None and (proof.base or is_known(run.ledger.outputs.fingerprints_of(run.parent.revision))):
+    if proof is not None and (proof.base or is_known(run.known_fingerprints)):
         return None
     if proof is None and run.get_result(TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not is_known(run.ledger.outputs.fingerprints_of(run.parent.revision)):
+    if run.parent.frontier is not None and not is_known(run.known_fingerprints):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -134,7 +134,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
 def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Prints, Prints]:
     """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
     parent = run.parent
-    known = run.ledger.outputs.fingerprints_of(parent.revision) if parent.revision else {}
+    known = run.known_fingerprints
     first = parent.frontier is None
 
     def appends_to(table: str) -> bool:
@@ -179,7 +179,7 @@ def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
 
 
 def _batch_epochs(run: RunContext) -> set[int]:
-    return {*run.ledger.outputs.published_batches(run.parent.revision), *run.epochs, run.frontier}
+    return {*run.published_batches, *run.epochs, run.frontier}
 
 
 def _compare_stored(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,14 +12,15 @@ from pyspark.sql import functions as F
 from altneu.expectations import relations
 from altneu.expectations.gx_runner import SMALL
 from altneu.expectations.model import Check
-from altneu.expectations.volumes import WIDTH, season_length
+from altneu.expectations.volumes import WIDTH, WINDOW, season_length
 
 from ... import landing
-from ...state.records import RunKind
+from ...state.records import Batch, RunKind
 from ...state.totals import Measure, sum_totals, totals_at
 from ..run_context import RunContext
 from .small_run import SmallRun
 
+LEARNED = WINDOW + 1  # epochs before one that bounds are learned from: steps need the epoch before the first
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
@@ -60,12 +62,9 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
     def added_rows(rows: Any) -> Any:
         return relations.select_rows("SELECT * FROM {rows} WHERE diff > 0", rows=rows)
 
-    diffs = run.total_diffs()
-    published = {
-        e: b for e, b in run.ledger.outputs.published_batches(run.parent.revision).items() if e not in run.epochs
-    }
-    before = {} if recomputed else published
-    points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
+    published = {e: b for e, b in run.published_batches.items() if e not in run.epochs}
+    before = {} if recomputed else _select_history(published, [*run.epochs, epoch])
+    points = totals_at(sum_totals(run.total_diffs(min([*before, epoch])), epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.outputs.staged_batches(run.run_id), *(published.values() if recomputed else ())]
     batches_of_run = relations.select_rows(f"SELECT * FROM {{rows}} WHERE {touched}", rows=read_after("upserts"))
@@ -76,7 +75,8 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
         else f"SELECT {data}, CAST(sum(diff) AS bigint) AS copies FROM {{rows}} GROUP BY {data}",
         rows=batches_of_run,
     )
-    landed = {} if recomputed or run.home.schedule.seconds is None else landing.list_batches(run.home)
+    timed = not recomputed and run.home.schedule.seconds is not None
+    landed = landing.list_batches(run.home, {batch.epoch for batch in batches}) if timed else {}
     times = {
         b.epoch: {"landed_at": landed[b.epoch].newest_change(), "over_at": run.home.schedule.end_of(b.epoch)}
         for b in batches
@@ -116,6 +116,13 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
     }
     run.say("running the suites")
     return check_tables(frames, context)
+
+
+def _select_history(published: Mapping[int, Batch], epochs: Iterable[int]) -> dict[int, Batch]:
+    """Select the published batches from which the suites learn what is usual at some epochs: the last before each."""
+    known = sorted(published)
+    ends = {bisect_left(known, epoch) for epoch in epochs}
+    return {epoch: published[epoch] for end in ends for epoch in known[max(0, end - LEARNED) : end]}
 
 
 def _are_unique(upserts: DataFrame) -> bool:

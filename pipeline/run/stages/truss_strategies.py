@@ -150,7 +150,7 @@ class UpdateRegion(TrussStrategy):
 
     def run(self) -> TrussResult:
         run, checkpoint = self.context, self.parent_checkpoint()
-        fingerprints = run.ledger.outputs.fingerprints_of(run.parent.revision)
+        fingerprints = run.known_fingerprints
         return truss_local_update.update_region(
             checkpoint,
             self.changed_edges(checkpoint.at),

@@ -1,7 +1,7 @@
 """Helpers for the migration scripts in `versions/`.
 
-Each script names its version (`revision`), the version before it, and what it adds (`SHOWS`: table → columns). A
-database without a stored version is recognised by these columns.
+Each script names its version (`revision`), the version before it, and what it adds (`SHOWS`: table → columns and
+indexes). A database without a stored version is recognised by these.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+
+from altneu.pipeline.state import schema
 
 
 def add_columns(table: str, *columns: sa.Column[Any]) -> None:
@@ -24,3 +26,10 @@ def create_table(name: str, *columns: sa.Column[Any]) -> None:
     """Make a table, unless it exists."""
     if not sa.inspect(op.get_bind()).has_table(name):
         op.create_table(name, *columns)
+
+
+def create_indexes(table: str, *names: str) -> None:
+    """Make indexes of `schema`, unless they exist. A long history takes seconds."""
+    for index in schema.metadata.tables[table].indexes:
+        if index.name in names:
+            index.create(op.get_bind(), checkfirst=True)

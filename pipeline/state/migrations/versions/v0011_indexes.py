@@ -1,0 +1,11 @@
+"""Indexes for what has failed, which is little of a long history, and for the batches and totals of some epochs."""
+
+from altneu.pipeline.state.migrations import create_indexes
+
+revision, down_revision = "v0011", "v0010"
+SHOWS = {"checks": ("ix_checks_failed",), "batches": ("ix_batches_epoch",), "totals": ("ix_totals_epoch",)}
+
+
+def upgrade() -> None:
+    for table, names in SHOWS.items():
+        create_indexes(table, *names)
