@@ -23,7 +23,7 @@ from altneu.expectations import incremental_versus_full
 from altneu.expectations import serving_tables as plain_suite
 from altneu.expectations.model import Expectation
 from altneu.expectations.suite import EXPECTATIONS
-from altneu.pipeline.cli import app
+from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import Exit
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting

@@ -15,7 +15,7 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -45,6 +45,7 @@ class _Signal:
 
 
 _first: _Signal | None = None
+break_off: Callable[[], None] | None = None  # breaks off what this process has asked of a process that is no child
 
 
 def interruption_of(error: BaseException | None = None) -> BaseException | None:
@@ -89,6 +90,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
     _first = _Signal()
     _silence_hooks()
     _send_signal(signal.SIGTERM, _first.children)
+    if break_off is not None:
+        break_off()
     raise _first.raised
 
 

@@ -140,10 +140,10 @@ def find_tests() -> Iterator[Scope]:
 
 
 def list_commands() -> list[str]:
-    from altneu.pipeline import cli
+    from altneu.pipeline.cli.command_line import app
 
-    plain = [each.name or each.callback.__name__ for each in cli.app.registered_commands if each.callback]
-    return sorted([*plain, *(str(group.name) for group in cli.app.registered_groups)])
+    plain = [each.name or each.callback.__name__ for each in app.registered_commands if each.callback]
+    return sorted([*plain, *(str(group.name) for group in app.registered_groups)])
 
 
 def list_checks() -> list[str]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 
 from .. import events
 from ..errors import UsageError
+from ..storage.daemon_client import caller
 from .printing import err
 
 if TYPE_CHECKING:
@@ -99,6 +100,22 @@ Verbose = Annotated[
         "--verbose", "-v", help="Print every event, and the whole trace of an error.", rich_help_panel=_EVERYWHERE
     ),
 ]
+NoDaemonOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-daemon", help="Start a Spark of its own, beside that of `altneu daemon`.", rich_help_panel=_EVERYWHERE
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0,
+        help="Start a Spark of its own where that of `altneu daemon` is busy for so long (default: wait for it).",
+        rich_help_panel=_EVERYWHERE,
+    ),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -116,6 +133,8 @@ def options(
     log_format: LogOption = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    no_daemon: NoDaemonOption = False,
+    wait: Wait = None,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
@@ -126,15 +145,26 @@ def options(
     if form not in set(LogFormat):
         raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r} is not allowed: it has to be {' or '.join(LogFormat)}.")
     setting.log = LogFormat(form)
-    _apply_options(home, log_format, quiet, verbose)
+    caller.name = f"altneu {context.invoked_subcommand}"
+    _apply_options(home, log_format, quiet, verbose, no_daemon, wait)
 
 
-def _apply_options(home: Path | None, log_format: LogFormat | None, quiet: bool, verbose: bool) -> None:
+def _apply_options(
+    home: Path | None,
+    log_format: LogFormat | None,
+    quiet: bool,
+    verbose: bool,
+    no_daemon: bool,
+    wait: float | None,
+) -> None:
     setting.home = (home or setting.home).expanduser()
     setting.log = log_format or setting.log
     setting.quiet |= quiet
     setting.verbose |= verbose
     err.quiet = setting.quiet or setting.log is LogFormat.json
+    caller.wanted = caller.wanted and not no_daemon
+    caller.wait = caller.wait if wait is None else wait
+    caller.tell = partial(err.print, markup=False)
     if setting.log is LogFormat.json:
         events.log_json_lines(sys.stderr)
     elif setting.verbose:
@@ -200,7 +230,12 @@ def with_common_options(function: Command) -> Command:
 
 
 def _common_options(
-    home: HomeOption = None, log_format: LogOption = None, quiet: Quiet = False, verbose: Verbose = False
+    home: HomeOption = None,
+    log_format: LogOption = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_daemon: NoDaemonOption = False,
+    wait: Wait = None,
 ) -> None:
     """Declare the options that every command takes."""
 

@@ -56,6 +56,16 @@ class _Lines(Console):
 
 out, err = _Lines(), _Lines(stderr=True)
 failure = _Lines(stderr=True)  # it prints with --quiet, too
+
+
+def renew_consoles() -> None:
+    """Let the consoles look at the terminal and the environment again, in a process that has got others."""
+    for console in (out, err, failure):
+        quiet = console.quiet
+        console.__init__(stderr=console.stderr)  # type: ignore[misc]
+        console.quiet = quiet
+
+
 Row = Mapping[str, Any]
 CHUNK = 1 << 16  # the number of rows of a Parquet file that are in memory at once
 

@@ -13,6 +13,7 @@ space than that. Then a task that runs alone has only its share, too, and librar
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ LIBRARIES = (
 HEAP, PYTHON_MEMORY, OVERHEAD = (f"spark.executor.{name}" for name in ("memory", "pyspark.memory", "memoryOverhead"))
 # Measured bytes of a container: what the JVM uses outside its heap, and what the libraries of a Python worker use.
 OUTSIDE, LOADED = GIB, 300 * 2**20
+SMALL_HEAP = 1280 * 2**20  # bytes; the JVM of a small home then stays below 2 GB
 LEAST = 64 * 2**20  # bytes for arrays; with less a task is not worth its start
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
 
@@ -174,6 +176,25 @@ def driver_memory_mb() -> int:
     need the rest."""
     # from 32 GiB on pointers take twice the space, and the class-data archive does not fit
     return max(1024, min(_total_memory() // 2 // 2**20, 31 * 1024))
+
+
+def heap_mb(rows: float) -> int:
+    """Return the heap in MiB with which a driver that works on so many rows starts; at most `driver_memory_mb`.
+
+    It is `SMALL_HEAP` or more, and all rows together would fill a twentieth of it, as the largest broadcast may.
+    """
+    return min(driver_memory_mb(), max(SMALL_HEAP, math.ceil(rows * 20 * ROW_BYTES)) >> 20)
+
+
+def max_heap_rows(heap: int) -> float:
+    """Return for how many rows a heap of so many bytes is large enough, as `heap_mb` sizes it."""
+    return heap / (20 * ROW_BYTES)
+
+
+def driver_heap(config: Config, rows: float) -> int:
+    """Return the bytes of the heap of a driver for so many rows: what `[spark] conf` says, or `heap_mb`."""
+    text = config.spark.conf.get("spark.driver.memory")
+    return _parse_bytes(text) if text else heap_mb(rows) << 20
 
 
 def _limit_or_unbounded(limit: int | None) -> int:

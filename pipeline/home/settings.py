@@ -337,6 +337,19 @@ class Spark(Section):
         "a table of Spark's settings",
         change=_CONNECT,
     )
+    daemon: bool = declare(
+        True,
+        "true",
+        "whether commands and tasks work in the Spark of `altneu daemon`, where one is running",
+        "true or false",
+    )
+    idle_minutes: float = declare(
+        30,
+        "30",
+        "the minutes without a command after which a daemon ends by itself",
+        "more than 0 minutes",
+        gt=0,
+    )
 
 
 class Config(Section):

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -27,9 +28,10 @@ from altneu.algorithms.spark_conf import configured
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, describe_error
-from ..home.memory_budget import PYTHON_MEMORY, driver_memory_mb
+from ..home.memory_budget import PYTHON_MEMORY, driver_memory_mb, heap_mb
 from ..home.setting_types import MASTERS, is_master
-from . import code_shipping
+from . import code_shipping, shared_jvm
+from .daemon_client import NoDaemon, caller
 from .iceberg import has_jvm
 from .network import is_listening
 from .py4j_class_cache import cache_java_classes
@@ -43,6 +45,7 @@ ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
 STANDALONE = "spark://"  # the prefix of the master of a standalone cluster
 DAEMON = "spark.python.daemon.module"  # the setting for the module from which Python workers are forked
+LOCAL = "local[*]"  # the default master
 REMOTE, PORT = "sc://", 15002  # the prefix of the master of a Spark Connect server, and its default port
 IDLE_MS = 15_000  # milliseconds after which an idle connection of a Spark Connect server to PostgreSQL ends
 
@@ -75,7 +78,10 @@ TASK_ROWS = 50_000
 PARTITIONS = "spark.sql.shuffle.partitions"
 # In a process for few rows the JVM spends most time on compiling its own code. With one compiler its cache of compiled
 # code would have only 48 MiB, which is full after some 80 epochs; then the JVM compiles nothing any more.
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
+# The JVM of a daemon gives memory back: its heap is at most two fifths larger than what is in use after a collection.
+SHARED = ["-XX:-UseParallelGC", "-XX:+UseSerialGC", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40"]
 SIMPLE = {
     PARTITIONS: "1",  # this also makes one new file for each table, not four
     "spark.sql.adaptive.enabled": "false",
@@ -112,7 +118,9 @@ def count_cores(spark: SparkSession) -> int:
     return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()
 
 
-def start_session(master: str | None = None, conf: dict[str, str] | None = None, *, few: bool = False) -> SparkSession:
+def start_session(
+    master: str | None = None, conf: dict[str, str] | None = None, *, few: bool = False, heap_mb: int | None = None
+) -> SparkSession:
     """Start or return the Spark session of this process.
 
     Args:
@@ -121,12 +129,13 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
         conf: Additional Spark settings.
         few: Whether the process is short and for few rows (`FEW_ROWS`): then the JVM optimises less, and long work
             takes longer.
+        heap_mb: The MiB of the heap of the JVM, where `conf` does not say it (default: half of the machine).
 
     Raises:
         AltneuError: Spark does not start, or there is no Java.
         Unavailable: No cluster or server answers at `master`, or its executors cannot work.
     """
-    master, conf = master or "local[*]", conf or {}
+    master, conf = master or LOCAL, conf or {}
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception has the same message
     if master.startswith(REMOTE):
         return _connect_remote(master, conf)
@@ -143,7 +152,7 @@ def start_session(master: str | None = None, conf: dict[str, str] | None = None,
     if master.startswith(STANDALONE):
         _require_cluster_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
-    settings = _session_settings(master, conf, few=few)
+    settings = _session_settings(master, conf, few=few, heap_mb=heap_mb)
     try:
         with interrupt.preserve_sigint_handler():
             spark = _apply_settings(builder, settings).getOrCreate()
@@ -171,11 +180,29 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
     files.getLocal(cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
-def _session_settings(master: str, conf: dict[str, str], *, few: bool) -> dict[str, str]:
+def launch_shared_jvm(home: Home, heap_mb: int) -> Any:
+    """Start the JVM of a home's daemon, and return the gateway to it.
+
+    The first process that attaches to it makes the context, from the settings with which the JVM was started.
+    """
+    master, conf = master_of(home) or LOCAL, home.config.spark.conf
+    os.environ.update(read_environment(master, conf))
+    settings = _session_settings(master, conf, few=True, heap_mb=heap_mb)
+    settings[_DRIVER_OPTIONS] = " ".join([settings[_DRIVER_OPTIONS], *SHARED])
+    of_python = {"spark.app.name": "altneu", "spark.master": master, "spark.submit.pyFiles": ""}
+    of_python |= {"spark.rdd.compress": "True", "spark.serializer.objectStreamReset": "100"}  # as PySpark sets them
+    launch = SparkConf(loadDefaults=False)
+    for name, value in (of_python | settings).items():
+        launch.set(name, value)
+    return launch_gateway(launch)
+
+
+def _session_settings(master: str, conf: dict[str, str], *, few: bool, heap_mb: int | None = None) -> dict[str, str]:
     """Return all settings with which the JVM of a driver and its session start."""
-    settings = _STATIC | _RUNTIME | _jar_settings(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
-    driver = "spark.driver.extraJavaOptions"
-    settings[driver] = " ".join([*java_options(), *(QUICK if few else []), conf.get(driver, "")]).strip()
+    memory = {"spark.driver.memory": f"{heap_mb or driver_memory_mb()}m"}
+    settings = _STATIC | _RUNTIME | _jar_settings(master) | memory | conf
+    own = conf.get(_DRIVER_OPTIONS, "")
+    settings[_DRIVER_OPTIONS] = " ".join([*java_options(), *(QUICK if few else []), own]).strip()
     settings |= _executor_settings(conf)
     if not code_shipping.on_this_machine(master):
         return settings
@@ -237,13 +264,37 @@ def master_of(home: Home) -> str | None:
 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
-    """Start the session of a process for one command on a home, by the number of stored rows and of `landed` rows."""
-    master, few = master_of(home), False
-    if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
-        sizes = ledger.stages.table_sizes()
-        stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
-        few = stored + landed() <= FEW_ROWS
-    return start_session(master, home.config.spark.conf, few=few)
+    """Start the session of a process for one command on a home, by the number of stored rows and of `landed` rows.
+
+    The JVM is that of the home's daemon, where one answers and is large enough.
+    """
+    master = master_of(home)
+    if SparkContext._active_spark_context is not None or (master or "").startswith(REMOTE):
+        return start_session(master, home.config.spark.conf)
+    rows = count_stored_rows(ledger) + landed()
+    if caller.wanted and may_have_daemon(home):
+        try:
+            variables = read_environment(master or LOCAL, home.config.spark.conf)
+            return shared_jvm.attach_session(home.path, rows, variables)
+        except NoDaemon as reason:
+            if reason.why:
+                caller.tell(f"{reason.why}; Spark starts for this command alone")
+            else:
+                caller.tell("Spark starts for this command alone; altneu daemon start keeps one ready for the next")
+    few = rows <= FEW_ROWS
+    return start_session(master, home.config.spark.conf, few=few, heap_mb=heap_mb(rows) if few else None)
+
+
+def count_stored_rows(ledger: Ledger) -> int:
+    """Count the stored rows that runs work on."""
+    sizes = ledger.stages.table_sizes()
+    return sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
+
+
+def may_have_daemon(home: Home) -> bool:
+    """Tell whether the commands of a home may share the JVM of a daemon: Spark works here, and is not there yet."""
+    is_local = (master_of(home) or LOCAL).split("[")[0] == "local"
+    return home.config.spark.daemon and is_local and "PYSPARK_GATEWAY_PORT" not in os.environ
 
 
 def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:
@@ -266,7 +317,9 @@ def _require_cluster_head(master: str) -> None:
 
 
 def release_session() -> None:
-    """End this process's session at a Spark Connect server, if it has one; the server would keep it for an hour."""
+    """End this process's session in a JVM that is not its own: that of a daemon, or a Spark Connect server's, which
+    would keep it for an hour."""
+    shared_jvm.detach_session()
     # None: the module is not completely imported
     connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
     spark = connect.getActiveSession() if connect else None

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from altneu.pipeline.cli import app
+from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import Exit
 from altneu.pipeline.home.settings import SETTINGS, Config
 from altneu.pipeline.home.settings_file import parse_settings

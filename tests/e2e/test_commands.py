@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from altneu.pipeline.cli import app
+from altneu.pipeline.cli.command_line import app
 from tests.canonical import History
 from tests.e2e.conftest import Altneu
 

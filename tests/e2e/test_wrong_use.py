@@ -24,6 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from altneu.pipeline import cli
+from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.cli.status import fold_months
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.reading.graph import Graph
@@ -345,7 +346,7 @@ def test_every_view_and_option_has_its_rows() -> None:
     assert [name for name in NAMES if f"show {name}" not in tested] == []
     assert [
         command.callback.__name__
-        for command in cli.app.registered_commands
+        for command in app.registered_commands
         if command.callback
         and command.callback.__name__ not in tested
         and command.callback.__name__ not in ("airflow", "dags", "doctor", "setup")  # they take no input, or a port

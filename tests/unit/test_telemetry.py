@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from altneu.pipeline import cli, events
+from altneu.pipeline.cli.printing import err
 from altneu.pipeline.observability import telemetry
 from altneu.pipeline.state.stage_results import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
 from tests.report.seed import DAY, Seed
@@ -106,12 +107,12 @@ def test_the_text_of_an_event_is_a_sentence(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_command_that_fails_says_so_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quiet = cli.err.quiet
+    quiet = err.quiet
     try:
         with pytest.raises(SystemExit) as stopped:
             cli.main(["--home", str(tmp_path / "none"), "--log-format", "json", "status"])
     finally:
-        cli.err.quiet = quiet
+        err.quiet = quiet
     (line,) = capsys.readouterr().err.splitlines()
     found = json.loads(line)
     assert stopped.value.code == 2 and found["event"] == "command failed"

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from altneu.pipeline import cli, events
-from altneu.pipeline.cli import printing, query
+from altneu.pipeline import events
+from altneu.pipeline.cli import command_line, printing, query
 from altneu.pipeline.cli.printing import Format, Progress, failure, write_rows
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.formatting import escape_controls
@@ -86,7 +86,7 @@ def test_messages_errors_and_progress_write_them_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in EVIL:
-        cli._print_error(UsageError(f"no vertex is called {name}.", f"altneu show {name}"))
+        command_line._print_error(UsageError(f"no vertex is called {name}.", f"altneu show {name}"))
         printing.out.print(f"from {name} [x] to {name}")
         printing.err.print(f"[yellow]from[/] {name}", markup=True)
         with Progress() as progress:

@@ -1,0 +1,82 @@
+"""The commands that start and stop the daemon of a home, and show how it is: `altneu daemon`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .app import Group, app, open_home, setting, with_common_options
+from .printing import Document, out, show_progress
+
+group = typer.Typer(invoke_without_command=True)
+app.add_typer(group, name="daemon", rich_help_panel=Group.SETUP)
+
+
+@group.callback()
+@with_common_options
+def daemon(context: typer.Context) -> None:
+    """Keep Spark ready for the commands of this home, so that they begin their work at once.
+
+    Without a further word it shows how the daemon is.
+    """
+    if not context.invoked_subcommand:
+        _print_status(Document.table)
+
+
+@group.command("start")
+@with_common_options
+def start() -> None:
+    """Start a process that keeps Spark ready for the commands and the tasks of this home.
+
+    They use it by themselves, one after the other, except with `--no-daemon`. It ends after `[spark] idle_minutes`
+    without a command.
+    """
+    from ..local.daemon import start_daemon
+
+    home, _ = open_home(create=True)
+    lines: list[str] = []
+    with show_progress("daemon"):
+        start_daemon(home, lines.append)
+    for line in lines:
+        out.print(line)
+
+
+@group.command("stop")
+@with_common_options
+def stop() -> None:
+    """Stop the daemon of this home. A command that it executes is interrupted, as Ctrl-C interrupts it."""
+    from ..local.daemon import stop_daemon
+
+    stopped = stop_daemon(setting.home)
+    out.print("the daemon has ended" if stopped else "no daemon of this home is running")
+
+
+@group.command("status")
+@with_common_options
+def status(format: Annotated[Document, typer.Option(help="The output format.")] = Document.table) -> None:
+    """Show whether a daemon of this home is running, what it does, and how much memory it takes."""
+    _print_status(format)
+
+
+def _print_status(format: Document) -> None:
+    from ..local.daemon import read_status
+
+    found = read_status(setting.home)
+    if format is Document.json:
+        print(json.dumps(found and asdict(found), indent=1))
+        return
+    if found is None:
+        out.print("no daemon of this home is running")
+        out.print("  next: altneu daemon start")
+        return
+    memory = ", ".join(f"{name} {size:,} MB" for name, size in found.memory_mb.items())
+    ends = "" if found.idle_minutes is None else f", and ends after {found.idle_minutes:g}"
+    out.print(
+        f"process {found.pid}, for {found.seconds / 60:,.0f} min; {found.commands:,} command(s) have used its Spark"
+    )
+    out.print(f"  works      {found.working or f'for nobody, since {found.idle_seconds / 60:,.0f} min{ends}'}")
+    out.print(f"  memory     {memory}; heap at most {found.heap_mb:,} MB, for up to {found.max_rows:,} rows")
+    out.print(f"  listens    {found.socket}")

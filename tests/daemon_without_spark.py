@@ -1,0 +1,33 @@
+"""The process of a daemon with a program that only waits in place of the JVM, for tests of what the daemon itself does.
+
+It is started as the daemon is: with the folder of the home, and `--stay`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from altneu.pipeline.cli import daemon_process
+from altneu.pipeline.local import daemon
+
+WAITS = "import sys; sys.stdin.read()"  # ends with the process that started it, as the JVM does
+
+
+def launch(*_: Any) -> Any:
+    process = subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE)
+    parameters = SimpleNamespace(port=1, auth_token="none")
+    return SimpleNamespace(proc=process, close=lambda: None, java_parameters=parameters)
+
+
+def session(*_: Any) -> Any:
+    return SimpleNamespace(range=lambda rows: SimpleNamespace(count=lambda: rows))
+
+
+if __name__ == "__main__":
+    changed: Any = daemon
+    changed.launch_shared_jvm, changed.session_for, changed._import_modules = launch, session, lambda: None
+    changed.TICK = 0.2
+    daemon_process.main()
