@@ -19,8 +19,7 @@ from altneu.algorithms.fingerprint import Fingerprint
 from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages.proof_verification import run_fingerprints
 from altneu.pipeline.state.stage_results import AuditFacts
-from altneu.pipeline.storage.table_fingerprints import ALWAYS, TIME
-from altneu.pipeline.storage.table_schemas import INTERVALS
+from altneu.pipeline.storage.table_schemas import ALWAYS, INTERVALS, TIME
 
 
 def stage(run: RunContext) -> AuditFacts:

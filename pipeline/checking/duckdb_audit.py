@@ -121,7 +121,9 @@ def landed_fingerprints(
     if part is not None:
         for table in COLLECTIONS:
             some = interval_steps(rows[table]) if table == "edges" else rows[table]
-            mine = pc.and_(pc.less_equal(some["epoch"], frontier), pc.between(some[ALWAYS[table][0]], *part.between))
+            vertex, (least, greatest) = some[ALWAYS[table][0]], part.between
+            mine = pc.and_(pc.greater_equal(vertex, least), pc.less_equal(vertex, greatest))
+            mine = pc.and_(mine, pc.less_equal(some["epoch"], frontier))
             some = some.filter(mine)
             at = pa.repeat(pa.scalar(frontier, pa.int64()), some.num_rows)
             some = some.set_column(some.schema.get_field_index("epoch"), "epoch", at)

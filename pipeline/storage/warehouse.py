@@ -75,8 +75,7 @@ class Warehouse(Branches):
         self.home = home
         identity = home_identity.require_identity(home)
         self.catalog, self.namespace = identity.catalog, catalogs.catalog_namespace(home)
-        self._listed = catalogs.open_catalog(home, identity)
-        self._tables = iceberg.IcebergTables(spark, self._listed)
+        self._tables = iceberg.IcebergTables(spark, catalogs.open_catalog(home, identity))
         register_catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
@@ -117,10 +116,8 @@ class Warehouse(Branches):
         retry(self._create_tables, retype=retype)
 
     def _create_tables(self, *, retype: bool) -> None:
-        existing = set(self._listed.metadata_locations(*self.tables))
-        if not existing.issuperset(self.tables):
-            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
-            existing = self._existing_tables()
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
+        existing = self._existing_tables()
         if self.home.config.storage.catalog is not None:
             self._refuse_other_home(existing)
         for table in self.tables:

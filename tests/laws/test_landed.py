@@ -11,13 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
 from altneu.algorithms.fingerprint import Fingerprint
-from altneu.pipeline.checking.edge_rederivation import _last_rows, _steps_of_pairs
+from altneu.pipeline.checking.duckdb_audit import Conditions
+from altneu.pipeline.checking.edge_rederivation import last_rows, steps_of_pairs
 from altneu.pipeline.run.choices.plan_choice import Strategy
 from altneu.pipeline.run.stages import proof_verification
+from altneu.pipeline.run.stages.small_run import SmallRun
 from altneu.pipeline.run.stages.suites import _are_unique
 from altneu.pipeline.storage import local_frame
 from altneu.pipeline.storage.table_schemas import table_columns
@@ -64,7 +67,7 @@ def test_edges_follow_from_the_rows(seed: int, live_for: int | None) -> None:
     rows = drawn(random.Random(seed))
     kinds = (np.int64, np.int64, np.bool_, np.int64, np.int64, np.bool_, np.int64)
     columns = [np.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
-    a, b, epoch, diff = _steps_of_pairs(*_last_rows(*columns), live_for)
+    a, b, epoch, diff = steps_of_pairs(*last_rows(*columns), live_for)
     found = dict(zip(zip(a.tolist(), b.tolist(), epoch.tolist(), strict=True), diff.tolist(), strict=True))
     assert found == slowly(rows, live_for)
 
@@ -186,5 +189,9 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
         read_delta=lambda table: read(table).where("revision = 2"),
     )
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
-    found = proof_verification._compare_landed(run, 1, [1, FRONTIER], whole=False, part=proof)  # type: ignore[arg-type]
-    assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted
+    tables = {table: read(table).toArrow() for table in stored}
+    delta = {table: rows.filter(pc.equal(rows["revision"], 2)) for table, rows in tables.items()}
+    for small in (None, SmallRun(tables, delta, Conditions(home))):
+        looked: Any = run, 1, [1, FRONTIER]
+        found = proof_verification._compare_landed(*looked, whole=False, part=proof, small=small)  # type: ignore[arg-type]
+        assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

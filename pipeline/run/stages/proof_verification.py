@@ -103,20 +103,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
     whole = not run.appends_to("edges") or not is_known(before)
-    whole = whole or run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
-    if small is None:
-        landed = _landed_fingerprints(run, whole=whole, part=part)
-    else:
-        landed = duckdb_audit.landed_fingerprints(
-            small.rows,
-            small.delta["upserts"],
-            run.home,
-            small.conditions,
-            whole=whole,
-            part=part,
-            frontier=run.frontier,
-        )
-    rows = _compare_landed(run, landed, first, epochs, part)
+    rows = _compare_landed(run, first, epochs, whole=whole, part=part, small=small)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -239,12 +226,25 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
             yield f"edges of trussness {k}", pair
 
 
-def _landed_fingerprints(run: RunContext, *, whole: bool, part: Proof | None) -> dict[str, dict[int, Fingerprint]]:
+def _landed_fingerprints(
+    run: RunContext, *, whole: bool, part: Proof | None, small: SmallRun | None
+) -> dict[str, dict[int, Fingerprint]]:
     """Compute the fingerprints that `_compare_landed` compares, in one job; EXECUTES.
 
     The edges of the pairs that landed again, and of the share (`part`) of the vertices that the proof has recounted,
     are derived from the landed rows (`landed`), and read (`stored`). The rows of that share are read from all tables.
     """
+    whole = whole or run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
+    if small is not None:
+        return duckdb_audit.landed_fingerprints(
+            small.rows,
+            small.delta["upserts"],
+            run.home,
+            small.conditions,
+            whole=whole,
+            part=part,
+            frontier=run.frontier,
+        )
     pairs = edge_rederivation.add_pairs(run.read_delta("upserts"))
     pairs = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
@@ -272,12 +272,15 @@ def _landed_fingerprints(run: RunContext, *, whole: bool, part: Proof | None) ->
 
 def _compare_landed(
     run: RunContext,
-    fingerprints: Mapping[str, dict[int, Fingerprint]],
     first: int,
     epochs: list[int],
+    *,
+    whole: bool,
     part: Proof | None,
+    small: SmallRun | None = None,
 ) -> list[dict[str, Any]]:
     """Return where stored rows differ from what the landed rows and the recounted share say."""
+    fingerprints = _landed_fingerprints(run, whole=whole, part=part, small=small)
     pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
