@@ -33,7 +33,7 @@ from ..run.semantic_settings import changed_values
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
-from ..storage import bsp_round_tables, file_levels, graph_cache
+from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
@@ -230,7 +230,7 @@ class Compaction:
             rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
             if since is None and not self.row.hidden:
                 summary = warehouse.load_metadata(table).snapshot_summary(base)
-                plan = file_levels.plan_compaction(summary, self.row.revision, files)
+                plan = file_tiers.plan_compaction(summary, self.row.revision, files)
             if plan is not None:
                 rows = rows.where(F.col("revision") > F.lit(plan.after))
                 size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))

@@ -1,7 +1,8 @@
 """A rollback publishes an old revision again, as a new one.
 
-It is done in SQL alone and computes nothing, unless a compaction has made the old revision share its tables with later
-ones. In that case its rows are written again, so that the tables hold exactly what is published for every reader.
+It is done in SQL alone and computes nothing, unless the old revision shares its tables with later ones, after a
+compaction or because it is not among the newest revisions. In that case its rows are written again, so that the
+tables hold exactly what is published for every reader.
 """
 
 from __future__ import annotations

@@ -135,12 +135,9 @@ def _added_to_tables(run: WritingRun, before: dict[str, int]) -> dict[str, int]:
     total = {"rows": 0, "files": 0, "bytes": 0}
     for table, snapshot in run.unpublished_revision().snapshots.items():
         if snapshot != before[table]:
-            after, base = (
-                run.warehouse.snapshot_size(table, snapshot),
-                run.warehouse.snapshot_size(table, run.base_snapshot(table)),
-            )
+            written = run.warehouse.written_size(table, snapshot, run.base_snapshot(table))
             for unit in total:
-                total[unit] += getattr(after, unit) - getattr(base, unit)
+                total[unit] += getattr(written, unit)
     return total
 
 

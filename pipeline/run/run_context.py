@@ -190,6 +190,8 @@ class RunContext:
         base = self.base_snapshot(table)
         head = self.warehouse.write_to_branch(table, self.run_id, base, rows, self.parent.revision)
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
+        if head != base and (merged := self.warehouse.count_merged_files(table, head)):
+            self.say(f"{table}: {merged} small files became one with the rows of this run")
         return 0 if head == base else self.warehouse.count_added_rows(table, head)
 
     def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:

@@ -22,7 +22,7 @@ from ..state import clock
 from ..state.records import EMPTY, Revision
 from ..state.revisions import exact_revisions
 from ..state.stage_results import Size
-from . import file_levels, iceberg
+from . import file_tiers, iceberg
 from .catalogs import tag_name
 
 if TYPE_CHECKING:
@@ -85,6 +85,20 @@ class Branches:
         summary = self.load_metadata(table).snapshot_summary(snapshot)
         return int(summary.get("added-records") or 0) - int(summary.get("deleted-records") or 0)
 
+    def written_size(self, table: str, snapshot: int, base: int) -> Size:
+        """Return what a run has written to a table on the snapshot `base`: new rows, and files with merged rows."""
+        after, before = self.snapshot_size(table, snapshot), self.snapshot_size(table, base)
+        removed = int(self.load_metadata(table).snapshot_summary(snapshot).get("removed-files-size") or 0)
+        return Size(
+            files=after.files - before.files + self.count_merged_files(table, snapshot),
+            bytes=after.bytes - before.bytes + removed,
+            rows=after.rows - before.rows,
+        )
+
+    def count_merged_files(self, table: str, snapshot: int) -> int:
+        """Count the data files that the commit of a snapshot has merged with its own rows."""
+        return int(self.load_metadata(table).snapshot_summary(snapshot).get("deleted-data-files") or 0)
+
     def count_removed_rows(self, table: str, snapshot: int) -> int:
         """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
         return int(self.load_metadata(table).snapshot_summary(snapshot).get("total-position-deletes") or 0)
@@ -106,7 +120,7 @@ class Branches:
             base: The snapshot on which the run builds.
             rows: The rows to append; None: the branch is only dropped.
             parent: The revision on which the run builds: rows of small files are then merged with the appended ones
-                (`file_levels`). None: no stored row is written again.
+                (`file_tiers`). None: no stored row is written again.
 
         Returns:
             The snapshot of the table for the run.
@@ -118,12 +132,12 @@ class Branches:
         if rows is None:
             return base
         begun = self._begin_branch(table, run_id, base)
-        files = None if parent is None else file_levels.plan_files(begun.snapshot_summary(base), parent)
+        files = None if parent is None else file_tiers.plan_files(begun.snapshot_summary(base), parent)
         begun.append_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 
     def rewrite_on_branch(
-        self, table: str, run_id: str, base: int, rows: Any, files: file_levels.FilePlan | None = None
+        self, table: str, run_id: str, base: int, rows: Any, files: file_tiers.FilePlan | None = None
     ) -> int:
         """Write these rows to the run's branch in place of those of the snapshot `base`. Return the branch's snapshot.
 

@@ -27,9 +27,9 @@ from altneu.algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable
 from ..state import filesystem
-from . import file_levels
+from . import file_tiers
 from .catalogs import Catalog
-from .file_levels import FilePlan
+from .file_tiers import FilePlan
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -207,8 +207,8 @@ class TableWriter:
 
 
 def _summary_options(files: FilePlan | None) -> dict[str, str]:
-    """Return the options of a write by which the summary of its snapshot lists the levels that stay."""
-    return {} if files is None else {f"snapshot-property.{file_levels.PROPERTY}": files.listed}
+    """Return the options of a write by which the summary of its snapshot lists the tiers that stay."""
+    return {} if files is None else {f"snapshot-property.{file_tiers.PROPERTY}": files.listed}
 
 
 class _SparkRowWriter(TableWriter):

@@ -27,7 +27,7 @@ from ..state import home_identity
 from ..state.records import SERVING_TABLES, Revision
 from . import catalogs, iceberg, local_frame
 from .branches import Branches
-from .file_levels import FilePlan
+from .file_tiers import FilePlan
 from .session import register_catalog, size_plans
 from .table_schemas import (
     MOTIFS,

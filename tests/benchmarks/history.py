@@ -1,10 +1,14 @@
 """What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
 
-    python -m tests.benchmarks.history [backfill] [long] [many] [load] [constant] [--epochs 300] [--before 20 2000]
+    python -m tests.benchmarks.history [backfill] [long] [many] [load] [constant] [revisions] [--epochs 300]
+                                       [--before 20 2000]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
           history) and against `altneu run` commands, times the number of days.
 many      2,000 landed epochs: status, plan and a backfill with nothing to do, as commands.
+revisions a graph of constant size, an epoch of 500 rows and a revision each, up to `--epochs`, one every two hours by
+          the clock of the home: files on disk, data files, and seconds and CPU seconds of an epoch, by the number of
+          revisions, without a compaction by hand.
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it. What is between the measured epochs is
           published without its audit, for the benchmark's own sake.
@@ -26,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,11 +40,13 @@ import numpy as np
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.demo import land_messages, with_daily_epochs
 from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.state import clock
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
 from altneu.pipeline.storage.session import start_session
 from tests import benchmarks, home_helpers
 from tests.benchmarks.kernels import rmat
+from tests.costs import used_processors
 
 spread = partial(benchmarks.spread, digits=2)
 
@@ -190,6 +197,29 @@ def constant(folder: Path, before: list[int]) -> None:
             )  # the first warms
 
 
+def revisions(folder: Path, epochs: int) -> None:
+    """A revision for each epoch on a graph of constant size."""
+    hours, real = 0, clock.read_clock
+    clock.read_clock = lambda: real() + timedelta(hours=hours)
+    home, ledger = home_helpers.make(folder / "revisions", "[edges]\nlive_for = 20\n")
+    rng, found = random.Random(4), []
+    print("\n| revisions | files on disk | data files | seconds of an epoch | CPU seconds |\n|---|---|---|---|---|")
+    for epoch in range(1, epochs + 1):
+        hours = 2 * epoch
+        rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
+        home_helpers.put(home, epoch, rows)
+        before = used_processors()
+        seconds = timed(lambda epoch=epoch: home_helpers.run(home, ledger, [epoch]))  # type: ignore[misc]
+        found = [*found[-9:], (seconds, used_processors() - before)]
+        if epoch in (10, 50, 100, 200, 500) or epoch == epochs:
+            files = sum(file.is_file() for file in (home.path / "warehouse").rglob("*"))
+            sizes = ledger.stages.table_sizes().values()
+            walls, processors = zip(*found, strict=True)
+            data = sum(size.files for size in sizes)
+            print(f"| {epoch} | {files:,} | {data} | {spread(walls)} | {spread(processors)} |", flush=True)
+    clock.read_clock = real
+
+
 def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     home = Home.open(folder / "load", create=True)
     rng = np.random.default_rng(3)
@@ -238,6 +268,7 @@ def main() -> None:
                 "many": many,
                 "load": load,
                 "long": lambda path: long(path, options.epochs),
+                "revisions": lambda path: revisions(path, options.epochs),
                 "constant": lambda path: constant(path, options.before),
             }
             work[table](Path(folder))

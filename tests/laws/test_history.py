@@ -24,7 +24,7 @@ from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run import planning, runner, semantic_settings
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.storage import file_levels
+from altneu.pipeline.storage import file_tiers
 from altneu.pipeline.storage.table_schemas import TABLES
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference
@@ -413,7 +413,7 @@ def test_a_compaction_writes_only_what_is_new(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is large and compact stays, also while rows that it has are corrected."""
-    monkeypatch.setattr(file_levels, "MERGED_ROWS", 0)  # everything counts as large
+    monkeypatch.setattr(file_tiers, "MERGED_ROWS", 0)  # everything counts as large
     world = World(spark, tmp_path / "home", settings="[retention]\nrevisions = 2\n")
 
     def files(table: str) -> set[str]:

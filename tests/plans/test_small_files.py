@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.pipeline.storage import file_levels
+from altneu.pipeline.storage import file_tiers
 from altneu.pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import home_helpers
 
@@ -34,7 +34,7 @@ def test_runs_merge_small_files_and_change_no_row(
     tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a run that is thrown away, and one that builds on an earlier snapshot, as after a rollback."""
-    monkeypatch.setattr(file_levels, "MERGED_LEVELS", 2)
+    monkeypatch.setattr(file_tiers, "MERGED_TIERS", 2)
     home, _ = home_helpers.make(tmp_path / "home")
     warehouse = Warehouse(tiny, home)
     warehouse.ensure_tables()
@@ -52,6 +52,8 @@ def test_runs_merge_small_files_and_change_no_row(
         heads[revision] = append(revision, on, f"r{revision}")
         holds[revision] = [*holds[on], *[revision] * 3]
         assert warehouse.count_added_rows("degrees", heads[revision]) == 3
+        written = warehouse.written_size("degrees", heads[revision], heads[on])
+        assert (written.files, written.rows) == (1, 3) and written.bytes > 0
     for revision, head in heads.items():
         assert warehouse.snapshot_size("degrees", head).files <= 3
         rows = warehouse.read_snapshot("degrees", head).collect()

@@ -18,9 +18,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from altneu.pipeline.storage import file_levels, iceberg
+from altneu.pipeline.storage import file_tiers, iceberg
 from altneu.pipeline.storage.branches import Branches
-from altneu.pipeline.storage.file_levels import FilePlan
+from altneu.pipeline.storage.file_tiers import FilePlan
 
 Rows = tuple[Any, ...]
 ROW_BYTES = 100  # what a row counts as
@@ -55,11 +55,14 @@ class Catalog:
         before = () if whole or parent is None else self.rows[name][parent]
         metadata = copy.deepcopy(self.metadata[name])
         files, merged = 0 if whole else self.files(name, parent), 0
+        before_files = files
         if plan is not None and plan.after is not None:
-            files, merged = len(plan.kept), len(before) - sum(level.rows for level in plan.kept)
+            files, merged = len(plan.kept), len(before) - sum(tier.rows for tier in plan.kept)
         summary = {
             "added-records": merged + len(rows),
             "deleted-records": merged,
+            "deleted-data-files": before_files - files,
+            "removed-files-size": ROW_BYTES * merged,
             "total-records": len(before + rows),
             "total-data-files": files + bool(merged or rows),
             "total-files-size": ROW_BYTES * len(before + rows),
@@ -69,7 +72,7 @@ class Catalog:
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
             "summary": {key: str(number) for key, number in summary.items()}
-            | ({} if plan is None else {file_levels.PROPERTY: plan.listed}),
+            | ({} if plan is None else {file_tiers.PROPERTY: plan.listed}),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}
@@ -77,7 +80,7 @@ class Catalog:
         self.put(name, metadata)
 
     def files(self, name: str, snapshot: int | None) -> int:
-        """How many files a snapshot would have: one for each level since the table was written whole."""
+        """How many files a snapshot would have: one for each tier since the table was written whole."""
         found = {each["snapshot-id"]: each for each in self.metadata[name]["snapshots"]}
         return int(found[snapshot]["summary"]["total-data-files"]) if snapshot in found else 0
 

@@ -12,19 +12,19 @@ import pytest
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run.stages import publish as publish_stage
 from altneu.pipeline.state import clock
-from altneu.pipeline.storage import file_levels
+from altneu.pipeline.storage import file_tiers
 from altneu.pipeline.storage.table_schemas import TABLES
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
 OWN = 2  # revisions that keep snapshots of their own
-TIDIED_EVERY, MERGED_LEVELS = 4, 3  # smaller than in practice, so that few revisions show it
+TIDIED_EVERY, MERGED_TIERS = 4, 3  # smaller than in practice, so that few revisions show it
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_stage, "TIDIED_EVERY", TIDIED_EVERY)
-    monkeypatch.setattr(file_levels, "MERGED_LEVELS", MERGED_LEVELS)
+    monkeypatch.setattr(file_tiers, "MERGED_TIERS", MERGED_TIERS)
 
 
 @pytest.mark.law(9, 12)
@@ -39,7 +39,7 @@ def test_revisions_that_are_two_hours_apart(
         home_helpers.put(home, epoch, [(epoch, other, None, "upsert", 0) for other in (epoch + 1, epoch + 2)])
         home_helpers.run(home, ledger, [epoch])
     catalog, newest = ledger_only.catalog(home), ledger.revisions.get()
-    few = MERGED_LEVELS + 1 + math.log2(newest.revision)
+    few = MERGED_TIERS + 1 + math.log2(newest.revision)
     for table in TABLES:
         metadata = catalog.metadata[table]
         # the first one, the newest, those of its own, and those that nothing pins any more but have not gone yet

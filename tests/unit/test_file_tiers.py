@@ -1,4 +1,4 @@
-"""Levels of small files: few of them, each row written a few times, whatever the sizes of the runs."""
+"""Tiers of small files: few of them, each row written a few times, whatever the sizes of the runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from altneu.pipeline.storage import file_levels
-from altneu.pipeline.storage.file_levels import MERGED_LEVELS, MERGED_ROWS, PROPERTY, Level
+from altneu.pipeline.storage import file_tiers
+from altneu.pipeline.storage.file_tiers import MERGED_ROWS, MERGED_TIERS, PROPERTY, Tier
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Table:
     longest: int = 0  # the most rows that a commit has written again
 
     def append(self, revision: int, rows: int) -> None:
-        plan = file_levels.plan_files(self.summary, revision - 1)
+        plan = file_tiers.plan_files(self.summary, revision - 1)
         merged = [] if plan.after is None else [each for each in self.files if max(each) > plan.after]
         assert all(min(each) > plan.after for each in merged), "a file is merged as a whole"
         again = [row for each in merged for row in each]
@@ -47,10 +47,10 @@ def test_a_table_of_many_runs_has_few_files_and_few_rewritten_rows(sizes: str) -
     }[sizes]
     for revision, rows in enumerate(runs, 1):
         table.append(revision, rows)
-        assert len(table.files) <= MERGED_LEVELS + 1 + math.log2(table.count()), revision
-        levels = file_levels.snapshot_levels(table.summary, revision)
-        assert [level.rows for level in levels] == [len(each) for each in table.files]
-        assert [level.last for level in levels] == [max(each) for each in table.files]
+        assert len(table.files) <= MERGED_TIERS + 1 + math.log2(table.count()), revision
+        tiers = file_tiers.snapshot_tiers(table.summary, revision)
+        assert [tier.rows for tier in tiers] == [len(each) for each in table.files]
+        assert [tier.last for tier in tiers] == [max(each) for each in table.files]
     assert table.count() == sum(runs)
     assert table.written <= sum(runs) * (1 + math.log2(sum(runs) / min(runs)))
     assert len(table.files) < len(runs) / 5
@@ -63,21 +63,21 @@ def test_no_run_waits_for_many_rows() -> None:
     assert 0 < table.longest <= MERGED_ROWS
 
 
-def test_a_snapshot_without_levels_is_one_level_and_is_merged_where_it_is_scattered() -> None:
+def test_a_snapshot_without_tiers_is_one_tier_and_is_merged_where_it_is_scattered() -> None:
     """As earlier versions, compactions and rollbacks leave them."""
     whole = {"total-records": "500", "total-data-files": "1"}
-    assert file_levels.snapshot_levels(whole, 9) == [Level(9, 500)]
-    assert file_levels.plan_files(whole, 9) == ([Level(9, 500)], None)
-    assert file_levels.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0)
+    assert file_tiers.snapshot_tiers(whole, 9) == [Tier(9, 500)]
+    assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None)
+    assert file_tiers.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0)
     large = {"total-records": str(MERGED_ROWS + 1), "total-data-files": "99"}
-    assert file_levels.plan_files(large, 9) == ([Level(9, MERGED_ROWS + 1)], None)  # this is left to `altneu compact`
-    assert file_levels.plan_files({}, 0) == ([], None)
+    assert file_tiers.plan_files(large, 9) == ([Tier(9, MERGED_ROWS + 1)], None)  # this is left to `altneu compact`
+    assert file_tiers.plan_files({}, 0) == ([], None)
 
 
-def test_a_compaction_leaves_a_large_level_alone() -> None:
+def test_a_compaction_leaves_a_large_tier_alone() -> None:
     base = 10 * MERGED_ROWS
     summary = {"total-records": str(base + 500), "total-data-files": "4", PROPERTY: f"7:{base},9:300"}
-    assert file_levels.plan_compaction(summary, 10, files=2) == ([Level(7, base)], 7)
+    assert file_tiers.plan_compaction(summary, 10, files=2) == ([Tier(7, base)], 7)
     for why, changed in {
         "it is in too many files": {"total-data-files": "9"},
         "the others have as many rows": {"total-records": str(2 * base)},
@@ -85,5 +85,5 @@ def test_a_compaction_leaves_a_large_level_alone() -> None:
         "nothing is newer": {"total-records": str(base), PROPERTY: f"7:{base}"},
         "what it has is not known": {PROPERTY: ""},
     }.items():
-        assert file_levels.plan_compaction(summary | changed, 10, files=2) is None, why
-    assert file_levels.plan_compaction({"total-records": str(base), "total-data-files": "1"}, 10, files=2) is None
+        assert file_tiers.plan_compaction(summary | changed, 10, files=2) is None, why
+    assert file_tiers.plan_compaction({"total-records": str(base), "total-data-files": "1"}, 10, files=2) is None
