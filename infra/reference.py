@@ -77,7 +77,7 @@ DATABASE = {
     "stages": "per run and stage: its state, its seconds, and its result",
     "checks": "the results of all checks, of runs and of audits",
     "notes": "the notes of people about incidents: acknowledgements, and mutes with their end",
-    "digests": "digests of landed files, so that an unchanged file is read only once",
+    "digests": "digests of landed files, and of the batches in folders, so that what is unchanged is read only once",
     "alerts": "the alerts that were sent about incidents and other problems, and to whom: each is sent once",
     "told": "the revision up to which events were delivered to the followers of a scheduler's asset, and the task that "
     "is delivering events",

@@ -63,8 +63,9 @@ class KnownFolders:
         gone: list[str] = []
         for batch in batches:
             if batch.files and batch.folder_stamp:
-                folder = batch.files[0].location.rpartition("/")[0]
-                new[folder] = batch.folder_stamp, digests[batch.epoch]
+                folder, row = batch.files[0].location.rpartition("/")[0], (batch.folder_stamp, digests[batch.epoch])
+                if self._rows.get(folder) != row:
+                    new[folder] = row
                 gone += {*self._paths[folder]} - {file.location for file in batch.files}
         return new, gone
 

@@ -41,7 +41,7 @@ from .page_store import PageStore
 from .rows_page import describe_rows as rows_of
 from .rows_page import page_name as rows_name
 
-PAGES = 500  # pages that are written at once, those of the newest epochs
+PAGES = 200  # pages that are written at once, those of the newest epochs
 CHUNK = 200  # epochs that are read at once
 KEPT = 60  # pages of rows that are kept, the newest
 MANIFEST = ".pages.json"

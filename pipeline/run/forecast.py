@@ -9,7 +9,7 @@ seconds of the newest published runs. The output says that these are estimates.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import linear_regression, median
@@ -24,6 +24,7 @@ from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
 from ..state.stage_results import EdgesFacts, IngestFacts, TrianglesFacts
 from ..storage import graph_cache
+from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice
 from .choices.plan_choices import choose_all
 from .planning import Plan, split_by_size
@@ -250,6 +251,9 @@ class EstimatedCounts:
         known = [(proposed[run], changed[run]) for run in proposed if run in changed]
         per_row = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
         return None if per_row is None else round(self.changed_rows("edges").value * per_row)
+
+    def cost_corrections(self) -> Mapping[str, float]:
+        return learned_costs.triangle_corrections(self.ledger)
 
     def has_graph_cache(self) -> bool:
         return graph_cache.cached_graph_key(self.ledger, self.plan.parent) is not None

@@ -23,6 +23,7 @@ from ..state.totals import TotalDiff
 from ..storage import graph_cache
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
+from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice, Scope
 
 Say = Callable[[str], None]
@@ -274,6 +275,9 @@ class ActualCounts:
 
     def proposal_count(self) -> int | None:
         return None
+
+    def cost_corrections(self) -> Mapping[str, float]:
+        return learned_costs.triangle_corrections(self.run.ledger)
 
     def has_graph_cache(self) -> bool:
         return graph_cache.cached_graph_key(self.run.ledger, self.run.parent) is not None

@@ -25,7 +25,7 @@ from altneu.algorithms.sql_predicates import only_where
 
 from ..errors import CheckFailed
 from ..home.home import Home
-from ..reading.epoch_totals import total_rows
+from ..reading.epoch_totals import MOST_EPOCHS, total_rows
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision
 from ..state.totals import TotalDiff, sum_totals
@@ -46,9 +46,9 @@ def maintain_serving_tables(run: RunContext) -> None:
             run.say(f"{table}: writing all of it")
             run.replace_rows(table, None, _rows_after_run(run, table))
         elif table == "epoch_totals":
-            _replace_changed_rows(
-                run, table, run.warehouse.read_snapshot(table, run.base_snapshot(table)), _rows_after_run(run, table)
-            )
+            old, first = run.warehouse.read_snapshot(table, run.base_snapshot(table)), _first_total(run)
+            new = _totals_after_run(run, first)
+            _replace_changed_rows(run, table, old if first is None else old.where(F.col("epoch") >= first), new)
         else:
             _update_table(run, table)
 
@@ -90,10 +90,26 @@ def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revisi
 def _rows_after_run(run: RunContext, table: str, touched: DataFrame | None = None) -> DataFrame:
     """Derive the rows of a serving table after the run: all, or those of the touched vertices or pairs."""
     if table == "epoch_totals":
-        diffs = run.total_diffs()
-        return _totals_rows(run.read_after("edges"), run.home, diffs, run.landed_epochs(), run.frontier)
+        return _totals_after_run(run, None)
     derive = _vertex_rows if table == "vertex_history" else _edge_rows
     return derive(run.read_after, run.home, run.frontier, touched)
+
+
+def _first_total(run: RunContext) -> int | None:
+    """Return the first epoch whose row of `epoch_totals` the run may change or add; None: it may be any.
+
+    Of a span that is so long that not every epoch has a row, any may come or go.
+    """
+    until = run.parent.frontier
+    assert until is not None
+    span = run.frontier - min({*run.published_batches, *run.epochs})
+    return min(run.scope.first, until + 1) if span < MOST_EPOCHS else None
+
+
+def _totals_after_run(run: RunContext, first: int | None) -> DataFrame:
+    """Derive the rows of `epoch_totals` after the run, from an epoch on; None: all."""
+    diffs = run.total_diffs(first)
+    return _totals_rows(run.read_after("edges"), run.home, diffs, run.landed_epochs(), run.frontier, first)
 
 
 def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: DataFrame) -> None:
@@ -273,10 +289,15 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
 
 
 def _totals_rows(
-    frame: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int
+    frame: DataFrame,
+    home: Home,
+    diffs: Sequence[TotalDiff],
+    landed: set[int],
+    frontier: int,
+    first: int | None = None,
 ) -> DataFrame:
-    """Derive the rows of `epoch_totals` from the database alone."""
-    rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
+    """Derive the rows of `epoch_totals` from the database alone, those from epoch `first` on; None: all."""
+    rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier, first)
     return local_frame.local_frame(frame.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 

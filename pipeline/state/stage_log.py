@@ -40,11 +40,11 @@ class StageLog:
                 return row.facts
         raise AltneuError(f"run {run_id}: stage {kind.STAGE} has not finished.", "altneu status")
 
-    def list_recent(self, newest: int) -> list[StageRecord]:
-        """List the finished stages of the `newest` most recent published runs."""
-        last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
-        statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id)
-        done = statement.where(stages.c.state == StageState.DONE)
+    def list_recent(self, newest: int, stage: str | None = None) -> list[StageRecord]:
+        """List the finished stages of the `newest` most recent published runs, the oldest run first: all, or one."""
+        last = sa.select(ledger.c.run_id, ledger.c.revision).order_by(ledger.c.revision.desc()).limit(newest).subquery()
+        statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id).order_by(last.c.revision)
+        done = statement.where(stages.c.state == StageState.DONE, stages.c.stage == stage if stage else sa.true())
         return [StageRecord.from_row(row) for row in self.database.read_rows(done)]
 
     def table_sizes(self) -> Mapping[str, Size]:

@@ -117,6 +117,7 @@ class TrianglesFacts(Facts):
     chosen: str | None = field(default=None, metadata=_shown_as("line"))  # the plan and the reason for it, in words
     proposals: int | None  # candidates that the delta query proposed; None: not counted
     estimate: Mapping[str, float] = field(default_factory=dict)  # plan → seconds
+    corrections: Mapping[str, float] = field(default_factory=dict)  # plan → factor by which its estimate was corrected
     top_vertices: Top | None = None
     motif_rows: int | None = None
     motif_plan: str | None = None

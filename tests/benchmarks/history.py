@@ -1,7 +1,7 @@
 """What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
 
-    python -m tests.benchmarks.history [backfill] [long] [many] [load] [constant] [revisions] [--epochs 300]
-                                       [--before 20 2000]
+    python -m tests.benchmarks.history [backfill] [long] [many] [commands] [load] [constant] [revisions]
+                                       [--epochs 300] [--before 20 2000] [--landed 100 2000 20000]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
           history) and against `altneu run` commands, times the number of days.
@@ -9,6 +9,8 @@ many      2,000 landed epochs: status, plan and a backfill with nothing to do, a
 revisions a graph of constant size, an epoch of 500 rows and a revision each, up to `--epochs`, one every two hours by
           the clock of the home: files on disk, data files, and seconds and CPU seconds of an epoch, by the number of
           revisions, without a compaction by hand.
+commands  `--landed` epochs in a database and a landing as runs leave them, in one revision, and in a revision each:
+          commands with nothing to do, and pages in a warm process. CPU seconds, since nothing waits.
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it. What is between the measured epochs is
           published without its audit, for the benchmark's own sake.
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -40,13 +43,16 @@ import numpy as np
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.demo import land_messages, with_daily_epochs
 from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.report import render_index, render_page, write_pages
 from altneu.pipeline.state import clock
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
 from altneu.pipeline.storage.session import start_session
+from altneu.pipeline.tasks import airflow_page
 from tests import benchmarks, home_helpers
 from tests.benchmarks.kernels import rmat
 from tests.costs import used_processors
+from tests.long_history import fill_history
 
 spread = partial(benchmarks.spread, digits=2)
 
@@ -119,6 +125,48 @@ def many(folder: Path, epochs: int = 2_000) -> None:
     print(f"\n| {epochs:,} epochs (published in one pass of {seconds:.0f} s) | seconds |\n|---|---|")
     for arguments in (["status"], ["status", "--format", "json"], ["plan"], ["backfill", "--all"]):
         print(f"| `altneu {' '.join(arguments)}` | {spread([command(home, *arguments) for _ in range(5)])} |")
+
+
+def commands(folder: Path, counts: list[int]) -> None:
+    """What commands and pages cost with a long history, without tables: their database and landing are real."""
+    lines = (["status"], ["status", "--format", "json"], ["plan"], ["backfill", "--all"])
+    lines += (["show", "totals"], ["show", "totals", "--all-epochs"])
+    pages: dict[str, Callable[[Home, Ledger], Any]] = {
+        "the report of all, the newest 200 pages": lambda home, ledger: write_pages(
+            home, ledger, list(ledger.outputs.published_batches())
+        ),
+        "the report of one epoch": lambda home, ledger: write_pages(
+            home, ledger, [ledger.revisions.get().frontier or 0]
+        ),
+        "the index": render_index,
+        "the page of an epoch": lambda home, ledger: render_page(home, ledger, ledger.revisions.get().frontier or 0),
+        "the page in Airflow": lambda home, ledger: airflow_page.overview_page(str(home.path), {}),
+    }
+    taken: dict[str, list[str]] = {}
+    shapes = [(count, at_once) for count in counts for at_once in (count, 1)]
+    for count, at_once in shapes:
+        home, ledger = fill_history(folder / f"{count}-{at_once}", count, at_once=at_once)
+        command(home, "status")  # it stores what has landed
+        for line in lines:
+            seconds = [cpu_of_children(partial(command, home, *line)) for _ in range(3)]
+            taken.setdefault(f"`altneu {' '.join(line)}`", []).append(spread(seconds))
+        render_index(home, ledger)  # imports
+        for name, work in pages.items():
+            begin = time.process_time()
+            work(home, ledger)
+            taken.setdefault(name, []).append(f"{time.process_time() - begin:.2f}")
+    names = [f"{count:,} in {'one revision' if at_once > 1 else 'as many revisions'}" for count, at_once in shapes]
+    print(f"\n| CPU seconds, epochs: | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
+    for name, cells in taken.items():
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def cpu_of_children(work: Callable[[], Any]) -> float:
+    """Return the CPU seconds of the processes that are started and end meanwhile."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def long(folder: Path, epochs: int) -> None:
@@ -259,6 +307,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", default=["backfill", "many", "load", "long"])
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--landed", type=int, nargs="+", default=[100, 2_000, 20_000])
     parser.add_argument("--before", type=int, nargs="+", default=[20, 2_000])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -266,6 +315,7 @@ def main() -> None:
             work = {
                 "backfill": backfill,
                 "many": many,
+                "commands": lambda path: commands(path, options.landed),
                 "load": load,
                 "long": lambda path: long(path, options.epochs),
                 "revisions": lambda path: revisions(path, options.epochs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -66,6 +66,9 @@ class KnownNumbers:
 
     def proposal_count(self) -> int | None:
         return None
+
+    def cost_corrections(self) -> Mapping[str, float]:
+        return {}
 
     def has_graph_cache(self) -> bool:
         return self.kept

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.reading.epoch_totals import total_rows
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import StagedBatch
 from altneu.pipeline.state.totals import sum_totals, totals_at
@@ -39,6 +41,16 @@ def test_totals_from_an_epoch_on_are_those_of_all_rows(ledger: Ledger, revision:
         shown = range(first - 1, 25)
         assert totals_at(sum_totals(rows), shown) == totals_at(whole, shown), first
     assert ledger.outputs.list_measures(8 if revision is None else revision) == {measure for measure, _ in MEASURES}
+
+
+def test_rows_of_totals_from_an_epoch_on_are_those_of_all(ledger: Ledger, tmp_path: Path) -> None:
+    home = Home.open(tmp_path, create=True)
+    landed, frontier = {2, 5, 9}, 14  # after the last epoch at which anything changes
+    whole = total_rows(home, sum_totals(ledger.outputs.total_diffs(8), frontier), landed, frontier)
+    assert [row[0] for row in whole] == [*range(2, 15)]
+    for first in [*EPOCHS, 14, 15]:
+        points = sum_totals(ledger.outputs.total_diffs(8, first), frontier)
+        assert total_rows(home, points, landed, frontier, first) == [row for row in whole if row[0] >= first]
 
 
 def test_the_edges_that_are_read_are_those_before_and_the_rows_landed_since(ledger: Ledger) -> None:

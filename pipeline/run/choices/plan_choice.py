@@ -9,7 +9,7 @@ module `plan_choices` has all plan choices. Nothing here loads Spark.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol, Self
@@ -108,6 +108,9 @@ class Numbers(Protocol):
 
     def proposal_count(self) -> int | None:
         """Return how many candidates the delta query would propose, if they are counted or known from earlier runs."""
+
+    def cost_corrections(self) -> Mapping[str, float]:
+        """Return by which factor the estimates of the plans for triangles were wrong in the last runs."""
 
     def has_graph_cache(self) -> bool:
         """Tell whether the parent's run has recorded a graph cache; its files may be missing by now."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from altneu.algorithms.graph import motif_patterns
@@ -72,17 +72,20 @@ class TrianglesChoice(PlanChoice):
     changed: Number
     proposals: int | None = None
     kept: bool = False  # the parent's run has recorded a graph cache, and no edge expires that is not in it
+    corrections: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
         adds = scope.appends_to("edges") and scope.appends_to("triangle_counts") and config.edges.live_for is None
         kept = adds and numbers.has_graph_cache()
         stored, changed = numbers.edges_since(), numbers.changed_rows("edges")
-        return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept)
+        return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept, numbers.cost_corrections())
 
     @property
     def cost_choice(self) -> TrianglePlanChoice:
-        first = TrianglePlanChoice(self.wanted, self.stored, self.changed.value, kept=self.kept)
+        first = TrianglePlanChoice(
+            self.wanted, self.stored, self.changed.value, kept=self.kept, corrections=self.corrections
+        )
         return replace(first, proposals=self.proposals) if first.plan == Strategy.DELTA else first
 
     def with_proposals(self, proposals: int) -> Self:

@@ -130,6 +130,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
         chosen=decision.cost_choice.describe(),
         proposals=decision.cost_choice.proposals,
         estimate={name: round(value, 2) for name, value in decision.cost_choice.estimated_seconds().items()},
+        corrections=decision.corrections,
         top_vertices=most,
     )
 
