@@ -232,6 +232,8 @@ class Daemon:
         self._sweep()
         while not self.ends or self.commands or self.attached:
             for key, _ in self._selector.select(TICK):
+                if key.fd not in self._selector.get_map():  # an event before it has ended the connection
+                    continue
                 call: Call | None = key.data(key.fileobj)
                 if call is not None:
                     return call
@@ -327,7 +329,7 @@ class Daemon:
                 call = requests[request["do"]](connection, request, descriptors)
             else:
                 connection.close()
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, psutil.Error) as error:
             print(f"a request has failed: {type(error).__name__}", flush=True)
             connection.close()
         if call is None:
