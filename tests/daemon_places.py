@@ -18,7 +18,7 @@ from altneu.pipeline.local.daemon import DaemonStatus, read_status
 from tests.report.seed import DAY, Seed
 
 REPO = Path(__file__).resolve().parents[1]
-SECONDS = 60.0  # within which what is awaited has to come
+SECONDS = 120.0  # within which what is awaited has to come
 
 
 def await_truth(question: Callable[[], Any]) -> Any:

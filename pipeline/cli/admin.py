@@ -249,7 +249,7 @@ def airflow(
     context: typer.Context,
     port: Annotated[int, typer.Option(metavar="PORT", help="The port of the web page.")] = 8080,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Let all tasks share one Spark (see altneu connect).")
+        bool, typer.Option("--connect", help="Let all tasks share a Spark Connect server instead of the daemon.")
     ] = False,
 ) -> None:
     """Start a local Airflow with the DAGs and the pool on this home.

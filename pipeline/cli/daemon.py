@@ -62,7 +62,7 @@ def status(format: Annotated[Document, typer.Option(help="The output format.")] 
 
 
 def _print_status(format: Document) -> None:
-    from ..local.daemon import read_status
+    from ..local.daemon import format_status, read_status
 
     found = read_status(setting.home)
     if format is Document.json:
@@ -72,11 +72,5 @@ def _print_status(format: Document) -> None:
         out.print("no daemon of this home is running")
         out.print("  next: altneu daemon start")
         return
-    memory = ", ".join(f"{name} {size:,} MB" for name, size in found.memory_mb.items())
-    ends = "" if found.idle_minutes is None else f", and ends after {found.idle_minutes:g}"
-    out.print(
-        f"process {found.pid}, for {found.seconds / 60:,.0f} min; {found.commands:,} command(s) have used its Spark"
-    )
-    out.print(f"  works      {found.working or f'for nobody, since {found.idle_seconds / 60:,.0f} min{ends}'}")
-    out.print(f"  memory     {memory}; heap at most {found.heap_mb:,} MB, for up to {found.max_rows:,} rows")
-    out.print(f"  listens    {found.socket}")
+    for line in format_status(found):
+        out.print(line)

@@ -32,8 +32,9 @@ from ..home.home import Home
 from ..home.uris import sqlite_uri
 from ..optional_dependencies import require_extras
 from ..scheduling.dag_paths import dags_folder, plugins_folder
+from ..storage.daemon_client import daemon_command
 from ..storage.network import is_listening
-from ..storage.session import PORT, REMOTE
+from ..storage.session import PORT, REMOTE, may_have_daemon
 from ..tasks.base import POOL
 
 REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
@@ -68,6 +69,7 @@ if "scheduler" in sys.argv:
     import altneu.pipeline.scheduling.epoch_events
     import altneu.pipeline.storage.spark_connect_client
     import altneu.pipeline.storage.duckdb_tables
+    import altneu.pipeline.storage.session
     import pyspark.sql.connect.session
 
     for stage in altneu.pipeline.run.stages.STAGES:
@@ -207,7 +209,8 @@ class AirflowProcess:
 def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) -> dict[str, list[str]]:
     """Return the commands of the parts of a local Airflow, as `airflow standalone` has them, without its log servers.
 
-    Log servers would listen on all interfaces at fixed ports, and here all parts read the files.
+    Log servers would listen on all interfaces at fixed ports, and here all parts read the files. The tasks work in the
+    Spark of a daemon, or of a Connect server, which is a part, too.
     """
     commands = {
         "api-server": [AIRFLOW, "api-server"],
@@ -215,6 +218,8 @@ def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) ->
         "dag-processor": [AIRFLOW, "dag-processor"],
         "triggerer": [AIRFLOW, "triggerer", "--skip-serve-logs"],
     }
+    if not connect and may_have_daemon(home):
+        commands["daemon"] = [*daemon_command(home.path), "--stay"]
     if connect:
         at = environment["ALTNEU_MASTER"].rpartition(":")[2]
         altneu = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path)]
@@ -330,6 +335,8 @@ def _print_addresses(
             say(f"user {user}, password {password}")
     if "ALTNEU_MASTER" in environment:
         say(f"the tasks share one Spark: {environment['ALTNEU_MASTER']}")
+    elif may_have_daemon(home):
+        say("the tasks work in the Spark of this home's daemon (altneu daemon)")
     if environment.get("ALTNEU_START"):
         first, last = (environment.get(name, "")[:10] for name in ("ALTNEU_START", "ALTNEU_END"))
         say(f"switch on altneu_epoch to catch up from {first} to {last or 'now'}, one epoch per run;")

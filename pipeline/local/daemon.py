@@ -78,6 +78,17 @@ def read_status(home: Path) -> DaemonStatus | None:
     return DaemonStatus(**answer)
 
 
+def format_status(status: DaemonStatus) -> list[str]:
+    """Describe a daemon in lines: what it is, what it does, and what it takes."""
+    ends = "" if status.idle_minutes is None else f", and ends after {status.idle_minutes:g} min"
+    memory = ", ".join(f"{name} {size:,} MB" for name, size in status.memory_mb.items())
+    return [
+        f"process {status.pid}, since {status.seconds / 60:,.0f} min; its Spark was used {status.commands:,} time(s)",
+        f"works for {status.working}" if status.working else f"idle since {status.idle_seconds / 60:,.0f} min{ends}",
+        f"memory: {memory}; its heap of {status.heap_mb:,} MB is for up to {status.max_rows:,} rows",
+    ]
+
+
 def start_daemon(home: Home, say: Callable[[str], None]) -> None:
     """Start the daemon of a home, and wait until it listens. One that runs already is left as it is, if it fits.
 
@@ -232,6 +243,8 @@ class Daemon:
         self._sweep()
         while not self.ends or self.commands or self.attached:
             for key, _ in self._selector.select(TICK):
+                if key.fd not in self._selector.get_map():  # an event before it has ended the connection
+                    continue
                 call: Call | None = key.data(key.fileobj)
                 if call is not None:
                     return call
@@ -327,7 +340,7 @@ class Daemon:
                 call = requests[request["do"]](connection, request, descriptors)
             else:
                 connection.close()
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, psutil.Error) as error:
             print(f"a request has failed: {type(error).__name__}", flush=True)
             connection.close()
         if call is None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -88,6 +89,7 @@ def list_checks(home: Path | None = None, *, deep: bool = False) -> list[Check]:
         if checks[-1].ok:
             checks += _check_stores(home)
             checks.append(_check_task_size(home))
+            checks += _check_daemon(home)
             checks += _check_location(home)
     checks += _check_alerts()
     if deep:
@@ -210,6 +212,20 @@ def _check_task_size(home: Path) -> Check:
     if memory_budget.max_task_edges(config) < memory_budget.memory_budget(config).max_edges_exclusive:
         text += f"; [truss] limit_edges says {memory_budget.max_task_edges(config):,}"
     return Check("Task memory", True, text)
+
+
+def _check_daemon(home: Path) -> Iterator[Check]:
+    """Say how the daemon of the home is; without a home that can be read there is none."""
+    from ..home.home import Home
+    from .daemon import format_status, read_status
+
+    with contextlib.suppress(AltneuError):
+        use = Home.open(home).config.spark.daemon
+        status = read_status(home)
+        if status is not None:
+            yield Check("Daemon", True, "; ".join(format_status(status)))
+        elif use:
+            yield Check("Daemon", True, "none is running; altneu daemon start makes the next commands quick")
 
 
 def memory_gb() -> tuple[float, float]:

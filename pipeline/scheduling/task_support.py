@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from ..errors import AltneuError
 from ..observability.openlineage import send_by_tasks
+from ..storage.daemon_client import caller
 from ..tasks import base
 from . import lineage
 from .sites import current_site
@@ -33,6 +34,7 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        caller.name, caller.tell = "a task of Airflow", log_progress
         try:
             with send_by_tasks(lineage.is_sending()):
                 return function(*args, **kwargs)

@@ -110,7 +110,8 @@ class Connection:
         """Send a message, with open descriptors if there are any."""
         data = json.dumps(message).encode() + b"\n"
         sent = socket.send_fds(self.stream, [data], list(descriptors)) if descriptors else 0
-        self.stream.sendall(data[sent:])
+        if sent < len(data):  # where nothing is left, the other side may have answered and gone
+            self.stream.sendall(data[sent:])
 
     def receive(self, descriptors: list[int] | None = None) -> Message | None:
         """Wait for the next message and return it; None: the other side has gone.
