@@ -224,10 +224,10 @@ def _rank_row(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
 
     The order is that of law 1 as `altneu.algorithms.algebra.upserts` maintains it: by epoch, then by seq. At equal seq
     a value comes after a delete, and values are compared one after the other as Spark compares them: null is the least,
-    NaN the greatest, and -0.0 equals 0.0. File and line order rows that are the same for the law.
+    NaN the greatest, and -0.0 equals 0.0. File, line and ends order rows that are the same for the law.
     """
     law = row["epoch"], row["seq"], row["op"] == "upsert", *(_rank_value(row[name]) for name in values)
-    return *law, row["file"], row["line"]
+    return *law, row["file"], row["line"], row["src"], row["dst"]
 
 
 def _rank_value(value: Any) -> tuple[Any, ...]:
