@@ -232,7 +232,7 @@ class Compaction:
                 summary = warehouse.load_metadata(table).snapshot_summary(base)
                 plan = file_tiers.plan_compaction(summary, self.row.revision, files)
             if plan is not None:
-                rows = rows.where(F.col("revision") > F.lit(plan.after))
+                rows = rows.where(F.col("revision") > plan.kept[0].last)
                 size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))
             rows = fold_rows(table, rows, since, retention.kept[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):

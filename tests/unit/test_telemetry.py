@@ -59,8 +59,8 @@ class Tables:
 
     @property
     def warehouse(self) -> Any:
-        sizes = {1: Size(rows=10, files=1, bytes=100), 2: Size(rows=17, files=3, bytes=150)}
-        return SimpleNamespace(snapshot_size=lambda table, snapshot: sizes[snapshot])
+        sizes = {(2, 1): Size(rows=7, files=2, bytes=50)}  # snapshot, base
+        return SimpleNamespace(written_size=lambda table, snapshot, base: sizes[snapshot, base])
 
 
 def test_the_cost_of_a_stage_is_what_it_wrote_and_the_memory_it_took(seed: Seed) -> None:
