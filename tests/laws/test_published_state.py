@@ -104,6 +104,38 @@ def test_any_order_equals_recomputation(
         assert_motif_counts(spark, home, ledger, landed, live_for, where, seed)
 
 
+@pytest.mark.slow
+@pytest.mark.law(3, 4)
+@pytest.mark.dear("a history that is corrected before and after every horizon")
+@pytest.mark.parametrize("live_for", [3, None])
+def test_corrections_at_any_distance_equal_recomputation(
+    spark: SparkSession, tmp_path: Path, live_for: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New epochs at the end and corrections at random epochs take turns, so that what a run reads of the past begins
+    now before, and now after, what the runs before it have written."""
+    monkeypatch.setattr(edges, "WHOLE_ROWS", -1)
+    seed = seeds.one()
+    rng = random.Random(seed)
+    home, ledger = home_helpers.make(tmp_path / "home", "" if live_for is None else f"[edges]\nlive_for = {live_for}\n")
+    landed: dict[int, list[Row]] = {}
+
+    def deliver(epochs: list[int]) -> None:
+        for epoch in epochs:
+            landed[epoch] = draw_batches(rng, GRAPHS // 2, **BATCH)
+            home_helpers.put(home, epoch, landed[epoch])
+        home_helpers.run(home, ledger, epochs)
+        for point in views.select_totals(home, ledger, all_epochs=True):
+            expected = reference.totals(reference.edges(landed, point["epoch"], live_for, lambda value: True))
+            assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
+
+    deliver(list(range(10)))
+    for end in (10, 12, 13):  # an epoch is left out
+        deliver([end])
+        deliver([rng.randrange(end)])
+    deliver(sorted(rng.sample(range(14), 3)))
+    assert_everything(spark, home, ledger, landed, live_for, lambda value: True, seed)
+
+
 def count_motif(name: str, landed: dict[int, list[Row]], epoch: int, live_for: int | None, where: Any) -> Any:
     """How often a motif occurs, and at which vertices."""
     return reference.motif(MOTIFS[name][1], landed, epoch, live_for, where)
