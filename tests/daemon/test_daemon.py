@@ -248,6 +248,12 @@ def test_it_ends_when_nobody_needs_it(place: Place) -> None:
     assert "the daemon ends: no command for" in place.log
 
 
+def test_it_ends_on_a_full_disk(place: Place) -> None:
+    place.environment["TEST_LEAST_DISK"] = str(1 << 60)
+    assert place.serve().wait(SECONDS) == 0
+    assert "the daemon ends: the disk is full" in place.log
+
+
 @pytest.mark.parametrize("setting", ["daemon = false", 'master = "sc://localhost"'])
 def test_a_home_that_has_no_use_for_it_gets_none(place: Place, setting: str) -> None:
     (place.path / "altneu.toml").write_text(f"[spark]\n{setting}\n")
