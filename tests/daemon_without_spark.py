@@ -5,6 +5,7 @@ It is started as the daemon is: with the folder of the home, and `--stay`.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -30,4 +31,5 @@ if __name__ == "__main__":
     changed: Any = daemon
     changed.launch_shared_jvm, changed.session_for, changed._import_modules = launch, session, lambda: None
     changed.TICK = 0.2
+    changed.LEAST_DISK = int(os.environ.get("TEST_LEAST_DISK", changed.LEAST_DISK))
     daemon_process.main()

@@ -181,11 +181,12 @@ def read_needs(home: Path) -> dict[str, str]:
 
     The names are `altneu`, `python`, `jars`, `settings` and `home`, and `$NAME` for each inherited variable.
     """
-    assets = Path(sys.prefix) / "altneu"
-    installed = sorted({Path(place) for place in sys.path if place.endswith("-packages")})
+    prefix = Path(os.path.realpath(sys.prefix))  # an environment may be reached by a link
+    assets = prefix / "altneu"
+    installed = sorted({Path(os.path.realpath(place)) for place in sys.path if place.endswith("-packages")})
     needs = {
         "altneu": digest([str(PACKAGE), *_list_stamps(PACKAGE, ".py", ".properties")]),
-        "python": digest([sys.executable, sys.version, *map(_stamp, installed)]),
+        "python": digest([str(prefix), sys.version, *map(_stamp, installed)]),
         "jars": digest([*_list_stamps(assets / "jars", ".jar"), *map(_stamp, (assets / "java", assets / "spark.jsa"))]),
         "settings": digest([_spark_section(home / "altneu.toml")]),
         "home": home_need(home),

@@ -214,6 +214,20 @@ def test_other_settings_of_spark_bring_a_fresh_daemon(place: Place) -> None:
     assert not place.run("status", "-q", env=environment)[2]
 
 
+def test_the_same_python_by_another_path_is_the_same(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = daemon_client.read_needs(place.path)
+    link = tmp_path / "environment"
+    link.symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(link))
+    monkeypatch.setattr(sys, "executable", str(link / "bin" / "python"))
+    assert daemon_client.read_needs(place.path) == before
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    found = daemon_client.describe_differences(before, daemon_client.read_needs(place.path))
+    assert found == ("has another Python, and has other jars", True)
+
+
 def test_a_moved_home_is_not_served_by_its_old_daemon(place: Place, tmp_path: Path) -> None:
     daemon, _ = place.serve_and_wait()
     moved = Place(tmp_path / "moved", place.environment)
@@ -232,6 +246,12 @@ def test_it_ends_when_nobody_needs_it(place: Place) -> None:
     daemon, _ = place.serve_and_wait()
     assert daemon.wait(SECONDS) == 0
     assert "the daemon ends: no command for" in place.log
+
+
+def test_it_ends_on_a_full_disk(place: Place) -> None:
+    place.environment["TEST_LEAST_DISK"] = str(1 << 60)
+    assert place.serve().wait(SECONDS) == 0
+    assert "the daemon ends: the disk is full" in place.log
 
 
 @pytest.mark.parametrize("setting", ["daemon = false", 'master = "sc://localhost"'])
