@@ -117,7 +117,7 @@ def landed_fingerprints(
 
     steps = derive_steps(choose_rows("upserts", "least(src, dst)", "greatest(src, dst)"), home, conditions)
     stored = interval_steps(choose_rows("edges", "a", "b"))
-    found = {"landed": sum_by_epoch(steps, ["a", "b"]), "stored": sum_by_epoch(stored, ["a", "b"])}
+    prints = {"landed": sum_by_epoch(steps, ["a", "b"]), "stored": sum_by_epoch(stored, ["a", "b"])}
     if part is not None:
         for table in COLLECTIONS:
             some = interval_steps(rows[table]) if table == "edges" else rows[table]
@@ -127,8 +127,8 @@ def landed_fingerprints(
             some = some.filter(mine)
             at = pa.repeat(pa.scalar(frontier, pa.int64()), some.num_rows)
             some = some.set_column(some.schema.get_field_index("epoch"), "epoch", at)
-            found[table] = sum_by_epoch(some, list(ALWAYS[table]))
-    return found
+            prints[table] = sum_by_epoch(some, list(ALWAYS[table]))
+    return prints
 
 
 def recount_epochs(

@@ -64,13 +64,13 @@ def status(format: Annotated[Document, typer.Option(help="The output format.")] 
 def _print_status(format: Document) -> None:
     from ..local.daemon import format_status, read_status
 
-    found = read_status(setting.home)
+    daemon_status = read_status(setting.home)
     if format is Document.json:
-        print(json.dumps(found and asdict(found), indent=1))
+        print(json.dumps(daemon_status and asdict(daemon_status), indent=1))
         return
-    if found is None:
+    if daemon_status is None:
         out.print("no daemon of this home is running")
         out.print("  next: altneu daemon start")
         return
-    for line in format_status(found):
+    for line in format_status(daemon_status):
         out.print(line)

@@ -61,12 +61,12 @@ def sum_by_revision(
                 first, second = by_epoch.get(epoch, (0, 0))
                 by_epoch[epoch] = first + int(text[:16], 16), second + int(text[16:], 16)
         if revision in wanted:
-            found = {
+            prints = {
                 table: {at: Fingerprint.from_sums(*each) for at, each in sorted(by.items())}
                 for table, by in sums.items()
             }
             at_revision[revision] = {
-                table: {at: each for at, each in by.items() if each} for table, by in found.items()
+                table: {at: each for at, each in by.items() if each} for table, by in prints.items()
             }
     return at_revision
 

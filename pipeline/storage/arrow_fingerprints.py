@@ -44,38 +44,38 @@ def sum_by_epoch(
     rows = rows.filter(pc.and_(rows["epoch"].is_valid(), rows["diff"].is_valid()))
     if not rows.num_rows:
         return {}
-    found = hashing.begin_hashes(rows.num_rows)
+    hashes = hashing.begin_hashes(rows.num_rows)
     for column in columns:
-        _hash_column(rows[column], found)
+        _hash_column(rows[column], hashes)
     for column in named or ():
-        _hash_name(column, rows[column], found)
-        _hash_column(rows[column], found)
+        _hash_name(column, rows[column], hashes)
+        _hash_column(rows[column], hashes)
     epoch, diff = (rows[name].to_numpy() for name in ("epoch", "diff"))
     order = np.argsort(epoch, kind="stable")
-    epoch, diff, found = epoch[order], diff[order], found[:, order]
+    epoch, diff, hashes = epoch[order], diff[order], hashes[:, order]
     starts = np.flatnonzero(np.append(True, epoch[1:] != epoch[:-1]))
     sums = {
-        int(epoch[start]): Fingerprint(*hashing.weighted_sum(found[:, start:end], diff[start:end]))
+        int(epoch[start]): Fingerprint(*hashing.weighted_sum(hashes[:, start:end], diff[start:end]))
         for start, end in zip(starts, np.append(starts[1:], epoch.size), strict=True)
     }
     return {at: each for at, each in sums.items() if each}
 
 
-def _hash_column(column: pa.ChunkedArray, found: hashing.Hashes) -> None:
+def _hash_column(column: pa.ChunkedArray, hashes: hashing.Hashes) -> None:
     valid = column.is_valid().to_numpy()
     if pa.types.is_string(column.type):
-        hashing.hash_texts(*_bytes_of(column), valid, found)
+        hashing.hash_texts(*_bytes_of(column), valid, hashes)
     elif pa.types.is_boolean(column.type):
-        hashing.hash_flags(column.fill_null(False).to_numpy(), valid, found)
+        hashing.hash_flags(column.fill_null(False).to_numpy(), valid, hashes)
     elif pa.types.is_floating(column.type):
-        hashing.hash_doubles(column.fill_null(0.0).to_numpy(), valid, found)
+        hashing.hash_doubles(column.fill_null(0.0).to_numpy(), valid, hashes)
     else:
-        hashing.hash_longs(column.fill_null(0).to_numpy(), valid, found)
+        hashing.hash_longs(column.fill_null(0).to_numpy(), valid, hashes)
 
 
-def _hash_name(name: str, column: pa.ChunkedArray, found: hashing.Hashes) -> None:
+def _hash_name(name: str, column: pa.ChunkedArray, hashes: hashing.Hashes) -> None:
     """Hash the name of a column in the rows where it has a value."""
-    hashing.hash_name(np.frombuffer(name.encode(), np.uint8), column.is_valid().to_numpy(), found)
+    hashing.hash_name(np.frombuffer(name.encode(), np.uint8), column.is_valid().to_numpy(), hashes)
 
 
 def _bytes_of(column: pa.ChunkedArray) -> tuple[Any, Any]:

@@ -96,8 +96,8 @@ def runtime_folder() -> Path:
 
 def is_private(folder: Path) -> bool:
     """Tell whether a folder is this user's own and open to nobody else."""
-    found = os.lstat(folder)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+    info = os.lstat(folder)
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o077
 
 
 class Connection:
@@ -196,8 +196,8 @@ def read_needs(home: Path) -> dict[str, str]:
 
 def home_need(home: Path) -> str:
     """Return the digest of the path of a home and of the folder that is there. Raises `OSError` where none is."""
-    found = os.stat(home)
-    return digest([str(home), str(found.st_dev), str(found.st_ino)])
+    info = os.stat(home)
+    return digest([str(home), str(info.st_dev), str(info.st_ino)])
 
 
 def daemon_command(home: Path) -> list[str]:
@@ -235,8 +235,8 @@ def _list_stamps(folder: Path, *endings: str) -> list[str]:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(endings):
-                    found = entry.stat()
-                    stamps.append(f"{entry.path} {found.st_size} {found.st_mtime_ns}")
+                    info = entry.stat()
+                    stamps.append(f"{entry.path} {info.st_size} {info.st_mtime_ns}")
                 elif not entry.name.startswith(("__pycache__", ".")) and entry.is_dir():
                     folders.append(entry.path)
     return sorted(stamps)
@@ -244,10 +244,10 @@ def _list_stamps(folder: Path, *endings: str) -> list[str]:
 
 def _stamp(path: Path) -> str:
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return f"{path} -"
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
+    return f"{path} {info.st_size} {info.st_mtime_ns}"
 
 
 def _spark_section(file: Path) -> str:
