@@ -12,6 +12,7 @@ from altneu.pipeline.reading.explain import _rank_row
 from tests import seeds
 
 WEIGHTS = [math.nan, -math.nan, None, 0.0, -0.0, 1.5, -1.5, math.inf, -math.inf]
+ENDS = {"src": 1, "dst": 2}  # those of a key are the same
 LAST = """
     SELECT key, epoch, seq, op, w, t FROM rows QUALIFY row_number() OVER (
         PARTITION BY key ORDER BY epoch DESC, seq DESC, op = 'upsert' DESC, w DESC NULLS LAST, t DESC NULLS LAST
@@ -32,7 +33,7 @@ def test_the_last_row_of_a_key_is_that_of_the_law() -> None:
     ]
     table = pa.Table.from_pylist(rows)
     expected = duckdb.connect().register("rows", table).sql(LAST).fetchall()
-    last = {row["key"]: row for row in sorted(rows, key=lambda row: _rank_row(row, ["w", "t"]))}
+    last = {row["key"]: row for row in sorted(rows, key=lambda row: _rank_row(row | ENDS, ["w", "t"]))}
     found = [tuple(last[key][name] for name in ("key", "epoch", "seq", "op", "w", "t")) for key in sorted(last)]
     assert [tuple(map(_comparable, row)) for row in found] == [tuple(map(_comparable, row)) for row in expected], seed
 
