@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -86,8 +87,15 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def runtime_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime folder of the test's own, whose path leaves room for the name of a socket."""
+    with tempfile.TemporaryDirectory(prefix="altneu") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder)
+
+
+@pytest.fixture
+def place(tmp_path: Path, runtime_folder: Path) -> Iterator[Place]:
     seed = Seed(tmp_path / "home")
     seed.run({DAY: (9, 0)}, {DAY: {"vertices": 4, "edges": 6}})
     environment = os.environ | {"PYTHONPATH": str(REPO), "SECRET_WORD": "swordfish"}

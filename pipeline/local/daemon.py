@@ -38,8 +38,6 @@ from ..home.home import Home
 from ..state import home_identity
 from ..storage import daemon_client
 from ..storage.daemon_client import FOLDER, Connection, Message, NoDaemon
-from ..storage.session import count_stored_rows, launch_shared_jvm, may_have_daemon, release_session, session_for
-from ..storage.shared_jvm import describe_turn
 
 LOCK, LOG = "lock", "log"  # files in the folder of the daemon
 START_SECONDS = 300.0  # on a busy machine the JVM takes minutes
@@ -145,6 +143,8 @@ def stop_daemon(home: Path) -> bool:
 
 
 def _require_useful(home: Home) -> None:
+    from ..storage.session import may_have_daemon  # pyspark, which the doctor does without
+
     if not home.config.spark.daemon:
         raise UsageError(
             "[spark] daemon = false: the commands of this home do not use a daemon.",
@@ -255,6 +255,8 @@ class Daemon:
 
     def status(self) -> DaemonStatus:
         """Return what the daemon says about itself."""
+        from ..storage.shared_jvm import describe_turn
+
         java = psutil.Process(self.java.pid)
         workers = sum(worker.memory_info().rss for worker in java.children(recursive=True))
         memory = {"daemon": psutil.Process().memory_info().rss, "JVM": java.memory_info().rss, "workers": workers}
@@ -279,6 +281,8 @@ class Daemon:
 
     def _start_jvm(self) -> None:
         """Start the JVM, with a heap for the rows that are stored now."""
+        from ..storage.session import count_stored_rows, launch_shared_jvm
+
         ledger = home_identity.open_ledger(self.home)
         self.heap = memory_budget.driver_heap(self.home.config, count_stored_rows(ledger))
         gateway = launch_shared_jvm(self.home, self.heap >> 20)
@@ -449,6 +453,8 @@ class Daemon:
 
     def _sweep(self) -> None:
         """Start a process that makes the JVM ready for the next one: it attaches, which stops what is left there."""
+        from ..storage.session import release_session, session_for
+
         self._needs_sweep = False
         self.sweeper = self._fork()
         if self.sweeper:

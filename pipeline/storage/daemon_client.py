@@ -91,7 +91,9 @@ def socket_paths(home: Path) -> list[Path]:
 def runtime_folder() -> Path:
     """Return the folder of this user for sockets whose path in the home would be too long."""
     given = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(given) / "altneu" if given else Path(tempfile.gettempdir()) / f"altneu-{os.getuid()}"
+    if given and len(os.fsencode(given)) < LONGEST - 40:  # room for the name of a socket
+        return Path(given) / "altneu"
+    return Path(tempfile.gettempdir()) / f"altneu-{os.getuid()}"
 
 
 def is_private(folder: Path) -> bool:

@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -179,19 +180,22 @@ def test_nobody_else_may_connect(place: Place) -> None:
     assert daemon_client.connect(place.path) is None  # who knows who listens there
 
 
-def test_a_home_that_takes_no_socket_has_it_in_the_runtime_folder(place: Place, tmp_path: Path) -> None:
+def test_a_home_that_takes_no_socket_has_it_in_the_runtime_folder(place: Place, runtime_folder: Path) -> None:
     (place.path / "daemon" / "socket").mkdir(parents=True)
     daemon, status = place.serve_and_wait()
-    assert Path(status.socket).parent == tmp_path / "altneu" and status.pid == daemon.pid
+    assert Path(status.socket).parent == runtime_folder / "altneu" and status.pid == daemon.pid
     assert "no socket at" in place.log
     assert place.run("daemon", "stop")[0] == 0
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_not_tried(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_for_a_socket_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, outside = daemon_client.socket_paths(Path("/home"))
     assert inside == Path("/home/daemon/socket")
     (only,) = daemon_client.socket_paths(Path("/home") / ("x" * 100))
     assert only.parent == outside.parent and only.name != outside.name
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/" + "x" * 60)
+    (instead,) = daemon_client.socket_paths(Path("/home") / ("x" * 100))
+    assert instead.parent == Path(tempfile.gettempdir()) / f"altneu-{os.getuid()}" and instead.name == only.name
 
 
 def test_other_settings_of_spark_bring_a_fresh_daemon(place: Place) -> None:

@@ -74,14 +74,14 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
     assert 1 <= runner._estimate_landed_rows(home, [3, 4]) <= 10 and runner._estimate_landed_rows(home, []) == 0
-    small: list[bool] = []
-    monkeypatch.setattr(module, "start_session", lambda master, conf, few: small.append(few))
+    started: list[tuple[bool, int | None]] = []
+    monkeypatch.setattr(module, "start_session", lambda master, conf, few, heap_mb: started.append((few, heap_mb)))
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
     session_for(home, ledger)
     session_for(home, ledger, lambda: 1e6)
     monkeypatch.setattr(ledger.stages, "table_sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
     session_for(home, ledger)
-    assert small == [True, False, False]
+    assert started == [(True, 1280), (False, None), (False, None)]  # MiB; None: half of the machine
 
 
 def test_the_session_is_set_as_promised(spark: SparkSession) -> None:
