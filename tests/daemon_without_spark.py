@@ -23,13 +23,13 @@ def launch(*_: Any) -> Any:
     return SimpleNamespace(proc=process, close=lambda: None, java_parameters=parameters)
 
 
-def session(*_: Any) -> Any:
-    return SimpleNamespace(range=lambda rows: SimpleNamespace(count=lambda: rows))
-
-
 if __name__ == "__main__":
     changed: Any = daemon
-    changed.launch_shared_jvm, changed.session_for, changed._import_modules = launch, session, lambda: None
+    stands_in = {"_launch_jvm": launch, "_prepare_jvm": lambda home: None, "_import_modules": lambda: None}
+    for name, stand_in in stands_in.items():
+        assert hasattr(daemon, name)
+        setattr(daemon, name, stand_in)
     changed.TICK = 0.2
+    changed.STOP_SECONDS = float(os.environ.get("TEST_STOP_SECONDS", changed.STOP_SECONDS))
     changed.LEAST_DISK = int(os.environ.get("TEST_LEAST_DISK", changed.LEAST_DISK))
     daemon_process.main()

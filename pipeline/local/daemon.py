@@ -32,7 +32,7 @@ from typing import Any
 
 import psutil
 
-from ..errors import RunFailed, UsageError
+from ..errors import Exit, RunFailed, UsageError
 from ..home import memory_budget
 from ..home.home import Home
 from ..state import home_identity
@@ -281,11 +281,11 @@ class Daemon:
 
     def _start_jvm(self) -> None:
         """Start the JVM, with a heap for the rows that are stored now."""
-        from ..storage.session import count_stored_rows, launch_shared_jvm
+        from ..storage.session import count_stored_rows
 
         ledger = home_identity.open_ledger(self.home)
         self.heap = memory_budget.driver_heap(self.home.config, count_stored_rows(ledger))
-        gateway = launch_shared_jvm(self.home, self.heap >> 20)
+        gateway = _launch_jvm(self.home, self.heap >> 20)
         gateway.close()  # the processes that attach make connections of their own
         parameters = gateway.java_parameters
         self._gateway = {"port": parameters.port, "secret": parameters.auth_token}
@@ -414,13 +414,13 @@ class Daemon:
             self._selector.unregister(connection)
             self._ask_to_end(command)
         else:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(command.pid, message["signal"])
+            self._ask_to_end(command, message["signal"])
 
-    def _ask_to_end(self, command: _Command) -> None:
+    def _ask_to_end(self, command: _Command, number: int = signal.SIGTERM) -> None:
+        """Send a signal to a command. One that has not ended within `STOP_SECONDS` is killed (`_reap`)."""
         command.asked = command.asked or time.monotonic()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(command.pid, signal.SIGTERM)
+            os.kill(command.pid, number)
 
     def _attach(self, connection: Connection, request: Message, descriptors: list[int]) -> None:
         """Give a process access to the JVM, unless its work is too large for it."""
@@ -453,8 +453,6 @@ class Daemon:
 
     def _sweep(self) -> None:
         """Start a process that makes the JVM ready for the next one: it attaches, which stops what is left there."""
-        from ..storage.session import release_session, session_for
-
         self._needs_sweep = False
         self.sweeper = self._fork()
         if self.sweeper:
@@ -462,8 +460,7 @@ class Daemon:
         code = 1
         try:
             daemon_client.caller.name, daemon_client.caller.wait = "its own upkeep", STOP_SECONDS
-            session_for(self.home, home_identity.open_ledger(self.home)).range(1).count()
-            release_session()
+            _prepare_jvm(self.home)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -481,7 +478,9 @@ class Daemon:
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(command.connection)
                 with contextlib.suppress(OSError):
-                    command.connection.send({"exit": os.waitstatus_to_exitcode(status)})
+                    killed = command.asked and os.WIFSIGNALED(status)
+                    code = Exit.INTERRUPTED if killed else os.waitstatus_to_exitcode(status)
+                    command.connection.send({"exit": int(code)})
                 command.connection.close()
             elif command.asked and time.monotonic() - command.asked > STOP_SECONDS:
                 os.kill(command.pid, signal.SIGKILL)
@@ -538,6 +537,20 @@ class Daemon:
         if self.successor:
             os.chdir(self._at)
             os.execv(self.successor[0], [*self.successor, *(["--stay"] if self.stays else [])])
+
+
+def _launch_jvm(home: Home, heap_mb: int) -> Any:
+    from ..storage.session import launch_shared_jvm
+
+    return launch_shared_jvm(home, heap_mb)
+
+
+def _prepare_jvm(home: Home) -> None:
+    """Attach to the JVM once, which stops what is left there, and run a query."""
+    from ..storage.session import release_session, session_for
+
+    session_for(home, home_identity.open_ledger(home)).range(1).count()
+    release_session()
 
 
 def serve_home(path: Path, *, stays: bool) -> Call | None:

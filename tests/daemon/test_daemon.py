@@ -117,6 +117,16 @@ def test_a_signal_of_the_client_ends_the_command_and_the_daemon_lives(place: Pla
     assert not command.is_running() and place.run("status")[0] == 0 and place.ready()
 
 
+def test_a_command_that_does_not_end_at_a_signal_is_killed(place: Place) -> None:
+    place.environment["TEST_STOP_SECONDS"] = "1"
+    place.serve_and_wait()
+    client, command = awaiting_input(place)
+    command.suspend()
+    client.send_signal(signal.SIGINT)
+    client.communicate(timeout=SECONDS)
+    assert client.returncode == 130 and not command.is_running() and place.run("status")[0] == 0 and place.ready()
+
+
 def catches(process: psutil.Process, number: signal.Signals) -> bool:
     """Does the process have a handler for the signal?"""
     text = Path(f"/proc/{process.pid}/status").read_text()
