@@ -339,7 +339,7 @@ class Daemon:
         try:
             request = connection.receive(descriptors)
             if request is not None:
-                requests = {"run": self._run, "attach": self._attach, "status": self._tell, "stop": self._stop}
+                requests = {"run": self._run, "attach": self._attach, "status": self._send_status, "stop": self._stop}
                 stream.settimeout(None)
                 call = requests[request["do"]](connection, request, descriptors)
             else:
@@ -352,7 +352,7 @@ class Daemon:
                 os.close(descriptor)
         return call
 
-    def _tell(self, connection: Connection, request: Message, descriptors: list[int]) -> None:
+    def _send_status(self, connection: Connection, request: Message, descriptors: list[int]) -> None:
         connection.send(asdict(self.status()))
         connection.close()
 

@@ -237,14 +237,13 @@ def _list_stamps(folder: Path, *endings: str) -> list[str]:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(endings):
-                    info = entry.stat()
-                    stamps.append(f"{entry.path} {info.st_size} {info.st_mtime_ns}")
+                    stamps.append(_stamp(entry.path))
                 elif not entry.name.startswith(("__pycache__", ".")) and entry.is_dir():
                     folders.append(entry.path)
     return sorted(stamps)
 
 
-def _stamp(path: Path) -> str:
+def _stamp(path: Path | str) -> str:
     try:
         info = os.stat(path)
     except OSError:

@@ -77,7 +77,7 @@ class FilePlan(NamedTuple):
     after: int | None
 
     @property
-    def listed(self) -> str:
+    def property_value(self) -> str:
         """The tiers that stay, as `PROPERTY` lists them."""
         return ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)
 

@@ -208,7 +208,7 @@ class TableWriter:
 
 def _summary_options(files: FilePlan | None) -> dict[str, str]:
     """Return the options of a write by which the summary of its snapshot lists the tiers that stay."""
-    return {} if files is None else {f"snapshot-property.{file_tiers.PROPERTY}": files.listed}
+    return {} if files is None else {f"snapshot-property.{file_tiers.PROPERTY}": files.property_value}
 
 
 class _SparkRowWriter(TableWriter):

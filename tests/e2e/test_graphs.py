@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unaudited")  # all is compared with what i
     ids=lambda graph: graph.file.split(".")[0],
 )
 def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  # type: ignore[no-untyped-def]
-    """Of the kernels alone tests/kernels asks for them in the default tier."""
+    """The totals of real graphs are those that are known; in the default tier tests/kernels asks the kernels alone."""
     path = find_graph(graph.file)
     landed = altneu("land", path, *graph.land)
     assert landed.code == 0, landed.err

@@ -107,7 +107,7 @@ def frames(spark: SparkSession, world: World) -> dict[str, DataFrame | list[dict
 
 
 def arrow(world: World) -> dict[str, pa.Table | list[dict[str, Any]]]:
-    """The same frames as tables of this process."""
+    """Return the frames of a world of Spark as tables in the memory of this process."""
     types = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
     def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:

@@ -72,7 +72,7 @@ class Catalog:
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
             "summary": {key: str(number) for key, number in summary.items()}
-            | ({} if plan is None else {file_tiers.PROPERTY: plan.listed}),
+            | ({} if plan is None else {file_tiers.PROPERTY: plan.property_value}),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}

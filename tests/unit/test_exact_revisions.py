@@ -19,7 +19,7 @@ class Model:
     rows: list[Revision] = field(default_factory=lambda: [EMPTY])
     contents: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
 
-    def shown(self, row: Revision) -> frozenset[int]:
+    def shown_revisions(self, row: Revision) -> frozenset[int]:
         """The revisions whose rows a reader of the ledger sees."""
         taken_back = {one for first, last in row.hidden for one in range(first, last + 1)}
         own = {one.revision for one in self.rows[1 : row.revision + 1] if republished_revision(one) is None}
@@ -43,8 +43,8 @@ class Model:
         target, parent = self.rows[revision], self.rows[-1]
         hidden = (*target.hidden, (revision + 1, parent.revision))
         pins = target.snapshots
-        if revision and not former and self.content(target) != self.shown(target):
-            pins = self.snapshot(self.shown(target))
+        if revision and not former and self.content(target) != self.shown_revisions(target):
+            pins = self.snapshot(self.shown_revisions(target))
         row = replace(target, revision=parent.revision + 1, parent=parent.revision, hidden=hidden, snapshots=pins)
         self.rows.append(row)
 
@@ -54,7 +54,7 @@ class Model:
         if newest.frontier is None:
             return
         oldest = newest.revision - retained + 1
-        pins = self.snapshot(self.shown(newest))
+        pins = self.snapshot(self.shown_revisions(newest))
         rollbacks = [row.revision for row in self.rows if republished_revision(row) is not None]
         for number in range(max([1, oldest, *rollbacks]), newest.revision + 1):
             if self.rows[number].frontier is not None:
@@ -85,7 +85,9 @@ def test_a_revision_is_exact_if_its_snapshots_have_the_rows_that_it_shows(former
     for _ in range(400):
         model = play(rng, rng.randint(1, 12), former)
         rows = [row for row in model.rows[1:] if row.snapshots or row.frontier is None]
-        wanted = {row.revision for row in rows if row.frontier is None or model.content(row) == model.shown(row)}
+        wanted = {
+            row.revision for row in rows if row.frontier is None or model.content(row) == model.shown_revisions(row)
+        }
         exact = exact_revisions(model.rows[1:])
         assert exact <= wanted, model.rows
         assert former or exact == wanted, model.rows
@@ -101,7 +103,7 @@ def test_a_rollback_that_reads_rows_of_later_revisions_is_not_exact_once_its_rev
     model.publish()
     model.compact(4)
     assert [bool(row.snapshots) for row in model.rows] == [False, False, True, True, True, True]
-    assert model.content(model.rows[3]) == {1, 2} and model.shown(model.rows[3]) == {1}
+    assert model.content(model.rows[3]) == {1, 2} and model.shown_revisions(model.rows[3]) == {1}
     assert exact_revisions(model.rows[1:]) == {2, 5}
 
 

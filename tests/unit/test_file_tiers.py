@@ -29,7 +29,7 @@ class Table:
         self.files = [each for each in self.files if each not in merged] + [[*again, *[revision] * rows]]
         self.written += len(again) + rows
         self.longest = max(self.longest, len(again))
-        self.summary = {PROPERTY: plan.listed, "total-records": str(self.count()), "total-data-files": "1"}
+        self.summary = {PROPERTY: plan.property_value, "total-records": str(self.count()), "total-data-files": "1"}
 
     def count(self) -> int:
         return sum(map(len, self.files))
@@ -64,7 +64,7 @@ def test_no_run_waits_for_many_rows() -> None:
 
 
 def test_a_snapshot_without_tiers_is_one_tier_and_is_merged_where_it_is_scattered() -> None:
-    """As earlier versions, compactions and rollbacks leave them."""
+    """Snapshots without listed tiers are left by earlier versions, compactions and rollbacks."""
     whole = {"total-records": "500", "total-data-files": "1"}
     assert file_tiers.snapshot_tiers(whole, 9) == [Tier(9, 500)]
     assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None)
