@@ -129,6 +129,20 @@ def test_ci_fails_with_the_default_tests_and_runs_both(failing: str, repository:
     assert code == (failing == "default") and len(called) == 2
 
 
+@pytest.mark.needs("checkout")
+def test_ci_ends_what_hangs_even_if_a_process_outlives_it(repository: Path, tmp_path: Path) -> None:
+    limited = tmp_path / "bin" / "timeout"
+    limited.parent.mkdir()
+    arguments = "--signal INT --kill-after 1 1"  # seconds, in place of the minutes that the script asks for
+    limited.write_text(f'#!/bin/sh\nshift 5\nexec {shutil.which("timeout")} {arguments} "$@"\n')
+    limited.chmod(0o755)
+    (repository / "infra" / "test").write_text("#!/bin/sh\ntrap '' INT\necho begins\nsetsid sleep 45 &\nsleep 60\n")
+    environment = {**os.environ, "PATH": f"{limited.parent}:{os.environ['PATH']}"}
+    done = subprocess.run([repository / ".ci" / "run"], capture_output=True, text=True, env=environment, timeout=40)
+    assert done.returncode == 1 and done.stdout.count("begins") == 2
+    assert "This took longer than 40 minutes and was ended: infra/test\n" in done.stdout
+
+
 # -- the plugin ---------------------------------------------------------------------------------------------------
 
 
