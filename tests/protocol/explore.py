@@ -135,9 +135,12 @@ def search(
     wide: bool = False,
     faults: bool = True,
     first: str = "",
+    part: tuple[int, int] = (1, 1),
 ) -> Iterator[Execution]:
     """Every execution with up to `bound` deviations, each once, those with fewer first; the first deviation
-    only at steps so called. Raises `Violation`."""
+    only at steps so called. Of several parts, each has its share of the first deviations with all that follows them,
+    and the execution without any. Raises `Violation`."""
+    number, parts = part
     for order in orders:
         waiting: list[list[Deviation]] = [[]]
         for _ in range(bound + 1):
@@ -152,4 +155,4 @@ def search(
                     for instead in point.instead
                     if deviations or point.what.startswith(first)
                 ]
-            waiting = following
+            waiting = following if waiting != [[]] else following[number - 1 :: parts]

@@ -6,7 +6,7 @@ Seven variants that are broken on purpose show that the search would find what i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from altneu.pipeline.state.revisions import RevisionStore
 from altneu.pipeline.state.runs import RunStore
 from altneu.pipeline.state.schema import ledger
 from altneu.pipeline.state.stage_results import AuditFacts, PublishFacts
-from tests.protocol.explore import Violation, search
+from tests.protocol.explore import Deviation, Violation, search
+from tests.protocol.memory import Scheduler
 from tests.protocol.world import Protocol, World, protocol, see
 
 Works = dict[str, Callable[[World], Any]]
@@ -59,12 +60,12 @@ def orders(names: list[str]) -> list[list[str]]:
     return [[*names[place:], *names[:place]] for place in range(len(names))]
 
 
-def explore(world: Protocol, scene: str, bound: int, wide: bool) -> None:
+def explore(world: Protocol, scene: str, bound: int, wide: bool, part: tuple[int, int] = (1, 1)) -> None:
     works, began, executions, steps = SCENES[scene], time.time(), 0, 0
     chosen = orders(list(works)) if wide or len(works) < 3 else [list(works)]
     if scene == "two writers":  # who begins does not matter: they do the same
         chosen = chosen[:1]
-    for execution in search(lambda: world.begin(works), chosen, bound, wide):
+    for execution in search(lambda: world.begin(works), chosen, bound, wide, part=part):
         executions, steps = executions + 1, steps + len(execution.points)
     print(f"{scene}: {executions:,} executions, {steps:,} steps, {time.time() - began:.1f} s")
 
@@ -167,13 +168,59 @@ def test_a_broken_variant_is_caught(world: Protocol, monkeypatch: pytest.MonkeyP
             pass
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
-def test_one_deviation_at_any_step(world: Protocol, scene: str) -> None:
-    explore(world, scene, 1, wide=True)
+# -- wider, in parts of some minutes each ------------------------------------------------------------------------------
+
+PARTS_OF_ONE = {"all": 4}  # of the scenes that take longer than one part may
+PARTS_OF_TWO = {
+    "all": 25,
+    "a held run, overtaken": 3,
+    "a held run and a compaction": 3,
+    "two writers": 2,
+    "a compaction and its readers": 2,
+}
+
+
+def split_scenes(parts: dict[str, int]) -> list[Any]:
+    return [
+        pytest.param(scene, (part, of), id=f"{scene}, {part} of {of}")
+        for scene in SCENES
+        for of in [parts.get(scene, 1)]
+        for part in range(1, of + 1)
+    ]
+
+
+class Steps:
+    """A world in which each process takes three steps that write, and nothing can go wrong."""
+
+    def start(self, steps: dict[str, Scheduler]) -> None:
+        self.steps = steps
+
+    def work(self, name: str) -> str:
+        return "".join(self.steps[name](f"step {number}", True) for number in range(3))
+
+    def check(self) -> None: ...
+
+    def settle(self, outcomes: dict[str, str], faulty: bool) -> None: ...
+
+
+def test_the_parts_of_a_search_are_the_whole() -> None:
+    """Every execution with a deviation is in one part; the one without is in each."""
+
+    def list_executions(part: tuple[int, int]) -> list[Sequence[Deviation]]:
+        return [execution.deviations for execution in search(Steps, [["a", "b"]], 2, part=part)]
+
+    whole, parts = list_executions((1, 1)), [list_executions((part, 3)) for part in (1, 2, 3)]
+    assert [part.pop(0) for part in (whole, *parts)] == [[]] * 4
+    assert len(whole) > 100 and sorted(whole) == sorted(deviations for part in parts for deviations in part)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
-def test_two_deviations(world: Protocol, scene: str) -> None:
-    explore(world, scene, 2, wide=False)
+@pytest.mark.parametrize(("scene", "part"), split_scenes(PARTS_OF_ONE))
+def test_one_deviation_at_any_step(world: Protocol, scene: str, part: tuple[int, int]) -> None:
+    explore(world, scene, 1, wide=True, part=part)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scene", "part"), split_scenes(PARTS_OF_TWO))
+def test_two_deviations(world: Protocol, scene: str, part: tuple[int, int]) -> None:
+    explore(world, scene, 2, wide=False, part=part)

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from altneu.pipeline import landing
@@ -56,8 +57,18 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
     return " ".join(map(str, [count, *(renames if mode == "trace" else ())]))
 
 
+def import_what_a_land_needs() -> None:
+    """Land once: its children would else import pandas and more, each again."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.csv"
+        file.write_text("1,2,100\n")
+        options = {"columns": ["src", "dst", "ts"], "time_column": "ts", "every": "1d"}
+        main(f"{folder}/home", str(file), json.dumps(options), "", 0)
+
+
 def serve() -> None:
     """A child for each line of standard input (home, file, options, mode, n as JSON); its outcome as a line."""
+    import_what_a_land_needs()
     for line in sys.stdin:
         child = os.fork()
         if not child:
