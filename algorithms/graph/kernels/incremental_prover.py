@@ -106,6 +106,7 @@ class IncrementalProver:
     def start_window(self) -> None:
         """Forget the batches so far, but not the edges that they have shown to be wrong."""
         self.steps.clear()
+        self._noted = self.wrong, len(self.shown)
         self._base = self._certificate_counts.prints, self._certificate_counts.counts
 
     def get_proof(self) -> Proof:
@@ -116,6 +117,18 @@ class IncrementalProver:
             asked, between = ProofScope(asked.parts, stretch.which), (stretch.low, stretch.high)
             part = self.share_fingerprints(stretch)
         return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, asked, between)
+
+    def adopt_graph(self, graph: PersistentGraph, vertices: Ints) -> None:
+        """Go on with a graph that has to be the one that was followed, and give it the counts.
+
+        vertices: those at which anything has changed since both were the same; their lists are compared.
+        """
+        ours, theirs = self.graph.levels, graph.levels
+        same = (ours.live == theirs.live).all() and (ours.level == theirs.level).all()
+        if not (same and (ours.label == theirs.label).all() and _are_lists_in_order(theirs, vertices)):
+            self._note_state(LISTS)
+        graph.counted, self.graph = self.graph.counted, graph
+        self._check_lists(vertices)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
@@ -160,7 +173,7 @@ class IncrementalProver:
         self._live[:] = levels.live
         self._verify_edges(touched)
         self.looked_at += touched.size
-        self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size))
+        self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size, self._date_wrong_edges(epoch)))
 
     def _is_cheaper_to_enumerate(self, edges: int) -> bool:
         """Tell whether one enumeration of all triangles is at most as much work as following these edges."""
@@ -244,6 +257,13 @@ class IncrementalProver:
         why[self._certificate_counts.own[edges] > level[edges]] = TOO_LOW
         at = np.flatnonzero(why != FINE)
         self._note_wrong_edges(edges[at], why[at], level)
+
+    def _date_wrong_edges(self, epoch: int) -> int:
+        """Write the epoch at what was noted since the epoch before, and return how much that is."""
+        wrong, known = self._noted
+        self.shown[known:] = [edge._replace(epoch=epoch) for edge in self.shown[known:]]
+        self._noted = self.wrong, len(self.shown)
+        return self.wrong - wrong
 
     def _note_state(self, why: str) -> None:
         self.wrong += 1
@@ -582,5 +602,15 @@ def _are_lists_sound(g, vertices):
             if g.level[e] < 0 or g.place[e, side] != i:
                 return False
             if (g.tail[e] if side else g.head[e]) != w or (g.head[e] if side else g.tail[e]) != v:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _are_lists_in_order(g, vertices):
+    """Tell whether the levels fall along each list of these vertices."""
+    for v in vertices:
+        for slot in range(g.begin[v] + 1, g.begin[v] + g.live[v]):
+            if g.level[g.edge[slot]] > g.level[g.edge[slot - 1]]:
                 return False
     return True
