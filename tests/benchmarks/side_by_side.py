@@ -68,7 +68,9 @@ def main() -> None:
             seconds[name].append((wall, cpu))
             proofs += [] if proof is None else [asdict(proof)]
     assert all(proof == proofs[0] for proof in proofs), "the proofs differ"
-    print(f"{columns[0].size:,} edges, {given.epochs} epochs of {given.changes:,} changes; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{columns[0].size:,} edges, {given.epochs} epochs of {given.changes:,} changes; load {os.getloadavg()[0]:.1f}"
+    )
     print("\n| replay | wall s | CPU s |\n|---|---|---|")
     for name, pairs in seconds.items():
         print(f"| {name} | {spread([wall for wall, _ in pairs], 1)} | {spread([cpu for _, cpu in pairs], 1)} |")

@@ -58,7 +58,9 @@ def test_both_proofs_are_equal(seed: int, whole: int, monkeypatch: pytest.Monkey
     check_counts(two.graph)
 
 
-def damaged(history: History, epoch: int, damage: Damage, threads: int, monkeypatch: pytest.MonkeyPatch) -> ReplayResult:
+def damaged(
+    history: History, epoch: int, damage: Damage, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> ReplayResult:
     """Replay with damage that is done just after the maintenance of an epoch."""
     apply, times = PersistentGraph.apply_batch, sorted(history)
 

@@ -30,6 +30,7 @@ from altneu.algorithms.graph.kernels.graph import Ints, Shorts
 from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
 from altneu.algorithms.graph.kernels.level_sorted_graph import arrange_lists, set_level
 from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
+from altneu.algorithms.graph.kernels.threads import occupy_core
 
 IN_FLIGHT = 4
 ARRANGE = 8  # if more than one edge in this number has another level, all lists are laid out again
@@ -89,9 +90,10 @@ class ConcurrentProver:
         self._pending.append(self._thread.submit(self._prove_epoch, epoch, *self._batch, change))
 
     def _prove_epoch(self, epoch: int, removed: Shorts, inserted: Shorts, change: LevelChange) -> None:
-        self._prover.before_batch(removed, inserted)
-        _follow_change(self._prover.graph, change)
-        self._prover.after_batch(epoch)
+        with occupy_core():
+            self._prover.before_batch(removed, inserted)
+            _follow_change(self._prover.graph, change)
+            self._prover.after_batch(epoch)
 
 
 def _follow_change(copy: PersistentGraph, change: LevelChange) -> None:

@@ -354,7 +354,9 @@ class PersistentGraph:
         """
         own = {name: getattr(self.levels, name).copy() for name in OF_LISTS}
         levels = self.levels._replace(**own)
-        graph = PersistentGraph(levels, self.ids, self.room.copy(), self.used, MaintainedGraph(levels, 0, certified=True))
+        graph = PersistentGraph(
+            levels, self.ids, self.room.copy(), self.used, MaintainedGraph(levels, 0, certified=True)
+        )
         graph.counted = self.counted
         return graph
 

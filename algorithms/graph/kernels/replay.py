@@ -28,7 +28,7 @@ from altneu.algorithms.graph.kernels.graph import Ints, Shorts, compact_ids, dis
 from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
 from altneu.algorithms.graph.kernels.maintained_graph import BatchResult
 from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch
-from altneu.algorithms.graph.kernels.threads import allowed_threads
+from altneu.algorithms.graph.kernels.threads import allowed_threads, occupy_core
 from altneu.algorithms.graph.proof_records import Proof, ProofScope
 
 # An epoch can be proved beside the next one where there are as many epochs,
@@ -300,7 +300,8 @@ def _apply_batch(
         graph.counted = None  # without a prover the counts become stale
         return graph.apply_batch(removed, inserted, method, last=last)
     prover.before_batch(removed, inserted)
-    done = graph.apply_batch(removed, inserted, method)
+    with occupy_core():
+        done = graph.apply_batch(removed, inserted, method)
     prover.after_batch(epoch)
     return done
 
