@@ -21,7 +21,7 @@ Prints = dict[str, Fingerprint]  # by collection
 
 
 class UnprovedEdge(NamedTuple):
-    """An edge whose trussness k is not proved; epoch: the first at which that shows, None before and after all of them."""
+    """An edge whose trussness k is not proved; epoch: that of the batch after which it shows, None if of no batch."""
 
     a: int
     b: int

@@ -1,4 +1,4 @@
-"""The proof beside the maintenance says what the proof after each epoch says, and of each fault at which epoch it was."""
+"""The proof beside the maintenance says what the proof after each epoch says, and at which epoch a fault was."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_both_proofs_are_equal(seed: int, whole: int, monkeypatch: pytest.Monkey
     check_counts(two.graph)
 
 
-def damaged(
-    history: History, epoch: int, damage: Damage, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> ReplayResult:
+def damaged(history: History, epoch: int, damage: Damage, monkeypatch: pytest.MonkeyPatch) -> ReplayResult:
     """Replay with damage that is done just after the maintenance of an epoch."""
     apply, times = PersistentGraph.apply_batch, sorted(history)
 
@@ -72,7 +70,7 @@ def damaged(
 
     with monkeypatch.context() as patch:
         patch.setattr(PersistentGraph, "apply_batch", apply_and_damage)
-        return replayed(history, times[0], threads, "incremental")
+        return replayed(history, times[0], 2, "incremental")
 
 
 def growing_history() -> History:
@@ -109,7 +107,7 @@ def test_a_wrong_level_is_reported_at_its_epoch(epoch: int, level: int, monkeypa
 
     monkeypatch.setattr(IncrementalProver, "before_batch", wait_and_prove)
     monkeypatch.setattr(replay, "ConcurrentProver", Waiting)
-    proof = damaged(growing_history(), epoch, plant, 2, monkeypatch).proof
+    proof = damaged(growing_history(), epoch, plant, monkeypatch).proof
     assert proof is not None and proof.wrong
     assert {edge.epoch for edge in proof.shown if edge.why != LISTS} == {epoch}
     wrong = {step.epoch: step.wrong for step in proof.steps}
@@ -132,7 +130,7 @@ def test_lists_of_the_maintenance_that_are_not_its_edges_are_found(what: str, mo
             levels.live[0] -= 1
 
     history = growing_history()
-    proof = damaged(history, max(history), damage, 2, monkeypatch).proof
+    proof = damaged(history, max(history), damage, monkeypatch).proof
     assert proof is not None and proof.wrong and LISTS in {edge.why for edge in proof.shown}
 
 

@@ -1,4 +1,4 @@
-"""Kernels in several threads: equal bit for bit, whatever their number; nothing is left of them; no core is taken twice."""
+"""Kernels in several threads: results are the same with any number; no thread is left; no core is taken twice."""
 
 from __future__ import annotations
 

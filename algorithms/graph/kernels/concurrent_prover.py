@@ -2,8 +2,8 @@
 
 `ConcurrentProver` takes the place of an `IncrementalProver` for the batches of a window.
 
-Law     The proof is that of `incremental_prover` after each batch: equal number by number, and what is wrong at an epoch
-        is reported at that epoch, however far the maintenance is by then.
+Law     The proof is that of `incremental_prover` after each batch, number by number. What is wrong at an epoch is
+        reported at that epoch, however far the maintenance is by then.
         The proof trusts nothing that the maintenance says. It has a copy of the graph with lists of its own. For each
         epoch it receives the batch, and the levels and labels that differ from those of the epoch before: they are
         found here, by a comparison of all edges. At the end the lists of the maintained graph have to be those of the

@@ -14,6 +14,7 @@ Source  Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017): P
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ def _vertex_ranges(state: PeelState, threads: int) -> list[tuple[int, int]]:
     begin = state.begin
     wanted = np.arange(1, threads) * state.edge.size // threads
     bounds = [0, *np.searchsorted(begin, wanted).tolist(), begin.size]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 @njit(cache=True, nogil=True)

@@ -116,7 +116,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
 
 
 def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]:
-    """Return the edges that are not proved, at the epoch where that shows; what shows at none of them is at the last."""
+    """Return the edges that are not proved, at the epoch where that shows; if it is not known, at the last one."""
     wrong: dict[int | None, int] = {step.epoch: step.wrong for step in proof.steps}
     wrong[None] = proof.wrong - sum(wrong.values())
     return [
