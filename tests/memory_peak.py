@@ -2,10 +2,10 @@
 
     python -m tests.memory_peak EDGES
 
-Prints JSON: bytes an edge of R-MAT at the peak, for a first load, for one that leaves the graph in a table, and for a
-replay from the tables, the rows that come in and go out included; then of an edge in a cell, for each kind of cells,
-and of one that a part holds, without its triangles. Linux alone. For small graphs set MALLOC_MMAP_THRESHOLD_=131072,
-else the C library keeps for itself what small arrays had.
+Prints JSON: bytes an edge of R-MAT at the peak, for a first load, for one that leaves the graph in a table, for a
+replay from the tables, and for several epochs in two threads, the rows that come in and go out included; then of an
+edge in a cell, for each kind of cells, and of one that a part holds, without its triangles. Linux alone. For small
+graphs set MALLOC_MMAP_THRESHOLD_=131072, else the C library keeps for itself what small arrays had.
 """
 
 from __future__ import annotations
@@ -79,12 +79,25 @@ def sent(folder: Path, columns: list[np.ndarray], names: list[str]) -> Iterator[
         yield pa.ipc.open_stream(file)
 
 
-def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here") -> int:
+def many_epochs(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    """The rows of a graph of which some edges go at each of three epochs after the first."""
+    rows = first_load(a, b)
+    for epoch in range(1, 4):
+        rows[4][epoch::1000] = epoch
+    return rows
+
+
+def task(
+    folder: Path, first: int, columns: list[np.ndarray], token: str = "here", last: int | None = None, threads: int = 1
+) -> int:
     """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them. token: of the place
     where it is to keep the graph; it does not see any but `here`."""
     (folder / "here").write_text("here")
     cache = CachedGraph(GraphCacheLocation(folder, token), f"{first}", first)
-    request = ReplayRequest(first=first, last=first, scope=ProofScope(8), cache=cache, checkpoint_edges=1)
+    last = first if last is None else last
+    request = ReplayRequest(
+        first=first, last=last, scope=ProofScope(8), cache=cache, checkpoint_edges=1, threads=threads
+    )
     with sent(folder, columns, NAMES) as rows:
 
         def work() -> None:
@@ -157,6 +170,7 @@ def main(edges: int) -> None:
                 "first load": task(Path(folder), 0, first_load(a, b)),
                 "left": task(Path(folder), 0, first_load(a, b), "elsewhere"),
                 "replay": task(Path(folder), 1, later(a, b)),
+                "threads": task(Path(folder), 0, many_epochs(a, b), last=3, threads=2),
             }
             in_parts = cells(Path(folder), a, b) | {"part": part(*by_rmat(3 * size))}  # it holds half of them
     sizes = {name: size / a.size for name, size in found.items()} | in_parts

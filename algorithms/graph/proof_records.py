@@ -21,12 +21,13 @@ Prints = dict[str, Fingerprint]  # by collection
 
 
 class UnprovedEdge(NamedTuple):
-    """An edge whose trussness k is not proved."""
+    """An edge whose trussness k is not proved; epoch: that of the batch after which it shows, None if of no batch."""
 
     a: int
     b: int
     k: int
     why: str
+    epoch: int | None = None
 
 
 @dataclass
@@ -57,14 +58,15 @@ class ProvedState(NamedTuple):
 
 @dataclass
 class ProvedEpoch:
-    """The proved changes of an epoch: the fingerprint of those of each collection, their counts, and how many edges
-    were read.
+    """The proved changes of an epoch: the fingerprint of those of each collection, their counts, how many edges were
+    read, and how many of them are not proved.
     """
 
     epoch: int
     prints: Prints
     counts: GraphCounts
     looked_at: int
+    wrong: int = 0
 
 
 @dataclass
@@ -119,6 +121,7 @@ class Proof:
                 _fingerprints_from_json(step["prints"]),
                 _counts_from_json(step["counts"]),
                 step["looked_at"],
+                step.get("wrong", 0),
             )
             for step in record["steps"]
         ]

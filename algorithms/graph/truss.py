@@ -44,6 +44,7 @@ from altneu.algorithms.graph.kernels.replay import (
     resume_replay,
     run_replay,
 )
+from altneu.algorithms.graph.kernels.threads import use_threads
 from altneu.algorithms.graph.proof_records import Proof, ProvedState
 from altneu.algorithms.graph.tagged_rows import (
     CHUNK,
@@ -139,7 +140,8 @@ def _replay_task(request: ReplayRequest) -> Task:
         del intervals
         start = prepare_replay(*alive, *before, request.first, request.last, in_files)
         del alive, before
-        result = run_replay(start, ask=request.scope)
+        with use_threads(request.threads):
+            result = run_replay(start, ask=request.scope)
         del start
         yield from _leave_graph(result, request, in_files=in_files, least=request.checkpoint_edges)
         change, steps, proof = result.changes, result.steps, result.proof
@@ -161,7 +163,7 @@ def _split_before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, 
 def _resume_task(cached: CachedGraph, request: ReplayRequest) -> Task:
     def resume_graph(graph: PersistentGraph, parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         intervals, stored = take_kinds(parts, RESUME, RowKind.INTERVAL, RowKind.STORED)
-        result = resume_replay(graph, cached.at, *split_fresh(intervals), request.first, request.last, request.scope)
+        result = _resume_replay(graph, cached.at, intervals, request)
         yield from _leave_graph(result, request, in_files=True)
         yield from _result_tables(result.changes, result.steps, result.proof, stored)
 
@@ -175,7 +177,7 @@ def _restore_task(at: int, ends: tuple[int, int], counted: ProvedState, request:
             graph = _graph_from_checkpoint(rows, ends, counted)
             rows.clear()
             before = graph.copy_certificate()
-            result = resume_replay(graph, at, *split_fresh(intervals), request.first, request.last, request.scope)
+            result = _resume_replay(graph, at, intervals, request)
             if result.proof is not None and result.proof.wrong:
                 raise StateMismatch(f"{result.proof.wrong:,} edges are wrong by the proof")
         except StateMismatch as error:
@@ -185,6 +187,11 @@ def _restore_task(at: int, ends: tuple[int, int], counted: ProvedState, request:
         yield from _result_tables(result.changes, result.steps, result.proof, stored)
 
     return run_in_one_task(restore_graph)
+
+
+def _resume_replay(graph: PersistentGraph, at: int, intervals: list[Longs], request: ReplayRequest) -> ReplayResult:
+    with use_threads(request.threads):
+        return resume_replay(graph, at, *split_fresh(intervals), request.first, request.last, request.scope)
 
 
 def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: ProvedState) -> PersistentGraph:

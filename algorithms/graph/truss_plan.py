@@ -30,7 +30,8 @@ class ReplayRequest:
 
     scope: what the task has to prove besides the changes of every epoch; None: it proves nothing. cache: where the task
     leaves the graph for the next run, if it sees the folder. checkpoint_edges: otherwise it leaves the certificate of
-    every edge of a graph with at least so many edges; None: of no graph.
+    every edge of a graph with at least so many edges; None: of no graph. threads: how many the task may use, if it has
+    as many cores.
     """
 
     first: int
@@ -38,6 +39,7 @@ class ReplayRequest:
     scope: ProofScope | None = None
     cache: CachedGraph | None = None
     checkpoint_edges: int | None = None
+    threads: int = 1
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Measured bytes of one edge (tests/benchmarks/RESULTS.md): while one task maintains the trussness of a graph, while an
 # audit recomputes a graph beside the stored one, and in all other tasks; and of one row that is sent to every task.
 REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
+THREADS_BYTES = 80  # more for an edge of the trussness, where its task works in several threads
 UNKNOWN = 20_000_000
 GIB = 2**30
 LIBRARIES = (
@@ -91,7 +92,7 @@ def memory_budget(config: Config) -> MemoryBudget:
     if master.startswith("local["):
         return _local_budget(conf, master[len("local[") : -1].split(",")[0])
     if master.startswith("sc://"):
-        if re.match(r"sc://(localhost|127\.|\[::1\])", master):
+        if _is_on_this_machine(master):
             return _local_budget(conf, "*")
         if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
             return MemoryBudget(None, GIB, 1, "the executors of a Spark Connect server")
@@ -143,6 +144,24 @@ def max_task_edges(config: Config) -> int:
     """Return how many edges a graph may have so that one task can maintain its trussness; at most `[truss]
     limit_edges`."""
     return min(memory_budget(config).max_edges_exclusive, _limit_or_unbounded(config.truss.limit_edges))
+
+
+def task_threads(config: Config, edges: int) -> int:
+    """Return the threads of the task that maintains the trussness of so many edges, while no other task works.
+
+    Tasks that work beside one another have one thread each, and so has one without memory for more.
+    """
+    budget = memory_budget(config)
+    if edges > budget.max_edges(REPLAY_BYTES + THREADS_BYTES):
+        return 1
+    if config.spark.threads is not None:
+        return config.spark.threads
+    master = os.environ.get("ALTNEU_MASTER") or config.spark.master or "local[*]"
+    return budget.cores if _is_on_this_machine(master) else int(config.spark.conf.get("spark.task.cpus") or 1)
+
+
+def _is_on_this_machine(master: str) -> bool:
+    return master.startswith("local[") or re.match(r"sc://(localhost|127\.|\[::1\])", master) is not None
 
 
 def max_region_edges(config: Config) -> int:

@@ -350,6 +350,14 @@ class Spark(Section):
         "more than 0 minutes",
         gt=0,
     )
+    threads: int | None = declare(
+        None,
+        "2",
+        "the threads of a task that works while no other does; by default those of this machine, or spark.task.cpus on "
+        "a cluster",
+        "1 or more",
+        ge=1,
+    )
 
 
 class Config(Section):

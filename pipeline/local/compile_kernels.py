@@ -90,6 +90,18 @@ def _compile_peel() -> None:
     list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
 
 
+def _compile_threads() -> None:
+    """Compile the kernels of a peel and a proof in several threads, where there are cores for them."""
+    from altneu.algorithms.graph.kernels import parallel_peel, replay
+    from altneu.algorithms.graph.proof_records import ProofScope
+    from altneu.algorithms.graph.truss import _replay_task
+    from altneu.algorithms.graph.truss_plan import ReplayRequest
+
+    parallel_peel.LARGE_BATCH = replay.MANY_EPOCHS = 1
+    request = ReplayRequest(first=0, last=4, scope=ProofScope(2), threads=2)
+    list(_replay_task(request)(_as_received(_sample_intervals())))
+
+
 def _compile_deletions() -> None:
     _compile_maintenance(_sample_edges(begin=0))
 
@@ -218,6 +230,7 @@ GROUPS = {  # the longest first
     "truss: deletions": _compile_deletions,
     "truss: peel": _compile_peel,
     "truss: proof": _compile_proof,
+    "truss: threads": _compile_threads,
     "truss: parts": _compile_partitions,
     "triangles": _compile_triangles,
     "motifs": _compile_motifs,

@@ -207,6 +207,7 @@ def _check_task_size(home: Path) -> Check:
         return Check("Task memory", True, "it is known once the home exists")
     try:
         text = memory_budget.memory_budget(config).describe()
+        text += f"; {memory_budget.task_threads(config, 0)} threads for a task that works alone"
     except AltneuError as error:
         return Check("Task memory", False, error.what, error.next or "")
     if memory_budget.max_task_edges(config) < memory_budget.memory_budget(config).max_edges_exclusive:

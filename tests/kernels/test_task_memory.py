@@ -26,6 +26,7 @@ def test_tasks_have_the_memory_that_they_need() -> None:
     assert found.returncode == 0, found.stderr
     sizes = json.loads(found.stdout)
     enough = dict.fromkeys(("first load", "left", "replay"), memory_budget.REPLAY_BYTES)
+    enough["threads"] = memory_budget.REPLAY_BYTES + memory_budget.THREADS_BYTES
     enough |= dict.fromkeys(("support", "holders", "facts"), bsp.CELL_BYTES) | {"part": bsp.HELD_BYTES}
     assert {*sizes} == {*enough}
     assert all(0 < sizes[name] <= enough[name] for name in enough), sizes

@@ -131,6 +131,24 @@ def test_of_a_server_elsewhere_what_the_settings_say(conf: dict[str, str], as_on
     assert memory_budget.memory_budget(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
 
 
+@pytest.mark.parametrize(
+    ("settings", "edges", "threads"),
+    [
+        (config(), 1000, 4),
+        (config("local[2,4]"), 1000, 2),
+        (config("local[2]"), 40_000_000, 1),  # it has memory for one thread
+        (config("sc://localhost:15002"), 1000, 4),
+        (config("spark://head:7077", executor_cores="4"), 1000, 1),
+        (config("spark://head:7077", executor_cores="4", task_cpus="2"), 1000, 2),
+        (config("sc://head:15002", task_cpus="3"), 1000, 3),
+    ],
+)
+def test_the_threads_of_a_task_that_works_alone(settings: Config, edges: int, threads: int) -> None:
+    assert memory_budget.task_threads(settings, edges) == threads
+    mine = settings.model_copy(update={"spark": settings.spark.model_copy(update={"threads": 7})})
+    assert memory_budget.task_threads(mine, edges) == (7 if edges == 1000 else 1)
+
+
 def test_the_environment_names_the_master_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_MASTER", "local[1]")
     assert memory_budget.memory_budget(config("yarn", executor_memory="4g")).cores == 1

@@ -227,6 +227,21 @@ def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest
     assert row["count"] == 30
 
 
+def test_edges_that_are_not_proved_are_shown_at_their_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those of which no epoch is known at the last one."""
+    stored = Stored()
+    shown = [UnprovedEdge(100, 101, 4, "too low", FIRST), UnprovedEdge(100, 102, 4, "too low")]
+    step, *others = stored.proof.steps
+    assert step.epoch == FIRST
+    stored.proof = replace(stored.proof, wrong=9, shown=shown, steps=[replace(step, wrong=7), *others])
+    found = prove(monkeypatch, stored)
+    assert found is not None
+    assert [(row["epoch"], row["a"], row["count"]) for row in found.rows] == [
+        (FIRST, "100-101", 7),
+        (FRONTIER, "100-102", 2),
+    ]
+
+
 def test_where_nothing_was_replayed_nothing_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
     run = stored.run()

@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from altneu.algorithms.graph.kernels.atomics import take_slice
 from altneu.algorithms.graph.kernels.graph import Colours, Ints, Shorts, orient_edges
+from altneu.algorithms.graph.kernels.threads import sum_in_threads
 
 
 class CertificateCounts(NamedTuple):
@@ -51,36 +53,40 @@ def count_certificate(
     colour = np.full(graph.vertices.size, -1, np.int64)
     if colours is not None:
         colour = colours(graph.vertices)[graph.by_rank]
+    kappa = np.asarray(kappa, np.int32)
     return CertificateCounts(
-        *_count_cell(graph.indptr, graph.head, graph.origin, colour, np.asarray(kappa, np.int32), turn)
+        *sum_in_threads(_count_share, graph.indptr, graph.head, graph.origin, colour, kappa, turn, rows=a.size)
     )
 
 
 @njit(cache=True, nogil=True)
-def _count_cell(indptr, head, origin, colour, kappa, turn):
+def _count_share(indptr, head, origin, colour, kappa, turn, reached):
     m, n = head.size, indptr.size - 1
     triangles, backing, first = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
     mark = np.full(n, -1, np.int32)
-    for u in range(n):
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = origin[i]
-        for i in range(indptr[u], indptr[u + 1]):
-            v, x = head[i], origin[i]
-            for j in range(indptr[v], indptr[v + 1]):
-                w, y = head[j], origin[j]
-                z = mark[w]
-                if z < 0 or (colour[u] >= 0 and colour[u] == colour[v] and colour[u] == colour[w]):
-                    continue
-                least = min(kappa[x], kappa[y], kappa[z])
-                for e in (x, y, z):
-                    triangles[e] += 1
-                    backing[e] += kappa[e] == least
-                if turn[x] < turn[y] and turn[x] < turn[z]:
-                    first[x] += 1
-                elif turn[y] < turn[z]:
-                    first[y] += 1
-                else:
-                    first[z] += 1
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = -1
+    low, high = take_slice(reached, n)
+    while low < high:
+        for u in range(low, high):
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = origin[i]
+            for i in range(indptr[u], indptr[u + 1]):
+                v, x = head[i], origin[i]
+                for j in range(indptr[v], indptr[v + 1]):
+                    w, y = head[j], origin[j]
+                    z = mark[w]
+                    if z < 0 or (colour[u] >= 0 and colour[u] == colour[v] and colour[u] == colour[w]):
+                        continue
+                    least = min(kappa[x], kappa[y], kappa[z])
+                    for e in (x, y, z):
+                        triangles[e] += 1
+                        backing[e] += kappa[e] == least
+                    if turn[x] < turn[y] and turn[x] < turn[z]:
+                        first[x] += 1
+                    elif turn[y] < turn[z]:
+                        first[y] += 1
+                    else:
+                        first[z] += 1
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = -1
+        low, high = take_slice(reached, n)
     return triangles, backing, first

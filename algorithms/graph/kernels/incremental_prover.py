@@ -31,6 +31,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from altneu.algorithms.fingerprint import Fingerprint
+from altneu.algorithms.graph.kernels.atomics import take_slice
 from altneu.algorithms.graph.kernels.graph import Ints, Shorts, by_degree, distinct_values
 from altneu.algorithms.graph.kernels.hashing import SEED, hash_value
 from altneu.algorithms.graph.kernels.level_sorted_graph import PROBE, count_at_level, find_edge
@@ -40,6 +41,7 @@ from altneu.algorithms.graph.kernels.persistent_graph import (
     TrussCertificate,
     VertexRange,
 )
+from altneu.algorithms.graph.kernels.threads import sum_in_threads
 from altneu.algorithms.graph.proof_records import (
     COLLECTIONS,
     SHOWN,
@@ -106,6 +108,7 @@ class IncrementalProver:
     def start_window(self) -> None:
         """Forget the batches so far, but not the edges that they have shown to be wrong."""
         self.steps.clear()
+        self._noted = self.wrong, len(self.shown)
         self._base = self._certificate_counts.prints, self._certificate_counts.counts
 
     def get_proof(self) -> Proof:
@@ -116,6 +119,18 @@ class IncrementalProver:
             asked, between = ProofScope(asked.parts, stretch.which), (stretch.low, stretch.high)
             part = self.share_fingerprints(stretch)
         return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, asked, between)
+
+    def adopt_graph(self, graph: PersistentGraph, vertices: Ints) -> None:
+        """Go on with a graph that has to be the one that was followed, and give it the counts.
+
+        vertices: those at which anything has changed since both were the same; their lists are compared.
+        """
+        ours, theirs = self.graph.levels, graph.levels
+        same = (ours.live == theirs.live).all() and (ours.level == theirs.level).all()
+        if not (same and (ours.label == theirs.label).all() and _are_lists_in_order(theirs, vertices)):
+            self._note_state(LISTS)
+        graph.counted, self.graph = self.graph.counted, graph
+        self._check_lists(vertices)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
@@ -160,7 +175,7 @@ class IncrementalProver:
         self._live[:] = levels.live
         self._verify_edges(touched)
         self.looked_at += touched.size
-        self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size))
+        self.steps.append(ProvedEpoch(epoch, prints, counts, touched.size, self._date_wrong_edges(epoch)))
 
     def _is_cheaper_to_enumerate(self, edges: int) -> bool:
         """Tell whether one enumeration of all triangles is at most as much work as following these edges."""
@@ -209,7 +224,9 @@ class IncrementalProver:
         by_rank, indptr, tail, head, origin = by_degree(n, *ends)
         ids = ids[origin]
         del ends, level, origin
-        support, *facts = _enumerate_all(indptr, head, levels.level[ids], levels.label[ids], ids)
+        support, *facts = sum_in_threads(
+            _enumerate_share, indptr, head, levels.level[ids], levels.label[ids], ids, rows=ids.size
+        )
         backing, own = np.zeros(levels.level.size, np.int32), np.zeros(levels.level.size, np.int32)
         backing[ids], own[ids] = facts
         per_vertex = np.zeros(n, np.int64)
@@ -245,6 +262,13 @@ class IncrementalProver:
         at = np.flatnonzero(why != FINE)
         self._note_wrong_edges(edges[at], why[at], level)
 
+    def _date_wrong_edges(self, epoch: int) -> int:
+        """Write the epoch at what was noted since the epoch before, and return how much that is."""
+        wrong, known = self._noted
+        self.shown[known:] = [edge._replace(epoch=epoch) for edge in self.shown[known:]]
+        self._noted = self.wrong, len(self.shown)
+        return self.wrong - wrong
+
     def _note_state(self, why: str) -> None:
         self.wrong += 1
         self.shown.append(UnprovedEdge(0, 0, 0, why))
@@ -259,7 +283,9 @@ class IncrementalProver:
     def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
         """Return the changes of edges, degrees and trussness of edges that had the old level and have the new one."""
         levels = self.graph.levels
-        sums = _sums_of_edges(self.graph.ids, levels.tail, levels.head, edges, old, new)
+        (sums,) = sum_in_threads(
+            _sums_of_edges, self.graph.ids, levels.tail, levels.head, edges, old, new, rows=edges.size
+        )
         names = ("edges", "degrees", "trussness")
         return {name: Fingerprint(int(sums[i, 0]), int(sums[i, 1])) for i, name in enumerate(names)}
 
@@ -455,58 +481,66 @@ def _precedes(level, label, e, f):
 
 
 @njit(cache=True, nogil=True)
-def _enumerate_all(indptr, head, level, label, number):
-    """Count the certificate facts and the triangles of every edge of an oriented graph, by one enumeration."""
+def _enumerate_share(indptr, head, level, label, number, reached):
+    """Count the certificate facts and the triangles of every edge of an oriented graph, in the shares of one thread."""
     m, n = head.size, indptr.size - 1
     support, backing, own = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
     mark = np.full(n, -1, np.int32)
-    for u in range(n):
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = i
-        for i in range(indptr[u], indptr[u + 1]):
-            v = head[i]
-            for j in range(indptr[v], indptr[v + 1]):
-                k = np.int64(mark[head[j]])
-                if k >= 0:
-                    support[i] += 1
-                    support[j] += 1
-                    support[k] += 1
-                    x, y, z = level[i], level[j], level[k]
-                    least = min(x, y, z)
-                    first = np.int64(-1)
-                    for e in (i, j, k):
-                        if level[e] == least:
-                            backing[e] += 1
-                            if first < 0 or (label[e], number[e]) < (label[first], number[first]):
-                                first = np.int64(e)
-                    own[first] += 1
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = -1
+    low, high = take_slice(reached, n)
+    while low < high:
+        for u in range(low, high):
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = i
+            for i in range(indptr[u], indptr[u + 1]):
+                v = head[i]
+                for j in range(indptr[v], indptr[v + 1]):
+                    k = np.int64(mark[head[j]])
+                    if k >= 0:
+                        support[i] += 1
+                        support[j] += 1
+                        support[k] += 1
+                        x, y, z = level[i], level[j], level[k]
+                        least = min(x, y, z)
+                        first = np.int64(-1)
+                        for e in (i, j, k):
+                            if level[e] == least:
+                                backing[e] += 1
+                                if first < 0 or (label[e], number[e]) < (label[first], number[first]):
+                                    first = np.int64(e)
+                        own[first] += 1
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = -1
+        low, high = take_slice(reached, n)
     return support, backing, own
 
 
 @njit(cache=True, nogil=True)
-def _sums_of_edges(ids, tail, head, edges, old, new):
-    """Return two sums of hashes each for edges, degrees and trussness of edges that change their level."""
+def _sums_of_edges(ids, tail, head, edges, old, new, reached):
+    """Return two sums of hashes each for edges, degrees and trussness of edges that change their level, in the shares
+    of one thread.
+    """
     sums = np.zeros((3, 2), np.uint64)
-    for i in range(edges.size):
-        e = edges[i]
-        a, b = ids[tail[e]], ids[head[e]]
-        if a > b:
-            a, b = b, a
-        net = np.uint64(np.int64(new[i] >= 0) - np.int64(old[i] >= 0))  # modulo 2**64, as the sums are
-        for lane in range(2):
-            seed = np.uint64(SEED) if lane == 0 else hash_value(np.uint64(1), np.uint64(SEED))
-            vertex = hash_value(np.uint64(a), seed)
-            pair = hash_value(np.uint64(b), vertex)
-            sums[0, lane] += net * pair
-            sums[1, lane] += net * (vertex + hash_value(np.uint64(b), seed))
-            if old[i] != new[i]:
-                if old[i] >= 0:
-                    sums[2, lane] -= hash_value(np.uint64(old[i] + 2), pair)
-                if new[i] >= 0:
-                    sums[2, lane] += hash_value(np.uint64(new[i] + 2), pair)
-    return sums
+    low, high = take_slice(reached, edges.size)
+    while low < high:
+        for i in range(low, high):
+            e = edges[i]
+            a, b = ids[tail[e]], ids[head[e]]
+            if a > b:
+                a, b = b, a
+            net = np.uint64(np.int64(new[i] >= 0) - np.int64(old[i] >= 0))  # modulo 2**64, as the sums are
+            for lane in range(2):
+                seed = np.uint64(SEED) if lane == 0 else hash_value(np.uint64(1), np.uint64(SEED))
+                vertex = hash_value(np.uint64(a), seed)
+                pair = hash_value(np.uint64(b), vertex)
+                sums[0, lane] += net * pair
+                sums[1, lane] += net * (vertex + hash_value(np.uint64(b), seed))
+                if old[i] != new[i]:
+                    if old[i] >= 0:
+                        sums[2, lane] -= hash_value(np.uint64(old[i] + 2), pair)
+                    if new[i] >= 0:
+                        sums[2, lane] += hash_value(np.uint64(new[i] + 2), pair)
+        low, high = take_slice(reached, edges.size)
+    return (sums,)
 
 
 @njit(cache=True, nogil=True)
@@ -582,5 +616,15 @@ def _are_lists_sound(g, vertices):
             if g.level[e] < 0 or g.place[e, side] != i:
                 return False
             if (g.tail[e] if side else g.head[e]) != w or (g.head[e] if side else g.tail[e]) != v:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _are_lists_in_order(g, vertices):
+    """Tell whether the levels fall along each list of these vertices."""
+    for v in vertices:
+        for slot in range(g.begin[v] + 1, g.begin[v] + g.live[v]):
+            if g.level[g.edge[slot]] > g.level[g.edge[slot - 1]]:
                 return False
     return True

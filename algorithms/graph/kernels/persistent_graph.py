@@ -46,6 +46,7 @@ LEAST, MOST = -(2**63), 2**63 - 1  # the least and the greatest id
 COUNTS = ("backing", "own")  # the arrays of `CountedState`
 SCRATCH = ("need", "state", "mark")  # zeros between operations: not saved
 PARTIAL = ("floor", "asked")  # only a part of a graph has these
+OF_LISTS = ("level", "label", "begin", "live", "neighbour", "edge", "place")  # what a batch changes, and a proof reads
 
 
 class StateMismatch(ValueError):
@@ -345,6 +346,19 @@ class PersistentGraph:
         if self.counted is not None:
             new.counted = self.counted.for_edges(on, new.levels.level.size)
         return new
+
+    def copy_lists(self) -> PersistentGraph:
+        """Return a copy with levels, labels and lists of its own, for a reader in another thread.
+
+        The ends and the index of the edges are those of this graph, which must get no new edge numbers meanwhile.
+        """
+        own = {name: getattr(self.levels, name).copy() for name in OF_LISTS}
+        levels = self.levels._replace(**own)
+        graph = PersistentGraph(
+            levels, self.ids, self.room.copy(), self.used, MaintainedGraph(levels, 0, certified=True)
+        )
+        graph.counted = self.counted
+        return graph
 
     # -- files --------------------------------------------------------------------------------------------------
 

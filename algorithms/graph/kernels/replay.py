@@ -16,17 +16,24 @@ Source  `truss_maintenance` and `truss` in this folder.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from altneu.algorithms.graph.kernels.concurrent_prover import ConcurrentProver
 from altneu.algorithms.graph.kernels.graph import Ints, Shorts, compact_ids, distinct_values, run_starts
 from altneu.algorithms.graph.kernels.incremental_prover import IncrementalProver
 from altneu.algorithms.graph.kernels.maintained_graph import BatchResult
 from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph, StateMismatch
+from altneu.algorithms.graph.kernels.threads import allowed_threads, occupy_core
 from altneu.algorithms.graph.proof_records import Proof, ProofScope
+
+# An epoch can be proved beside the next one where there are as many epochs,
+MANY_EPOCHS = 3
+WORTH_A_COPY = 1000  # and one change, whose proof costs more than to copy this number of edges, for so many edges
 
 
 class TrussnessChanges(NamedTuple):
@@ -64,12 +71,26 @@ class ReplayStep(NamedTuple):
 Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
+class WindowSize(NamedTuple):
+    """How many epochs a window has in which something may change, and how many edges come or go in it."""
+
+    epochs: int
+    events: int
+
+    @classmethod
+    def from_events(cls, at: Ints) -> WindowSize:
+        return cls(distinct_values(at).size, at.size)
+
+
 class PreparedReplay(NamedTuple):
-    """The graph before the first epoch, the batch of each epoch, and the epoch (or None) after which it is not used."""
+    """The graph before the first epoch, the batch of each epoch, the epoch (or None) after which it is not used, and
+    the size of the window.
+    """
 
     graph: PersistentGraph
     steps: Iterator[Batch]
     final: int | None
+    size: WindowSize
 
 
 class ReplayResult(NamedTuple):
@@ -148,15 +169,14 @@ def prepare_replay(
     level = _levels_before(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _interval_events(edge, start, until, first, last)
     graph = PersistentGraph.from_edges(vertices, u, v, level, spare=kept)
-    return PreparedReplay(
-        graph, _batches_by_epoch(times, at, touched, sign), int(at[-1]) if at.size and not kept else None
-    )
+    final = int(at[-1]) if at.size and not kept else None
+    return PreparedReplay(graph, _batches_by_epoch(times, at, touched, sign), final, WindowSize.from_events(at))
 
 
 def run_replay(start: PreparedReplay, method: str = "auto", ask: ProofScope | None = None) -> ReplayResult:
     """Return the changes at the epochs of the steps, which can be taken only once."""
-    graph, steps, final = start
-    return _apply_batches(graph, steps, method, final, None if ask is None else IncrementalProver(graph, ask))
+    graph, steps, final, size = start
+    return _apply_batches(graph, steps, method, final, size, None if ask is None else IncrementalProver(graph, ask))
 
 
 def resume_replay(
@@ -187,7 +207,9 @@ def resume_replay(
     back = next(steps)
     prover = None if ask is None else IncrementalProver(graph, ask)
     _apply_batch(graph, *back, prover)
-    return _apply_batches(graph, steps, "auto", None, prover)
+    times = np.concatenate(rows[2:4])
+    size = WindowSize.from_events(times[(times >= first) & (times <= last)])
+    return _apply_batches(graph, steps, "auto", None, size, prover)
 
 
 def epoch_batches(
@@ -270,7 +292,7 @@ def _apply_batch(
     epoch: int,
     removed: Shorts,
     inserted: Shorts,
-    prover: IncrementalProver | None,
+    prover: IncrementalProver | ConcurrentProver | None,
     method: str = "auto",
     last: bool = False,
 ) -> BatchResult:
@@ -278,7 +300,8 @@ def _apply_batch(
         graph.counted = None  # without a prover the counts become stale
         return graph.apply_batch(removed, inserted, method, last=last)
     prover.before_batch(removed, inserted)
-    done = graph.apply_batch(removed, inserted, method)
+    with occupy_core():
+        done = graph.apply_batch(removed, inserted, method)
     prover.after_batch(epoch)
     return done
 
@@ -288,6 +311,7 @@ def _apply_batches(
     steps: Iterator[Batch],
     method: str,
     final: int | None,
+    size: WindowSize,
     prover: IncrementalProver | None = None,
 ) -> ReplayResult:
     """Apply the batches. final: the epoch after which the graph will not be used, or None."""
@@ -296,16 +320,28 @@ def _apply_batches(
     epochs: list[int] = []
     parts: list[BatchResult] = []
     made: list[ReplayStep] = []
-    began = perf_counter()
-    for epoch, removed, inserted in steps:
-        done = _apply_batch(graph, epoch, removed, inserted, prover, method, last=epoch == final)
-        parts.append(done)
-        epochs.append(epoch)
-        effort, seconds = done.effort, round(perf_counter() - began, 6)
-        made.append(ReplayStep(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
+    with _prove_beside(prover, size) as follower:
         began = perf_counter()
+        for epoch, removed, inserted in steps:
+            done = _apply_batch(graph, epoch, removed, inserted, follower, method, last=epoch == final)
+            parts.append(done)
+            epochs.append(epoch)
+            effort, seconds = done.effort, round(perf_counter() - began, 6)
+            made.append(ReplayStep(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
+            began = perf_counter()
     changes = _collect_changes(graph, np.array(epochs, np.int64), parts)
     return ReplayResult(changes, made, graph, None if prover is None else prover.get_proof())
+
+
+def _prove_beside(
+    prover: IncrementalProver | None, size: WindowSize
+) -> AbstractContextManager[IncrementalProver | ConcurrentProver | None]:
+    """Return the prover, or one in a thread of its own where there is a core for it, and enough to do beside it."""
+    if prover is None or allowed_threads() < 2 or size.epochs < MANY_EPOCHS:
+        return nullcontext(prover)
+    if size.events * WORTH_A_COPY < prover.graph.used.edges:
+        return nullcontext(prover)
+    return ConcurrentProver(prover)
 
 
 def _distinct_pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:

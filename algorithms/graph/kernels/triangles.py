@@ -21,7 +21,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from altneu.algorithms.graph.kernels.graph import Ints, Oriented, orient_edges
+from altneu.algorithms.graph.kernels.atomics import take_slice
+from altneu.algorithms.graph.kernels.graph import Ints, Oriented, Shorts, orient_edges
+from altneu.algorithms.graph.kernels.threads import sum_in_threads
 
 
 class TriangleCounts(NamedTuple):
@@ -79,31 +81,39 @@ def triangle_corners(graph: Oriented, chunk: int) -> Iterator[NDArray[np.int32]]
         first = stop
 
 
-@njit(cache=True, nogil=True)
-def oriented_support(indptr, head):
+def oriented_support(indptr: Ints, head: Shorts) -> Shorts:
     """Count the triangles on each oriented edge, int32[m]."""
+    (support,) = sum_in_threads(_count_support, indptr, head, rows=head.size)
+    return support
+
+
+@njit(cache=True, nogil=True)
+def _count_support(indptr, head, reached):
     n = indptr.size - 1
     support = np.zeros(head.size, np.int32)
     mark = np.full(n, -1, np.int32)  # mark[w] = position of the edge u->w, for the current u
-    for u in range(n):
-        first, last = indptr[u], indptr[u + 1]
-        if last - first < 2:
-            continue
-        for i in range(first, last):
-            mark[head[i]] = i
-        for i in range(first, last):
-            v = head[i]
-            count = 0
-            for j in range(indptr[v], indptr[v + 1]):
-                k = mark[head[j]]
-                if k >= 0:
-                    count += 1
-                    support[j] += 1
-                    support[k] += 1
-            support[i] += count
-        for i in range(first, last):
-            mark[head[i]] = -1
-    return support
+    low, high = take_slice(reached, n)
+    while low < high:
+        for u in range(low, high):
+            first, last = indptr[u], indptr[u + 1]
+            if last - first < 2:
+                continue
+            for i in range(first, last):
+                mark[head[i]] = i
+            for i in range(first, last):
+                v = head[i]
+                count = 0
+                for j in range(indptr[v], indptr[v + 1]):
+                    k = mark[head[j]]
+                    if k >= 0:
+                        count += 1
+                        support[j] += 1
+                        support[k] += 1
+                support[i] += count
+            for i in range(first, last):
+                mark[head[i]] = -1
+        low, high = take_slice(reached, n)
+    return (support,)
 
 
 @njit(cache=True, nogil=True)

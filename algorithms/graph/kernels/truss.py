@@ -10,7 +10,9 @@ triangles with edges of its own or a later layer. That is the certificate that `
 
 Cost    O(m^1.5) by degree order, and one scan of the remaining edges per level. Memory: about 70 bytes an edge at the
         peak; triangles are intersected on the fly and never stored.
-Source  Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), on one thread.
+        A batch is taken in order of the edges' numbers, so that the result is the same whether one thread takes it or
+        several do (`parallel_peel`, where there are cores for it).
+Source  Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017).
 """
 
 # numba infers the types of kernels from the arrays that they receive.
@@ -23,8 +25,20 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from altneu.algorithms.graph.kernels.graph import Ints, Shorts, both_ways, orient_edges
+from altneu.algorithms.graph.kernels import parallel_peel
+from altneu.algorithms.graph.kernels.graph import MOST_EDGES, Ints, Shorts, both_ways, orient_edges
 from altneu.algorithms.graph.kernels.intersect import closing_pairs
+from altneu.algorithms.graph.kernels.parallel_peel import (
+    LEVEL,
+    NUMBER,
+    REMAINING,
+    SIZE,
+    TAKEN,
+    PeelState,
+    drop_dead_entry,
+    take_large_batch,
+)
+from altneu.algorithms.graph.kernels.threads import free_threads
 from altneu.algorithms.graph.kernels.triangles import oriented_support
 
 
@@ -55,10 +69,7 @@ def peel_layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
 def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts]:
     """Return (kappa int32[m], layer int32[m]) of an oriented graph with sorted lists."""
     layer, none = np.empty(head.size, np.int32), np.empty(0, np.int32)
-    support = oriented_support(indptr, head)
-    both, neighbour, edge = both_ways(indptr, tail, head)
-    _take_batches(both, neighbour, edge, tail, head, support, layer, none, none)
-    return support, layer
+    return _peel_edges(indptr, tail, head, layer, none, none), layer
 
 
 class PeelOrder(NamedTuple):
@@ -77,55 +88,87 @@ class PeelOrder(NamedTuple):
 def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> PeelOrder:
     """Return the state from which maintenance starts, of an oriented graph with sorted lists."""
     place, own, backing = (np.zeros(head.size, np.int32) for _ in range(3))
+    return PeelOrder(_peel_edges(indptr, tail, head, place, own, backing), place, own, backing)
+
+
+def _peel_edges(indptr: Ints, tail: Shorts, head: Shorts, layer: Shorts, own: Shorts, backing: Shorts) -> Shorts:
+    """Return kappa and write the layers; if own and backing are not empty, write them and the order (`PeelOrder`)."""
     support = oriented_support(indptr, head)
     both, neighbour, edge = both_ways(indptr, tail, head)
-    _take_batches(both, neighbour, edge, tail, head, support, place, own, backing)
-    return PeelOrder(support, place, own, backing)
+    m, n, threads = head.size, both.size - 1, free_threads()
+    widest = int((both[1:] - both[:-1]).max(initial=0))
+    state = PeelState(
+        begin=both[:n].copy(),
+        end=both[1:].copy(),
+        gone=np.zeros(n, np.int32),
+        neighbour=neighbour,
+        edge=edge,
+        tail=tail,
+        head=head,
+        support=support,
+        alive=np.ones(m if threads > 1 else 0, np.uint8),
+        layer=layer,
+        own=own,
+        backing=backing,
+        rest=np.arange(m, dtype=np.int32),
+        batch=np.empty(m, np.int32),
+        coming=np.empty(m, np.int32),
+        left=np.empty(widest, np.int32),
+        right=np.empty(widest, np.int32),
+        cursor=np.array([m, 0, 0, 0, 0], np.int64),
+    )
+    large = parallel_peel.LARGE_BATCH if threads > 1 else MOST_EDGES + 1
+    _take_batches(state, large)
+    while state.cursor[SIZE]:
+        take_large_batch(state, free_threads())
+        _take_batches(state, large)
+    return np.invert(support, out=support)
 
 
 @njit(cache=True, nogil=True)
-def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, backing):
-    """Turn support into kappa and write the layers, both in place; neighbour and edge are used up.
-
-    If own and backing are not empty, they are written too, and the order instead of the layers (`PeelOrder`).
-    """
-    m, n = tail.size, indptr.size - 1
-    ordered = own.size > 0
-    begin, end = indptr[:n].copy(), indptr[1:].copy()
-    gone = np.zeros(n, np.int32)
-    widest = 0
-    for v in range(n):
-        widest = max(widest, end[v] - begin[v])
-    left, right = np.empty(widest, np.int32), np.empty(widest, np.int32)
-    rest, batch, coming = np.arange(m).astype(np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
-    remaining, k, number, taken = m, 0, 0, 0
-    while remaining > 0:
-        remaining, size, k = _start_level(k, rest, remaining, support, batch, backing)
-        while size > 0:
-            number += 1
-            joined = 0
-            for i in range(size):
-                e = batch[i]
-                u, v = tail[e], head[e]
-                count = 0
-                if k > 0:
-                    # The edge has at most k triangles left, so that the search may stop after k.
-                    count, _ = closing_pairs(u, v, begin, end, neighbour, edge, support, k, k, left, right)
-                    for t in range(count):
-                        joined = _lose_triangle(left[t], k, support, coming, joined)
-                        joined = _lose_triangle(right[t], k, support, coming, joined)
-                taken += 1
-                layer[e] = taken if ordered else number
-                if ordered:
-                    own[e] = count
-                support[e] = ~k  # negative: gone
-                _drop_dead_entry(u, begin, end, gone, neighbour, edge, support)
-                _drop_dead_entry(v, begin, end, gone, neighbour, edge, support)
-            batch, coming = coming, batch
-            size = joined
-        k += 1
-    for e in range(m):
-        support[e] = ~support[e]
+def _take_batches(g, limit):
+    """Remove batches until none is left, or until one has `limit` edges or more, which is left to the caller."""
+    remaining, k, number, taken, size = g.cursor
+    support, batch, coming = g.support, g.batch, g.coming
+    ordered = g.own.size > 0
+    while size < limit:
+        if size == 0:
+            remaining, size, k = _start_level(k, g.rest, remaining, support, batch, g.backing)
+            if size == 0:
+                break
+            continue
+        number += 1
+        joined = 0
+        for i in range(size):
+            e = batch[i]
+            u, v = g.tail[e], g.head[e]
+            count = 0
+            if k > 0:
+                # The edge has at most k triangles left, so that the search may stop after k.
+                count, _ = closing_pairs(u, v, g.begin, g.end, g.neighbour, g.edge, support, k, k, g.left, g.right)
+                for t in range(count):
+                    joined = _lose_triangle(g.left[t], k, support, coming, joined)
+                    joined = _lose_triangle(g.right[t], k, support, coming, joined)
+            taken += 1
+            g.layer[e] = taken if ordered else number
+            if ordered:
+                g.own[e] = count
+            support[e] = ~k  # negative: gone
+            if g.alive.size:
+                g.alive[e] = 0
+            drop_dead_entry(u, g.begin, g.end, g.gone, g.neighbour, g.edge, support)
+            drop_dead_entry(v, g.begin, g.end, g.gone, g.neighbour, g.edge, support)
+        size = joined
+        batch[:size] = np.sort(coming[:size])
+        if size == 0:
+            k += 1
+    g.cursor[REMAINING], g.cursor[LEVEL], g.cursor[NUMBER], g.cursor[TAKEN], g.cursor[SIZE] = (
+        remaining,
+        k,
+        number,
+        taken,
+        size,
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -168,18 +211,3 @@ def _lose_triangle(f, k, support, coming, joined):
             coming[joined] = f
             joined += 1
     return joined
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _drop_dead_entry(v, begin, end, gone, neighbour, edge, support):
-    """Count a dead entry in the list of v; close the list up when a quarter is dead (amortised O(1))."""
-    gone[v] += 1
-    if 4 * gone[v] > end[v] - begin[v]:
-        kept = begin[v]
-        for i in range(begin[v], end[v]):
-            if support[edge[i]] >= 0:
-                neighbour[kept] = neighbour[i]
-                edge[kept] = edge[i]
-                kept += 1
-        end[v] = kept
-        gone[v] = 0

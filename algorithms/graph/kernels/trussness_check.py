@@ -19,8 +19,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from altneu.algorithms.graph.kernels.atomics import take_slice
 from altneu.algorithms.graph.kernels.graph import Ints, orient_edges, to_adjacency
 from altneu.algorithms.graph.kernels.intersect import ALL, closing_pairs
+from altneu.algorithms.graph.kernels.threads import sum_in_threads
 
 
 class TrussnessVerdict(NamedTuple):
@@ -48,38 +50,41 @@ def check_trussness(a: Ints, b: Ints, trussness: NDArray[np.integer]) -> Trussne
     graph = orient_edges(a, b)
     both = to_adjacency(graph)
     kappa = (np.asarray(trussness)[graph.origin] - 2).astype(np.int32)
-    now, risen = _count_backing(graph.indptr, graph.head, kappa)
-    high = graph.origin[now < kappa].astype(np.int64)
-    rises = _find_rising(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, kappa, risen)
+    (backing,) = sum_in_threads(_count_backing, graph.indptr, graph.head, kappa, rows=a.size)
+    high = graph.origin[backing < kappa].astype(np.int64)
+    rises = _find_rising(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, kappa, backing)
     low = graph.origin[rises].astype(np.int64)
     return TrussnessVerdict(np.sort(high), np.sort(low))
 
 
 @njit(cache=True, nogil=True)
-def _count_backing(indptr, head, kappa):
-    """Count for each edge the triangles whose other edges have its kappa or more, as it is, and if all edges rose by
-    one.
+def _count_backing(indptr, head, kappa, reached):
+    """Count for each edge the triangles whose other edges have its kappa or more, in the shares of one thread.
 
-    Both counts are equal: a triangle with both others at kappa(e) or more backs kappa(e) + 1 if all three rise. The
-    second result is a copy because it is used up later.
+    If all edges rose by one, there would be as many: a triangle with both others at kappa(e) or more backs kappa(e) + 1
+    if all three rise.
     """
-    mark = np.full(indptr.size - 1, -1, np.int32)
+    n = indptr.size - 1
+    mark = np.full(n, -1, np.int32)
     backing = np.zeros(head.size, np.int32)
-    for u in range(indptr.size - 1):
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = i
-        for i in range(indptr[u], indptr[u + 1]):
-            v = head[i]
-            for j in range(indptr[v], indptr[v + 1]):
-                k = mark[head[j]]
-                if k >= 0:
-                    x, y, z = kappa[i], kappa[j], kappa[k]
-                    backing[i] += y >= x and z >= x
-                    backing[j] += x >= y and z >= y
-                    backing[k] += x >= z and y >= z
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = -1
-    return backing, backing.copy()
+    low, high = take_slice(reached, n)
+    while low < high:
+        for u in range(low, high):
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = i
+            for i in range(indptr[u], indptr[u + 1]):
+                v = head[i]
+                for j in range(indptr[v], indptr[v + 1]):
+                    k = mark[head[j]]
+                    if k >= 0:
+                        x, y, z = kappa[i], kappa[j], kappa[k]
+                        backing[i] += y >= x and z >= x
+                        backing[j] += x >= y and z >= y
+                        backing[k] += x >= z and y >= z
+            for i in range(indptr[u], indptr[u + 1]):
+                mark[head[i]] = -1
+        low, high = take_slice(reached, n)
+    return (backing,)
 
 
 @njit(cache=True, nogil=True)

@@ -107,15 +107,23 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
-        rows += [
-            {**make_difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
-            for a, b, k, why in proof.shown
-        ]
+        rows += _unproved_edges(proof, first, epochs[-1])
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
         rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
+
+
+def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]:
+    """Return the edges that are not proved, at the epoch where that shows; if it is not known, at the last one."""
+    wrong: dict[int | None, int] = {step.epoch: step.wrong for step in proof.steps}
+    wrong[None] = proof.wrong - sum(wrong.values())
+    return [
+        make_difference(last if epoch is None else max(epoch, first), "facts", f"{a}-{b}", k, None, wrong[epoch])
+        | {"why": why}
+        for a, b, k, why, epoch in proof.shown
+    ]
 
 
 def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Prints, Prints]:

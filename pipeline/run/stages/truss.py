@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from altneu.algorithms.graph.graph_cache_task import CachedGraph
 from altneu.algorithms.graph.truss_plan import ReplayRequest
 
+from ...home.memory_budget import task_threads
 from ...reading.vertex_names import replace_with_names
 from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
@@ -58,6 +59,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         scope=proof_scope(run.choose(AuditChoice), run.revision),
         cache=None if files is None else CachedGraph(files, key, run.frontier),
         checkpoint_edges=CERTIFIED if choice.edges.value <= choice.most else None,
+        threads=task_threads(run.home.config, choice.edges.value),
     )
     with ExitStack() as stack:
         strategy, result = run_with_fallbacks(run, choice, request, stack)
