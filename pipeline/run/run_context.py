@@ -21,10 +21,13 @@ from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
 from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
+from ..storage.horizons import Horizon, split_at_horizon, table_horizon
+from ..storage.session import PARTITIONS
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice, Scope
+from .read_rows import run_horizon, sum_read_rows
 
 Say = Callable[[str], None]
 D = TypeVar("D", bound=PlanChoice)
@@ -176,20 +179,43 @@ class RunContext:
         pins = {table: self.verified_snapshot(table) for table in self.warehouse.tables}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
-    def count_stored_rows(self) -> int:
-        """Return about how many rows the stages after ingest work on."""
+    def horizon(self, table: str) -> Horizon | None:
+        """Return the horizon from which on the run reads a table, or None where it reads all of its rows."""
+        return run_horizon(self.home, self.ledger, self.scope, table)
+
+    def count_read_rows(self) -> int:
+        """Count about how many rows the stages after ingest read: those in files that its horizons do not skip.
+
+        All choices by a number of rows use this one: how Spark plans, which engine audits, and whether a stage first
+        selects what it needs.
+        """
         pins = self.unpublished_revision().snapshots
-        return sum(self.warehouse.snapshot_size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
+        return sum_read_rows(self.home, self.ledger, self.scope, self.warehouse, pins)
 
     def write_rows(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table, and return their number."""
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
+        horizon = self._horizon_of_next_run(table)
+        if stamped is not None and horizon is not None and self._writes_ended_rows(table):
+            partitions = int(self.spark.conf.get(PARTITIONS) or 1)
+            stamped = split_at_horizon(stamped, horizon, max(1, partitions // 2))
         return self.put_rows(table, stamped)
+
+    def _writes_ended_rows(self, table: str) -> bool:
+        """Tell whether many of the rows that the run writes may lie before the next horizon, and others after it."""
+        may_lie_after = table in INTERVALS or (self.home.config.edges.live_for is not None and table != "trussness")
+        return may_lie_after and len(self.epochs) != 1
+
+    def _horizon_of_next_run(self, table: str) -> Horizon | None:
+        """Return the horizon of a run whose first epoch follows the frontier."""
+        return table_horizon(table, self.frontier + 1, self.home.config.edges.live_for)
 
     def put_rows(self, table: str, rows: Any | None) -> int:
         self.ledger.runs.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
         base = self.base_snapshot(table)
-        head = self.warehouse.write_to_branch(table, self.run_id, base, rows, self.parent.revision)
+        head = self.warehouse.write_to_branch(
+            table, self.run_id, base, rows, self.parent.revision, self._horizon_of_next_run(table)
+        )
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
         if head != base and (merged := self.warehouse.count_merged_files(table, head)):
             self.say(f"{table}: {merged} small files became one with the rows of this run")

@@ -39,6 +39,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
 from ..state.stage_results import KINDS, Facts, display_fields
 from . import approval
+from .choices.plan_choice import Scope
 from .planning import Plan
 from .run_session import RunSession
 from .semantic_settings import changed_meaning
@@ -129,6 +130,7 @@ def execute_stage(
     """
     from ..report import refresh_pages, rows_page
     from ..storage.session import session_for
+    from .read_rows import count_rows_before_run
     from .run_context import RunContext
 
     stage, row = get_stage(name), ledger.runs.get(run_id)
@@ -144,7 +146,9 @@ def execute_stage(
         session.start_stage()
         try:
             landed = functools.cache(functools.partial(_estimate_landed_rows, home, row.epochs))
-            spark, parent = session_for(home, ledger, landed), ledger.runs.get_parent(row)
+            parent = ledger.runs.get_parent(row)
+            scope = Scope(parent, tuple(row.epochs), row.kind)
+            spark = session_for(home, ledger, lambda: count_rows_before_run(home, ledger, scope) + landed())
             report = functools.partial(say, name)
             run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
             facts = _run_stage(stage, run, watch, landed)
@@ -175,7 +179,7 @@ def _run_stage(stage: Stage, run: RunContext, watch: telemetry.StageTelemetry, l
     if stage is STAGES[0]:
         run.warehouse.ensure_tables(retype=not run.appends_to("upserts") or run.parent.frontier is None)
         rows = landed()
-    with size_plans(run.spark, run.count_stored_rows() + rows if stage.before_publish else None):
+    with size_plans(run.spark, run.count_read_rows() + rows if stage.before_publish else None):
         facts = watch.measure(stage.run_stage, run)
     return replace(facts, snapshots=run.new_snapshots) if run.new_snapshots else facts
 

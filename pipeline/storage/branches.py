@@ -27,6 +27,7 @@ from .catalogs import tag_name
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
+    from .horizons import Horizon
 
 GRACE = 3600.0  # seconds for which readers may go on reading what nothing pins any more
 COMMITS = 20  # tries of a commit when other writers commit first
@@ -80,6 +81,10 @@ class Branches:
         names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
         return Size(**{name: int(summary.get(key) or 0) for name, key in names.items()})
 
+    def count_rows(self, table: str, snapshot: int, horizon: Horizon | None) -> int:
+        """Count the rows of a snapshot that a reader from a horizon on reads (`IcebergTable.count_rows`)."""
+        return self.load_metadata(table).count_rows(snapshot, horizon)
+
     def count_added_rows(self, table: str, snapshot: int) -> int:
         """Count the rows that the commit of a snapshot has added, without those that it has only merged."""
         summary = self.load_metadata(table).snapshot_summary(snapshot)
@@ -111,7 +116,15 @@ class Branches:
         branch = self.load_metadata(table).ref_snapshot(branch_of(run_id))
         return base if branch is None else branch
 
-    def write_to_branch(self, table: str, run_id: str, base: int, rows: Any | None, parent: int | None = None) -> int:
+    def write_to_branch(
+        self,
+        table: str,
+        run_id: str,
+        base: int,
+        rows: Any | None,
+        parent: int | None = None,
+        horizon: Horizon | None = None,
+    ) -> int:
         """Append the rows of a run to those of the snapshot `base`, on the run's branch, in place of an earlier try.
 
         Args:
@@ -121,6 +134,7 @@ class Branches:
             rows: The rows to append; None: the branch is only dropped.
             parent: The revision on which the run builds: rows of small files are then merged with the appended ones
                 (`file_tiers`). None: no stored row is written again.
+            horizon: The horizon of the next run, by which merged rows are put into files.
 
         Returns:
             The snapshot of the table for the run.
@@ -132,7 +146,7 @@ class Branches:
         if rows is None:
             return base
         begun = self._begin_branch(table, run_id, base)
-        files = None if parent is None else file_tiers.plan_files(begun.snapshot_summary(base), parent)
+        files = None if parent is None else file_tiers.plan_files(begun.snapshot_summary(base), parent, horizon)
         begun.append_rows(branch_of(run_id), rows, files)
         return self._require_own_commits(table, run_id, base)
 

@@ -14,7 +14,10 @@ its own one (`PROPERTY`). This module needs neither Spark nor files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .horizons import Horizon
 
 PROPERTY = "altneu.tiers"  # in a snapshot's summary: "40:16000,44:400", the `last` and `rows` of each tier
 MERGED_TIERS = 7  # so many tiers are merged at least
@@ -70,11 +73,13 @@ class FilePlan(NamedTuple):
     """How a commit of further rows writes the files of a table.
 
     `kept`: the tiers that stay. `after`: the rows of revisions greater than this one are written again, together with
-    the further rows; None: no rows are.
+    the further rows; None: no rows are. `horizon`: the rows from it on and those before it are written to files of
+    their own, so that the next run skips the latter; None: they are not told apart.
     """
 
     kept: list[Tier]
     after: int | None
+    horizon: Horizon | None = None
 
     @property
     def property_value(self) -> str:
@@ -82,8 +87,8 @@ class FilePlan(NamedTuple):
         return ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)
 
 
-def plan_files(summary: Mapping[str, str], newest: int) -> FilePlan:
-    """Plan a commit of further rows on a snapshot. See `snapshot_tiers` for the arguments."""
+def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None = None) -> FilePlan:
+    """Plan a commit of further rows on a snapshot. See `snapshot_tiers` and `FilePlan` for the arguments."""
     tiers = snapshot_tiers(summary, newest)
     kept = tiers_to_keep(tiers, MERGED_TIERS, MERGED_ROWS)
     if PROPERTY not in summary and int(summary.get("total-data-files") or 0) > SCATTERED:
@@ -91,18 +96,19 @@ def plan_files(summary: Mapping[str, str], newest: int) -> FilePlan:
         kept = [tier for tier in tiers if tier.rows > MERGED_ROWS]
     if kept == tiers:
         return FilePlan(kept, None)
-    return FilePlan(kept, kept[-1].last if kept else 0)
+    return FilePlan(kept, kept[-1].last if kept else 0, horizon)
 
 
 def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> FilePlan | None:
     """Plan the compaction of a snapshot that is to have about `files` files. None: it is written as a whole.
 
-    The oldest tier stays if it is large and larger than all others together, and in no more than `files` files. So
-    each row of a large table is written by O(log n) of n compactions.
+    The oldest tier stays if it is large and larger than all others together, and in no more than `files` files, where
+    each other tier may have two (`FilePlan.horizon`). So each row of a large table is written by O(log n) of n
+    compactions.
     """
     tiers = snapshot_tiers(summary, newest)
     first, newer = (tiers[0].rows, sum(tier.rows for tier in tiers[1:])) if tiers else (0, 0)
-    scattered = int(summary.get("total-data-files") or 0) - (len(tiers) - 1) > files
+    scattered = int(summary.get("total-data-files") or 0) - 2 * (len(tiers) - 1) > files
     if PROPERTY not in summary or scattered or first <= max(MERGED_ROWS, newer) or not newer:
         return None
     return FilePlan(tiers[:1], tiers[0].last)

@@ -27,9 +27,10 @@ from altneu.algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable
 from ..state import filesystem
-from . import file_tiers
+from . import avro_files, file_bounds, file_tiers
 from .catalogs import Catalog
 from .file_tiers import FilePlan
+from .horizons import Horizon, split_at_horizon
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -114,9 +115,13 @@ class IcebergTable:
 
     def column_types(self) -> dict[str, str]:
         """Return the columns with their types in Iceberg."""
+        return {field["name"]: field["type"] for field in self._fields()}
+
+    def _fields(self) -> list[dict[str, Any]]:
         now = self._metadata["current-schema-id"]
+        fields: list[dict[str, Any]]
         fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
-        return {field["name"]: field["type"] for field in fields}
+        return fields
 
     def properties(self) -> dict[str, str]:
         """Return the table's properties."""
@@ -150,6 +155,22 @@ class IcebergTable:
     def snapshot_summary(self, snapshot: int) -> dict[str, str]:
         """Return what the commit of a snapshot added, and the snapshot's totals: files, bytes, rows."""
         return dict(self._snapshots[snapshot]["summary"])
+
+    def count_rows(self, snapshot: int, horizon: Horizon | None = None) -> int:
+        """Count the rows of a snapshot in the files that a reader from a horizon on does not skip, by metadata alone.
+
+        Without a horizon, and where only Spark can read the manifests, they are all rows.
+        """
+        each = self._snapshots[snapshot]
+        rows = int(each["summary"].get("total-records") or 0)
+        if horizon is None or not rows or "manifest-list" not in each:
+            return rows
+        field = next(field["id"] for field in self._fields() if field["name"] == horizon.column)
+        try:
+            files = list(file_bounds.list_data_files(each["manifest-list"]))
+        except (OSError, avro_files.NotAvro):
+            return rows
+        return sum(file.rows for file in files if file.reaches(field, horizon.least))
 
     def commit_first_snapshot(self) -> None:
         """Commit an empty first snapshot."""
@@ -220,8 +241,12 @@ class _SparkRowWriter(TableWriter):
             return
         merged = rows.sparkSession.table(f"{name}.branch_{branch}").where(F.col("revision") > files.after)
         whole = merged.unionByName(rows, allowMissingColumns=True)
-        # without a number of partitions: they are one file, unless they are very many
-        self.overwrite_rows(name, branch, whole.repartition(whole.columns[0]), files)
+        if files.horizon is None:
+            # without a number of partitions: they are one file, unless they are very many
+            whole = whole.repartition(whole.columns[0])
+        else:
+            whole = split_at_horizon(whole, files.horizon, 1)
+        self.overwrite_rows(name, branch, whole, files)
 
     def overwrite_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
         replaced = F.lit(True) if files is None or files.after is None else F.col("revision") > files.after

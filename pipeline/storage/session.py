@@ -263,15 +263,15 @@ def master_of(home: Home) -> str | None:
     return variable or home.config.spark.master
 
 
-def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
-    """Start the session of a process for one command on a home, by the number of stored rows and of `landed` rows.
+def session_for(home: Home, ledger: Ledger, count_rows: Callable[[], float] | None = None) -> SparkSession:
+    """Start the session of a process for one command on a home, by the number of rows that it reads (default: all).
 
     The JVM is that of the home's daemon, where one answers and is large enough.
     """
     master = master_of(home)
     if SparkContext._active_spark_context is not None or (master or "").startswith(REMOTE):
         return start_session(master, home.config.spark.conf)
-    rows = count_stored_rows(ledger) + landed()
+    rows = count_stored_rows(ledger) if count_rows is None else count_rows()
     if caller.wanted and may_have_daemon(home):
         try:
             variables = read_environment(master or LOCAL, home.config.spark.conf)

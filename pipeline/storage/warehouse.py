@@ -28,6 +28,7 @@ from ..state.records import SERVING_TABLES, Revision
 from . import catalogs, iceberg, local_frame
 from .branches import Branches
 from .file_tiers import FilePlan
+from .horizons import Horizon
 from .session import register_catalog, size_plans
 from .table_schemas import (
     MOTIFS,
@@ -287,10 +288,16 @@ class Warehouse(Branches):
     # -- Writing ------------------------------------------------------------------------------------------------
 
     def write_to_branch(
-        self, table: str, run_id: str, base: int, rows: DataFrame | None, parent: int | None = None
+        self,
+        table: str,
+        run_id: str,
+        base: int,
+        rows: DataFrame | None,
+        parent: int | None = None,
+        horizon: Horizon | None = None,
     ) -> int:
         selected = None if rows is None else rows.select(*map(quote_identifier, self.column_names(table)))
-        return super().write_to_branch(table, run_id, base, selected, parent)
+        return super().write_to_branch(table, run_id, base, selected, parent, horizon)
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
         """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""

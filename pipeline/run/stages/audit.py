@@ -17,7 +17,7 @@ from ...state.totals import sum_totals
 from ...storage import truss_checkpoint_table
 from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
-from .proof_verification import unprovable_reason, verify_proof
+from .proof_verification import first_affected_epoch, unprovable_reason, verify_proof
 from .small_run import SmallRun, read_small_run
 from .suites import run_suites
 
@@ -31,7 +31,7 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
-    small = read_small_run(run)
+    small = read_small_run(run, first=None if in_full else first_affected_epoch(run))
     # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
         full = pool.submit(_recompute_epochs, run, small, decision.epochs) if in_full else None
@@ -41,7 +41,8 @@ def audit_run(run: RunContext) -> AuditFacts:
         if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
-            full = pool.submit(_recompute_epochs, run, small, sorted({*decision.epochs, wrong}))
+            everything = read_small_run(run, first=None)
+            full = pool.submit(_recompute_epochs, run, everything, sorted({*decision.epochs, wrong}))
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}

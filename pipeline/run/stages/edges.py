@@ -37,7 +37,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
         base, delta = None, run.read_after("upserts")
     decision = run.choose(EdgesChoice)
     few = decision.strategy is Strategy.BROADCAST
-    tiny = run.count_stored_rows() <= WHOLE_ROWS
+    tiny = run.count_read_rows() <= WHOLE_ROWS
     motif_edges: int | None = None
     relations = motif_patterns.extra_relations(config.motif_patterns())
     if decision.upserts.value:

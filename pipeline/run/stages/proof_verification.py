@@ -43,6 +43,7 @@ from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
 from ...storage import table_fingerprints
 from ...storage.arrow_fingerprints import fingerprints_by_epoch
+from ...storage.horizons import table_horizon
 from ...storage.table_schemas import ALWAYS
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import AuditChoice, EdgesChoice
@@ -98,7 +99,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
     run.ledger.outputs.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
-    first = _first_affected_epoch(run, facts)
+    first = first_affected_epoch(run)
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
@@ -164,11 +165,11 @@ def _folded_since(run: RunContext) -> int | None:
     return run.parent.since if run.appends_to("upserts") else None
 
 
-def _first_affected_epoch(run: RunContext, facts: TrussFacts) -> int:
+def first_affected_epoch(run: RunContext) -> int:
     """Return the first epoch that the run may have changed; the proof is about this epoch and all later ones."""
-    first = min(_batch_epochs(run))
+    first, replayed = min(_batch_epochs(run)), run.get_result(TrussFacts).first_epoch
     if run.appends_to("edges"):
-        first = min([*run.epochs, *([] if facts.first_epoch is None else [facts.first_epoch])], default=first)
+        first = min([*run.epochs, *([] if replayed is None else [replayed])], default=first)
     since = _folded_since(run)
     return first if since is None else max(first, since)
 
@@ -235,12 +236,13 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
 
 
 def _landed_fingerprints(
-    run: RunContext, *, whole: bool, part: Proof | None, small: SmallRun | None
+    run: RunContext, first: int, *, whole: bool, part: Proof | None, small: SmallRun | None
 ) -> dict[str, dict[int, Fingerprint]]:
     """Compute the fingerprints that `_compare_landed` compares, in one job; EXECUTES.
 
     The edges of the pairs that landed again, and of the share (`part`) of the vertices that the proof has recounted,
-    are derived from the landed rows (`landed`), and read (`stored`). The rows of that share are read from all tables.
+    are derived from the landed rows (`landed`), and read (`stored`): those that are alive at epoch `first` or later. So
+    their sums up to an epoch are right from `first` on. The rows of that share are read from all tables.
     """
     whole = whole or run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
     if small is not None:
@@ -256,7 +258,10 @@ def _landed_fingerprints(
     pairs = edge_rederivation.add_pairs(run.read_delta("upserts"))
     pairs = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
-    def chosen_rows(rows: DataFrame) -> DataFrame:
+    def chosen_rows(table: str) -> DataFrame:
+        rows, horizon = run.read_after(table), table_horizon(table, first, run.home.config.edges.live_for)
+        rows = rows if horizon is None else rows.where(horizon.condition)
+        rows = edge_rederivation.add_pairs(rows) if table == "upserts" else rows
         if whole:
             return rows
         if part is None:
@@ -265,10 +270,8 @@ def _landed_fingerprints(
         return joined.where(F.col("_a").isNotNull() | _is_in_share("a", part))
 
     pair, diff = [F.col("a"), F.col("b")], F.col("diff")
-    upserts = edge_rederivation.edge_steps(
-        chosen_rows(edge_rederivation.add_pairs(run.read_after("upserts"))), run.home
-    )
-    stored = edge_steps(chosen_rows(run.read_after("edges")), ["a", "b"])
+    upserts = edge_rederivation.edge_steps(chosen_rows("upserts"), run.home)
+    stored = edge_steps(chosen_rows("edges"), ["a", "b"])
     jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
     if part is not None:
         jobs.append(_sum_lanes(_rows_of_share(run, part)))
@@ -288,7 +291,7 @@ def _compare_landed(
     small: SmallRun | None = None,
 ) -> list[dict[str, Any]]:
     """Return where stored rows differ from what the landed rows and the recounted share say."""
-    fingerprints = _landed_fingerprints(run, whole=whole, part=part, small=small)
+    fingerprints = _landed_fingerprints(run, first, whole=whole, part=part, small=small)
     pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)

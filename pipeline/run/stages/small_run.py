@@ -1,7 +1,9 @@
-"""A run of a small home, whose audit needs no Spark: all rows of its tables, in the memory of this process.
+"""The rows that the audit of a run reads without Spark, in the memory of this process.
 
-`read_small_run` chooses: little is stored, on a disk of this machine, and DuckDB certainly understands the conditions
-of the settings as Spark does. `[audit] engine` decides otherwise.
+`read_small_run` chooses: the run reads little, on a disk of this machine, and DuckDB certainly understands the
+conditions of the settings as Spark does. `[audit] engine` decides otherwise. A run that is recomputed in full needs all
+rows. One that is proved needs what its proof compares, which is little however long the history is: what the run has
+written, the rows of the pairs that landed, and the share of the vertices that is recounted.
 """
 
 from __future__ import annotations
@@ -12,21 +14,29 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof
+
 from ...checking.duckdb_audit import Conditions
 from ...errors import UsageError
 from ...home import memory_budget
 from ...state import filesystem
+from ...state.records import RunKind
 from ...storage.condition_errors import Refused, UncertainCondition
 from ...storage.duckdb_tables import DuckTables, Query
+from ...storage.horizons import table_horizon
 from ...storage.session import FEW_ROWS
-from ...storage.table_schemas import hidden_condition
+from ...storage.table_schemas import ALWAYS, hidden_condition
+from ..choices.plan_choice import Strategy
+from ..choices.plan_choices import EdgesChoice
 from ..run_context import RunContext
+
+PAIRS = {"upserts": ("least(src, dst)", "greatest(src, dst)"), "edges": ("a", "b")}  # tables that are compared by pair
 
 
 @dataclass(frozen=True)
 class SmallRun:
-    """All collections as a reader will see them once the run is published, the rows that the run has written, and the
-    conditions of the settings for DuckDB.
+    """The rows of all collections that the audit needs, as a reader will see them once the run is published, the rows
+    that the run has written, and the conditions of the settings for DuckDB.
     """
 
     rows: Mapping[str, pa.Table]
@@ -34,16 +44,20 @@ class SmallRun:
     conditions: Conditions
 
 
-def read_small_run(run: RunContext) -> SmallRun | None:
-    """Read the tables of a small run; return None where Spark audits it.
+def read_small_run(run: RunContext, *, first: int | None) -> SmallRun | None:
+    """Read the rows for the audit of a small run; return None where Spark audits it.
+
+    Args:
+        run: The run.
+        first: The first epoch about which its proof states something. None: all rows are read, to recompute epochs.
 
     Raises:
         UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the run.
     """
     engine = run.home.config.audit.engine
-    if engine == "spark" or (engine == "auto" and run.count_stored_rows() > FEW_ROWS):
+    if engine == "spark" or (engine == "auto" and _count_rows(run, whole=first is None) > FEW_ROWS):
         return None
-    conditions, why = None, _unreachable_reason(run)
+    conditions, why = None, _unreachable_reason(run, whole=first is None)
     try:
         conditions = Conditions(run.home)
     except (UncertainCondition, Refused) as error:
@@ -52,21 +66,81 @@ def read_small_run(run: RunContext) -> SmallRun | None:
         if engine == "duckdb":
             raise UsageError(f"DuckDB cannot audit this run: {why}.", 'set [audit] engine = "auto"')
         return None
-    tables, rows, delta = DuckTables(run.home), {}, {}
-    for table in run.warehouse.collections:
-        snapshot = run.verified_snapshot(table)
-        stored = tables.read_snapshot(table, snapshot)
-        rows[table] = tables.to_arrow(Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}"))
-        mine = pc.equal(rows[table]["revision"], run.revision)
-        delta[table] = rows[table].slice(0, 0) if snapshot == run.base_snapshot(table) else rows[table].filter(mine)
-    return SmallRun(rows, delta, conditions)
+    reader = _Reader(run)
+    delta = {table: reader.read_delta(table) for table in run.warehouse.collections}
+    if first is None or not _is_proved_by_delta(run):
+        return SmallRun({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
+    return SmallRun(reader.read_compared_rows(delta, first), delta, conditions)
 
 
-def _unreachable_reason(run: RunContext) -> str | None:
+def _count_rows(run: RunContext, *, whole: bool) -> int:
+    """Count about how many rows the audit holds."""
+    if not whole and _is_proved_by_delta(run):
+        return run.count_read_rows()
+    tables = ("upserts", "edges", "trussness")
+    return sum(run.warehouse.snapshot_size(table, run.verified_snapshot(table)).rows for table in tables)
+
+
+def _is_proved_by_delta(run: RunContext) -> bool:
+    """Tell whether the proof builds on what is known of the state before, so that it does not read all rows."""
+    known = {*run.known_fingerprints, *(() if run.parent.frontier is not None else run.warehouse.collections)}
+    return run.kind is RunKind.RUN and known.issuperset(run.warehouse.collections)
+
+
+def _unreachable_reason(run: RunContext, *, whole: bool) -> str | None:
     config, folder = run.home.config, filesystem.local_path(run.home.warehouse)
     if config.storage.catalog is not None or folder is None or not folder.is_dir():
         return "its tables are not on a disk of this machine"
-    edges = run.warehouse.snapshot_size("edges", run.verified_snapshot("edges")).rows
+    edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
     if edges > memory_budget.max_audit_edges(config, 1):
         return f"its graph of {edges:,} edge intervals is too large for one task"
     return None
+
+
+class _Reader:
+    """A reader of the tables of a run with DuckDB."""
+
+    def __init__(self, run: RunContext) -> None:
+        self.run, self.tables = run, DuckTables(run.home)
+
+    def read_rows(self, table: str, condition: str, held: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        stored = self.tables.read_snapshot(table, self.run.verified_snapshot(table))
+        visible = hidden_condition(self.run.parent)
+        query = f"SELECT * FROM ({stored.sql}) WHERE {visible} AND ({condition})"
+        return self.tables.to_arrow(Query(query, held or {}))
+
+    def read_delta(self, table: str) -> pa.Table:
+        """Read the rows that the run has written."""
+        unchanged = self.run.verified_snapshot(table) == self.run.base_snapshot(table)
+        return self.read_rows(table, "false" if unchanged else f"revision = {self.run.revision}")
+
+    def read_compared_rows(self, delta: Mapping[str, pa.Table], first: int) -> dict[str, pa.Table]:
+        """Read the rows that the proof of the epochs from `first` on compares."""
+        proof = self.run.ledger.outputs.get_proof(self.run.run_id)
+        share = proof if proof is not None and proof.asked.parts else None
+        everything = self.run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
+        rows = {}
+        for table in delta:
+            conditions = [f"revision = {self.run.revision}", *_share_conditions(table, share)]
+            if table in PAIRS:
+                conditions += ["true"] if everything else [_landed_condition(table)]
+            if table == "upserts":
+                conditions.append(f"epoch IN ({', '.join(map(str, self.run.epochs))})")
+            horizon = table_horizon(table, first, self.run.home.config.edges.live_for) if table in PAIRS else None
+            matters = "true" if horizon is None else horizon.condition
+            rows[table] = self.read_rows(
+                table, f"{matters} AND ({' OR '.join(conditions)})", {"landed": delta["upserts"]}
+            )
+        return rows
+
+
+def _share_conditions(table: str, share: Proof | None) -> list[str]:
+    if share is None or table not in (*PAIRS, *COLLECTIONS):
+        return []
+    vertex = PAIRS[table][0] if table in PAIRS else ALWAYS[table][0]
+    return [f"{vertex} BETWEEN {share.between[0]} AND {share.between[1]}"]
+
+
+def _landed_condition(table: str) -> str:
+    a, b = PAIRS[table]
+    return f"({a}, {b}) IN (SELECT (least(src, dst), greatest(src, dst)) FROM landed WHERE src <> dst)"

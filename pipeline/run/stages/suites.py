@@ -112,7 +112,7 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
         "alone": alone,
         "width": WIDTH[run.home.config.checks.sensitivity],
         # an upper bound: the rows of every frame are these rows, or sums of them
-        "rows": 2 * run.count_stored_rows() + sum(b.bad_rows for b in batches),
+        "rows": 2 * run.count_read_rows() + sum(b.bad_rows for b in batches),
     }
     run.say("running the suites")
     return check_tables(frames, context)

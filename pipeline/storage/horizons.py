@@ -1,0 +1,48 @@
+"""The horizon of a run in each table: the rows from it on are those that can matter to a run.
+
+A run whose first epoch is f reads the rows of a table in which one column of time is at least some number. Why nothing
+else matters is said by `algorithms.algebra.horizon`. Here the number serves files: a writer of many rows puts those
+before the horizon of the next run into files of their own (`split_at_horizon`), and Iceberg skips files by the bounds
+of the column. `IcebergTable.count_rows` counts the rows of the others, by which runs choose their plans.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .table_schemas import INTERVALS
+
+
+class Horizon(NamedTuple):
+    """The rows of a table whose `column` is at least `least`."""
+
+    column: str
+    least: int
+
+    @property
+    def condition(self) -> str:
+        """The condition for the rows from the horizon on, in the SQL of Spark and of DuckDB."""
+        return f"{self.column} >= {self.least}"
+
+
+def table_horizon(table: str, first: int, live_for: int | None) -> Horizon | None:
+    """Return the horizon of a run whose first epoch is `first`, or None where every row of the table may matter.
+
+    >>> table_horizon("edges", 7, 3), table_horizon("upserts", 7, 3), table_horizon("trussness", 7, 3)
+    (Horizon(column='until', least=7), Horizon(column='epoch', least=4), Horizon(column='epoch', least=7))
+    """
+    if table in INTERVALS:
+        return Horizon("until", first)
+    if table == "names" or (table == "upserts" and live_for is None):
+        return None
+    return Horizon("epoch", first - (live_for or 0) if table == "upserts" else first)
+
+
+def split_at_horizon(rows: DataFrame, horizon: Horizon, partitions: int) -> DataFrame:
+    """Put the rows from a horizon on into `partitions` partitions, and those before it into as many others."""
+    share = F.pmod(F.hash(rows[rows.columns[0]]), F.lit(partitions))
+    place = F.when(F.expr(horizon.condition), share).otherwise(share + partitions)
+    return rows.repartitionById(2 * partitions, place)
