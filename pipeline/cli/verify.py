@@ -1,9 +1,10 @@
-"""Commands that check and mend what is published, and write report pages: audit, repair, report."""
+"""Commands that check, certify and mend what is published, and write report pages: audit, certify, repair, report."""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -151,6 +152,45 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     )
     if comparison.unknown:
         out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(comparison.unknown)}", markup=True)
+
+
+@register_command(Group.CHECKING)
+def certify(
+    revision: Annotated[int | None, typer.Argument(help="The revision (default: the newest).")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="EPOCH", help="Certify this epoch alone (default: every epoch).")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write this folder (default: certificate-rN among the reports, replaced)."),
+    ] = None,
+) -> None:
+    """Write a folder from which others verify every trussness and count of a revision, with DuckDB and without altneu.
+
+    `altneu certify 7 --output certificate`   then   `python certificate/verify.py`
+
+    It has the edges with their trussness and an order that proves it, the counts, the fingerprints of the tables, the
+    digests of the landed files, and `verify.py`, one file to read and run. The folder is verified before it is there.
+    """
+    from ..checking import certificate
+    from ..reading.engines import Engines
+    from ..report import refresh_pages
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    home, ledger = open_home()
+    row = ledger.revisions.require_published(revision)
+    epoch = None if as_of is None else home.schedule.parse_epoch(as_of)
+    scope = certificate.certified_scope(home, ledger, row, epoch)
+    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home))
+    with show_progress("certify") as say, certificate.placed_folder(home, scope, output) as (folder, place):
+        say(f"revision {row.revision}")
+        lines = certificate.write_certificate(home, ledger, engines, scope, folder)
+    if output is None:
+        refresh_pages(home, ledger)  # the index links it
+    for line in lines:
+        out.print(line, markup=False)
+    out.print(f"{place}\n  next: python {place}/{certificate.VERIFIER}", markup=False)
 
 
 @register_command(Group.CHECKING)

@@ -192,10 +192,9 @@ def read_landing(home: Home, ledger: Ledger) -> tuple[dict[int, BatchFiles], dic
 def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: bool = True) -> dict[int, str]:
     """Return the digest of each batch's content by epoch; the names of the files do not count.
 
-    A file whose stamp is unchanged is not read again. Nor is a young object, which may have changed within its stamp:
-    the store is asked for its ETag.
-
     Args:
+        ledger: The ledger.
+        batches: The batches.
         remember: Store new digests in the ledger.
 
     Raises:
@@ -203,6 +202,20 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
     """
     batches = list(batches)
     listed = [file for batch in batches if batch.digest is None for file in batch.files]
+    digests = digest_files(ledger, listed, remember=remember)
+    return {
+        batch.epoch: batch.digest
+        or (combine_digests(digests[file] for file in batch.files) if batch.files else EMPTY_DIGEST)
+        for batch in batches
+    }
+
+
+def digest_files(ledger: Ledger, listed: list[LandedFile], *, remember: bool = True) -> dict[LandedFile, str]:
+    """Return the digest of each file's content.
+
+    A file whose stamp is unchanged is not read again. Nor is a young object, which may have changed within its stamp:
+    the store is asked for its ETag. The parameters and errors are those of `digest_batches`.
+    """
     known = ledger.digests.read([file.location for file in listed])
     digests = {file: known[file.location][1] for file in listed if known.get(file.location, ("",))[0] == file.stamp}
     new: dict[str, tuple[str, str]] = {}
@@ -238,11 +251,7 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
         raise Unavailable(f"the landing cannot be read: {error}", "altneu doctor") from error
     if remember:
         ledger.digests.put(new)
-    return {
-        batch.epoch: batch.digest
-        or (combine_digests(digests[file] for file in batch.files) if batch.files else EMPTY_DIGEST)
-        for batch in batches
-    }
+    return digests
 
 
 def _hash_stream(stream: IO[bytes]) -> str:

@@ -473,10 +473,17 @@ def _existing_rows_page(home: Home, folder: PageStore | None, epoch: int | None,
 
 
 def _written_pages(home: Home, folder: PageStore | None, newest: Revision) -> Document:
-    """Return the written pages that the index links: the newest page of rows, and differences of revisions (`1-2`)."""
-    matches = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.list_names() if folder else ()))
+    """Return what is written and the index links: the newest page of rows, differences of revisions (`1-2`), and the
+    revisions that have a certificate."""
+    names = list(folder.list_names()) if folder else []
+    matches = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in names)
+    certified = (re.fullmatch(r"certificate-r(\d+)/certificate\.json", name) for name in names)
     rows = _existing_rows_page(home, folder, newest.frontier, newest.revision)
-    return {"rows": rows, "differences": sorted(each[1] for each in matches if each)}
+    return {
+        "rows": rows,
+        "differences": sorted(each[1] for each in matches if each),
+        "certificates": sorted((int(each[1]) for each in certified if each), reverse=True),
+    }
 
 
 def _docs_link(state: ReportState, epoch: int) -> str:
