@@ -168,7 +168,9 @@ def query_changes(
             relation.concat(delta[name])  # raises ValueError for other columns and times
             frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
-    return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast=broadcast)
+    # A rule that starts from a relation without a delta finds nothing.
+    starting = [rule for rule in rules(query, fanout) if query.atoms[rule.atom].relation in delta]
+    return _run_rules(query, both, frames, starting, time, [NEU, *total_order(time)], broadcast=broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
