@@ -32,10 +32,10 @@ from altneu.algorithms.algebra.time_lattice import FOREVER
 
 AGE = "age"
 RESERVED = ("epoch", "until", "revision", "diff", "copies")  # no columns of a result have these names
-_TYPES = {"bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
+_TYPES = {"vertex": "BIGINT", "bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
 _RESULT_TYPES = dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", '"NULL"'), "bigint")
 _RESULT_TYPES |= {"FLOAT": "double", "DOUBLE": "double", "VARCHAR": "string", "BOOLEAN": "boolean"}
-_KINDS = {"bigint": "number", "double": "number", "string": "text", "boolean": "truth"}
+_KINDS = {"vertex": "vertex", "bigint": "number", "double": "number", "string": "text", "boolean": "truth"}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _SUMS = (exp.Count, exp.Sum, exp.Avg)
@@ -69,7 +69,10 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True)
 class Relation:
-    """What a query may name: its columns with their types, and whether it is a set, in which no row occurs twice."""
+    """What a query may name: its columns with their types, and whether it is a set, in which no row occurs twice.
+
+    Types are Spark's, and `vertex`: a number that stands for a name, which can only be joined, compared and grouped by.
+    """
 
     columns: Mapping[str, str]
     is_set: bool = False
@@ -107,7 +110,8 @@ class CompiledQuery:
     core_types: the columns of the core with their types. keys: those that the last step groups by. sums: for each sum
     of the last step, by its name, the column of the core that it adds up, or None for a count, and of which column it
     counts only rows with a value. All of them are empty where there is no last step. select: column of the result →
-    expression over the keys and sums, or over the columns of the core.
+    expression over the keys and sums, or over the columns of the core. vertices: columns of
+    the result whose values are vertices with names.
     """
 
     core: Core
@@ -119,6 +123,8 @@ class CompiledQuery:
     types: Mapping[str, str]
     normal_form: str
     is_set: bool
+    vertices: tuple[str, ...] = ()
+    used: frozenset[tuple[str, str]] = frozenset()  # the columns that occur in the text, with their relations
 
     @property
     def is_grouped(self) -> bool:
@@ -130,9 +136,9 @@ class CompiledQuery:
         """Return the relations that the query reads, each once."""
         return tuple(dict.fromkeys(atom.relation for atom in self.core.atoms))
 
-    def columns_used(self, relation: str) -> set[str]:
-        """Return the columns of a relation whose values the query joins or returns."""
-        return {name for atom in self.core.atoms if atom.relation == relation for name in atom.columns}
+    def uses_column(self, relation: str, column: str) -> bool:
+        """Tell whether the text names a column of a relation, or a star that contains it."""
+        return (relation, column) in self.used
 
 
 @dataclass(frozen=True)
@@ -445,7 +451,20 @@ class _Compiler:
         types = self.describe(self.text)
         is_set = bool(keys) and set(keys) <= set(select.values())
         normal = str(tree.sql(dialect="duckdb", comments=False))
-        return CompiledQuery(core, core_types, keys, sums, having, select, types, normal, is_set)
+        vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
+        used = frozenset(
+            (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
+        )
+        return CompiledQuery(
+            core, core_types, keys, sums, having, select, types, normal, is_set=is_set, vertices=vertices, used=used
+        )
+
+    def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
+        """Yield the columns of atoms, without aliases of the result."""
+        return (column for column in tree.find_all(exp.Column) if column.table)
+
+    def is_vertex(self, node: exp.Expr) -> bool:
+        return not node.find(exp.AggFunc) and self.kind_of(node) == "vertex"
 
     def describe(self, text: str) -> dict[str, str]:
         """Return the columns of a query with their types, as DuckDB finds them on empty relations."""

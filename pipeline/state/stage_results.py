@@ -164,6 +164,23 @@ class TrussFacts(Facts):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueryRun:
+    """What a run has done for one query: `way` is nothing, delta or anew."""
+
+    way: str
+    rows: int = 0  # changed rows of its result
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueriesFacts(Facts):
+    STAGE = "queries"
+    rows: int = 0  # changed rows of all results
+    arcs: int | None = None  # changed intervals of the values in force, where a query reads them
+    queries: Mapping[str, QueryRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditFacts(Facts):
     STAGE = "audit"
     checks: int
@@ -216,6 +233,7 @@ KINDS: Mapping[str, type[Facts]] = {
         EdgesFacts,
         TrianglesFacts,
         TrussFacts,
+        QueriesFacts,
         AuditFacts,
         PublishFacts,
         ReportFacts,
