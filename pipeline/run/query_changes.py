@@ -30,6 +30,11 @@ class QueryChanges:
         """Tell whether a run is needed though nothing has landed."""
         return self.is_published and bool(self.anew or self.dropped)
 
+    def describe_pending(self) -> str:
+        """Describe the queries that differ from what is published, for a person."""
+        words = [*(f"{name} ({why})" for name, why in self.anew), *(f"{name} (dropped)" for name in self.dropped)]
+        return ", ".join(words)
+
     def describe(self) -> str:
         """Describe what a run does for each query, for a person."""
         words = [f"{name}: from its changes" for name in self.kept]

@@ -191,6 +191,7 @@ class AuditFacts(Facts):
         default=None, metadata=_shown_as("line")
     )  # full, local, rolling N; None: from a version without modes
     proved: int | None = field(default=None, metadata=_shown_as("line", "page", called="epochs proved"))
+    queries: Mapping[str, float] = field(default_factory=dict)  # query → seconds of its recomputation
 
 
 @dataclass(frozen=True, kw_only=True)
