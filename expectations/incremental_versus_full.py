@@ -26,6 +26,14 @@ def _no_difference_of(kind: str, name: str, meaning: str) -> Expectation:
 # kinds that are judged only if the caller has compared them
 OPTIONAL = ("wedges", "trusses", "motifs", "rows_of_batch", "quarantined_of_batch", "names")
 
+QUERY_EXPECTATIONS = [
+    _no_difference_of(
+        "query_rows",
+        "rows of queries",
+        "Every declared query has the rows that its text gives, run on the landed rows as they are at this epoch.",
+    )
+]
+
 EXPECTATIONS = [
     _no_difference_of("vertices", "vertex totals", "There are as many vertices with an edge as a fresh count finds."),
     _no_difference_of(

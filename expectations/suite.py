@@ -143,6 +143,26 @@ def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     )
 
 
+def check_queries(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+    """Return a check for each epoch at which declared queries were recomputed.
+
+    rows     the differences: epoch, what (`query_rows`), a (the query), b (the row), maintained, recomputed, `count`.
+    context  epochs: those that were recomputed; labels (optional): epoch -> label.
+    """
+    counts: dict[int, dict[str, int]] = {}
+    for row in rows:
+        counts.setdefault(row["epoch"], {})[row["a"]] = row["count"]
+    rows = [{**row, "count": sum(counts[row["epoch"]].values())} for row in rows]
+    wanted, labels = incremental_versus_full.QUERY_EXPECTATIONS, context.get("labels", {})
+    checks = _none_differs("queries", wanted, rows, sorted(context["epochs"]), (), labels)
+    for check in checks:
+        first = next((row for row in rows if row["epoch"] == check["epoch"]), None)
+        if first is not None:
+            copies = f"{first['maintained']} times, and {first['recomputed']} times when it is recomputed"
+            check["observed"] += f"; the first: query {first['a']} has the row ({first['b']}) {copies}"
+    return checks
+
+
 def _none_differs(
     name: str,
     wanted: Sequence[Expectation],

@@ -35,7 +35,7 @@ from altneu.algorithms.algebra.collection import DIFF, Collection, common_since
 from altneu.algorithms.algebra.prefix_extension import RULE, AtomLookup, Case, Extension, View
 from altneu.algorithms.algebra.query import Constant, Query, Term
 from altneu.algorithms.algebra.reduce import distinct, threshold
-from altneu.algorithms.algebra.time_lattice import Lattice, Lexicographic, Product
+from altneu.algorithms.algebra.time_lattice import Interval, Lattice, Lexicographic, Product
 
 NEU = "_neu"
 
@@ -50,22 +50,37 @@ class Rule:
 
 def rules(query: Query, fanout: Mapping[str, float] | None = None) -> list[Rule]:
     """Return one rule per atom; `fanout` estimates, per variable, how many values an extension by it offers."""
-    plans = []
+    _require_connected(query)
+    plans, joined = [], _joined_variables(query)
     for i, atom in enumerate(query.atoms):
         bound, order = list(atom.variables), []
-        while len(bound) < len(query.variables):
+        while not set(joined) <= set(bound):
             choices = []
-            for v in query.variables:
+            for v in joined:
                 tied = [a for a in query.atoms if v in a.variables and set(a.variables) & set(bound)]
                 if v not in bound and tied:
                     choices.append((-len(tied), (fanout or {}).get(v, 0.0), query.variables.index(v), v))
-            if not choices:
-                free = [v for v in query.variables if v not in bound]
-                raise ValueError(f"the variables {free} are not connected to {list(atom.variables)}")
             order.append(min(choices)[-1])
             bound.append(order[-1])
         plans.append(Rule(i, tuple(order)))
     return plans
+
+
+def _joined_variables(query: Query) -> list[str]:
+    """Return the variables of several atoms, in order: rules extend by these, and the others come with their atom."""
+    occurrences = [v for atom in query.atoms for v in atom.variables]
+    return [v for v in query.variables if occurrences.count(v) > 1]
+
+
+def _require_connected(query: Query) -> None:
+    """Raise ValueError where some atoms share no variable with the others: a product is not supported."""
+    reached, left = set(query.atoms[0].variables), list(query.atoms[1:])
+    while near := [atom for atom in left if reached & set(atom.variables)]:
+        reached.update(v for atom in near for v in atom.variables)
+        left = [atom for atom in left if atom not in near]
+    if left:
+        free = list(dict.fromkeys(v for atom in left for v in atom.variables))
+        raise ValueError(f"the variables {free} are not connected to {list(query.atoms[0].variables)}")
 
 
 def explain(query: Query, fanout: Mapping[str, float] | None = None) -> list[str]:
@@ -153,7 +168,9 @@ def query_changes(
             relation.concat(delta[name])  # raises ValueError for other columns and times
             frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
-    return _run_rules(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast=broadcast)
+    # A rule that starts from a relation without a delta finds nothing.
+    starting = [rule for rule in rules(query, fanout) if query.atoms[rule.atom].relation in delta]
+    return _run_rules(query, both, frames, starting, time, [NEU, *total_order(time)], broadcast=broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -165,6 +182,8 @@ def total_order(time: Lattice) -> list[str]:
     """
     if isinstance(time, Product):
         return [c for part in reversed(time.parts) for c in total_order(part)]
+    if isinstance(time, Interval):
+        return []  # the order of a delta's triples is that of their atoms
     return [*total_order(time.inner), time.name] if isinstance(time, Lexicographic) else list(time.columns)
 
 
@@ -191,7 +210,7 @@ def _run_rules(
     broadcast: bool,
 ) -> Collection:
     """Run all rules through their steps together."""
-    views, of = _atom_views(query, relations, frames, stamp)
+    views, of = _atom_views(query, relations, frames, list(dict.fromkeys([*stamp, *time.columns])))
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
     extension = Extension(views, time, stamp, broadcast)
     prefixes = _apply_constraints(query, _initial_prefixes(query, rules, views, of, types, time, stamp))
@@ -290,6 +309,8 @@ def _initial_prefixes(
             place = {v: view.names[p] for p, v in enumerate(names)}
             values = [(F.col(place[v]) if v in place else F.lit(None)).cast(types[v]).alias(v) for v in query.variables]
             starts.append(F.struct(F.lit(i).alias(RULE), *values))
+        if not starts:
+            continue
         changes = view.rows.where(F.col(NEU) == 1) if NEU in stamp else view.rows
         own = [F.col(c).alias(f"_at_{c}") for c in stamp]
         parts.append(changes.select(*own, *time.columns, DIFF, F.inline(F.array(*starts))))
@@ -302,26 +323,30 @@ def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[
     The first step binds nothing: it looks up the atoms that have no other variables than the rule's own.
     """
 
+    joined = set(_joined_variables(query))
+    shared = [set(atom.variables) & joined for atom in query.atoms]
+
     def make_lookup(j: int, new: str | None) -> AtomLookup:
         variables = query.atoms[j].variables
-        key = tuple(p for p, v in enumerate(variables) if v in bound and v != new)
-        takes = variables.index(new) if new else None
-        return AtomLookup(of[j], variables, key, takes, set(variables) <= {*bound, new}, or_equal=j < rule.atom)
+        whole = shared[j] <= {*bound, new}
+        key = tuple(p for p, v in enumerate(variables) if v in shared[j] and v in bound and v != new)
+        takes = tuple(p for p, v in enumerate(variables) if v == new or (whole and v not in joined))
+        return AtomLookup(of[j], variables, key, takes, whole, or_equal=j < rule.atom)
 
     bound = list(query.atoms[rule.atom].variables)
     open_atoms = [j for j in range(len(query.atoms)) if j != rule.atom]
-    inside = [j for j in open_atoms if set(query.atoms[j].variables) <= set(bound)]
+    inside = [j for j in open_atoms if shared[j] <= set(bound)]
     steps = [[tuple(make_lookup(j, None) for j in inside)]]
     open_atoms = [j for j in open_atoms if j not in inside]
     for v in rule.order:
         with_v = [j for j in open_atoms if v in query.atoms[j].variables]
         touching = [j for j in with_v if set(query.atoms[j].variables) & set(bound)]
-        alone = [j for j in with_v if query.atoms[j].variables == (v,)]
+        alone = [j for j in with_v if shared[j] == {v}]
         proposing = {j: make_lookup(j, v) for j in touching}
         bound.append(v)
         judging = {j: make_lookup(j, None) for j in (*touching, *alone)}
         steps.append([(proposing[w], *[judging[j] for j in judging if j != w]) for w in touching])
-        open_atoms = [j for j in open_atoms if not set(query.atoms[j].variables) <= set(bound)]
+        open_atoms = [j for j in open_atoms if not shared[j] <= set(bound)]
     return steps
 
 

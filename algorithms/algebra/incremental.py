@@ -86,6 +86,19 @@ def count(
     )
 
 
+def running_sums(
+    change: Change, key: Sequence[str], sums: Mapping[str, Column], *, broadcast: bool = False, whole: bool = False
+) -> Change:
+    """Return the change of the result of `running_sums`."""
+    return _reduce_again(
+        change,
+        key,
+        lambda c, by: altneu.algorithms.algebra.reduce.running_sums(c, by, sums),
+        broadcast=broadcast,
+        whole=whole,
+    )
+
+
 def threshold(
     change: Change, function: Callable[[Column], Column], *, broadcast: bool = False, whole: bool = False
 ) -> Change:

@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.collection import DIFF
-from altneu.algorithms.algebra.time_lattice import Lattice, literal_time
+from altneu.algorithms.algebra.time_lattice import Lattice, is_possible, literal_time
 
 RULE, CASE, COUNT = "_rule", "_case", "_count"
 SALTS = 64  # the number of rows of the index among which prefixes without a lookup in a turn are spread
@@ -45,22 +45,23 @@ class View:
 class AtomLookup:
     """A lookup in an atom: the records of its view that agree with the prefix at the places of `key`.
 
-    variables: those of the atom, by place. takes: the place whose value is new to the prefix. whole: the atom is then
-    fully bound, so its triples are joined; otherwise the lookup finds the values of all times. or_equal: the lookup
-    also sees the triples with the same stamp as the prefix's own change.
+    variables: those of the atom, by place. takes: the places whose values are new to the prefix; an atom that becomes
+    whole also brings its variables that no other atom has. whole: the atom is then fully bound, so its triples are
+    joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the same
+    stamp as the prefix's own change.
     """
 
     view: int
     variables: tuple[str, ...]
     key: tuple[int, ...]
-    takes: int | None
+    takes: tuple[int, ...]
     whole: bool
     or_equal: bool
 
     @property
     def used_places(self) -> tuple[int, ...]:
         """Return the places that matter."""
-        return tuple(sorted({*self.key, *(() if self.takes is None else (self.takes,))}))
+        return tuple(sorted({*self.key, *self.takes}))
 
     @property
     def lookup_kind(self) -> tuple[int, tuple[int, ...], tuple[int, ...], bool]:
@@ -175,10 +176,12 @@ class Extension:
         times = self.time.columns
         later = self.time.join_columns([F.col(c) for c in times], [F.col(f"_r_{c}") for c in times])
         moved = dict(zip(times, later, strict=True)) | {DIFF: F.col(DIFF) * F.col(f"_r_{DIFF}")}
+        fits = is_possible(self.time, later)
+        both = both if fits is None else both.where(fits)
         new: dict[str, dict[int, Column]] = {}
         for i, ask in asks.items():
-            if ask.takes is not None:
-                new.setdefault(ask.variables[ask.takes], {})[i] = F.col(fields[i, ask.takes])
+            for place in ask.takes:
+                new.setdefault(ask.variables[place], {})[i] = F.col(fields[i, place])
         moved |= {
             variable: F.coalesce(_choose_by_value(by, values), F.col(variable)) for variable, values in new.items()
         }
@@ -247,7 +250,7 @@ class _Index:
         """Return the stamp and diff of a record, or those that change nothing: the least time, and 1."""
         least = dict(zip(self.time.columns, literal_time(self.time, self.time.minimum()), strict=True))
         least[DIFF] = F.lit(1).cast("bigint")
-        names = [*self.stamp, DIFF]
+        names = list(dict.fromkeys([*self.stamp, *self.time.columns, DIFF]))
         return [(F.col(c) if own else least.get(c, F.lit(0).cast("bigint"))).alias(f"_r_{c}") for c in names]
 
 

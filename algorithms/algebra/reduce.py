@@ -14,6 +14,7 @@ Cost     One shuffle on the key; no Python. A row for each record of a key at ea
          record exists. Pairs of times are compared: those of a record with those of its key, and those of a key with
          each other if some are incomparable. The triples of one record, and the times of one key, are in memory
          together.
+         `running_sums` has no arrays: one shuffle and one sort, a row for each time of a key.
 Errors   ValueError for unknown key columns, a result that has the name of a key or a time, and other lattices.
          `distinct` takes records with a negative multiplicity as absent, `count` reports them, `reduce` skips them,
          unless rows="nonzero"; `threshold` does what its function says.
@@ -75,6 +76,29 @@ def count(collection: Collection, key: Sequence[str], name: str = "count") -> Co
     cells = _key_cells(only, _group_columns(key), []).where(F.col(MULTIPLICITY) != 0)
     named = cells.withColumn(name, F.col(MULTIPLICITY)).withColumn(DIFF, F.lit(1))
     return _scatter_differences(named, [*key, name], _group_columns(key), collection)
+
+
+def running_sums(collection: Collection, key: Sequence[str], sums: Mapping[str, Column]) -> Collection:
+    """Return one record per key, with the sums of expressions over the key's triples, where the first sum is positive.
+
+    The expressions weigh a triple by its diff themselves: `{"n": F.col("diff"), "total": F.col("x") * F.col("diff")}`.
+    This is `reduce` for sums over a total order of times: a window along the times of a key takes the place of arrays.
+    """
+    time = collection.time
+    if not isinstance(time, Total):
+        raise ValueError(f"running sums need one time column, but this collection has {time.columns}")
+    _require_new_names([*key, *sums], collection)
+    names = list(sums)
+    steps = collection.df.groupBy(*key, *time.columns).agg(*[F.sum(step).alias(name) for name, step in sums.items()])
+    line = Window.partitionBy(*key).orderBy(*time.columns)
+    levels = steps.withColumns({name: F.sum(name).over(line) for name in names})
+    levels = levels.withColumn("_was", F.lag(F.struct(*names)).over(line))
+    changed = levels.where(~F.struct(*names).eqNullSafe(F.col("_was")))
+    now = F.struct(*names, F.lit(1).cast("bigint").alias(DIFF))
+    was = F.struct(*[F.col("_was")[name].alias(name) for name in names], F.lit(-1).cast("bigint").alias(DIFF))
+    there = F.array(F.when(F.col(names[0]) > 0, now), F.when(F.col("_was")[names[0]] > 0, was))
+    rows = F.inline(F.filter(there, lambda row: row.isNotNull()))
+    return replace(collection, df=changed.select(*key, *time.columns, rows))
 
 
 def _require_new_names(names: Sequence[str], collection: Collection) -> None:

@@ -8,7 +8,8 @@ Shapes   In Python a time is a tuple of ints, one per name in `columns`. In Spar
          times itself.
 Kinds    `Total(name)` (epoch, revision, round), `Product(a, b, …)` (coordinate by coordinate), and
          `Lexicographic(inner, name, top)`: (T, index) where the index decides only between equal T.
-         `AltNeu(inner)` is Lexicographic with two moments, alt = 0 < neu = 1.
+         `AltNeu(inner)` is Lexicographic with two moments, alt = 0 < neu = 1. `Interval(start, end)` has the
+         intervals of validity `[start, end)`, of which some pairs have no time in common: `is_possible`.
 Cost     Constant per comparison. Time coordinates must not be null (`greatest` would skip a null).
 Errors   ValueError when a tuple has the wrong number of coordinates or two parts share a column name.
 Source   Seed 1 (AltNeu), seed 4 (lexicographic (T, relation index)), design §2.
@@ -209,7 +210,48 @@ def AltNeu(inner: Lattice, name: str = "neu") -> Lexicographic:
     return Lexicographic(inner, name, top=1)
 
 
+@dataclass(frozen=True)
+class Interval:
+    """Intervals of validity `[start, end)` as times: the join of two is the interval in which both hold.
+
+    A collection over them has at epoch t the sum of the diffs of the intervals that contain t. A diff triple
+    `(epoch, diff)` is the interval `[epoch, FOREVER)`; `Collection.from_intervals` returns the triples of intervals.
+
+    >>> Interval("epoch", "until").join((3, 9), (5, 12))
+    (5, 9)
+    """
+
+    start: str
+    end: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.start, self.end)
+
+    def minimum(self) -> Time:
+        return (LEAST, FOREVER)
+
+    def less_equal(self, a: Time, b: Time) -> bool:
+        return a[0] <= b[0] and b[1] <= a[1]
+
+    def join(self, a: Time, b: Time) -> Time:
+        return (max(a[0], b[0]), min(a[1], b[1]))
+
+    def meet(self, a: Time, b: Time) -> Time:
+        return (min(a[0], b[0]), max(a[1], b[1]))
+
+    def less_equal_columns(self, a: Columns, b: Columns) -> Column:
+        return (a[0] <= b[0]) & (b[1] <= a[1])
+
+    def join_columns(self, a: Columns, b: Columns) -> list[Column]:
+        return [F.greatest(a[0], b[0]), F.least(a[1], b[1])]
+
+    def meet_columns(self, a: Columns, b: Columns) -> list[Column]:
+        return [F.least(a[0], b[0]), F.greatest(a[1], b[1])]
+
+
 EPOCH = Total("epoch")
+VALIDITY = Interval("epoch", "until")
 REVISION = Total("revision", 0)
 ROUND = Total("round", 0)
 EPOCH_REVISION = Product(EPOCH, REVISION)
@@ -221,6 +263,11 @@ def lexicographic_parts(time: Lattice) -> list[Lexicographic]:
     if isinstance(time, Product):
         return [index for part in time.parts for index in lexicographic_parts(part)]
     return [*lexicographic_parts(time.inner), time] if isinstance(time, Lexicographic) else []
+
+
+def is_possible(lattice: Lattice, time: Columns) -> Column | None:
+    """Tell whether a joined time exists: an interval is not empty. Return None where every time does."""
+    return time[0] < time[1] if isinstance(lattice, Interval) else None
 
 
 def time_columns(lattice: Lattice) -> list[Column]:

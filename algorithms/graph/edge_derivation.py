@@ -25,7 +25,9 @@ from altneu.algorithms.algebra.upserts import (
     distinct_changes,
     expiry_epoch,
     has_value,
+    net_intervals,
     require_valid_rows,
+    to_timelines,
     upsert_lives,
 )
 from altneu.algorithms.graph.motif_patterns import relation_condition
@@ -124,6 +126,27 @@ def relation_changes(
     each_life = lives.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
     net = distinct_changes(each_life, ["a", "b", "relation", "x", "y"])
     return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
+
+
+def arc_changes(
+    base: DataFrame | None,
+    delta: DataFrame,
+    values: Sequence[str],
+    live_for: int | None = None,
+    where: str | None = None,
+    *,
+    broadcast: bool = True,
+) -> DataFrame:
+    """Return signed intervals `src, dst, values, epoch, until, diff` by which the values in force change.
+
+    They are the upserts that make the edges, with their direction and values: one row for each key and epoch. The
+    parameters are those of `edge_changes`; `base` has the touched pairs only, or all.
+    """
+    pairs = None if base is None else touched_pairs(delta, values)
+    versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
+    lines = to_timelines(versions, _KEY, values, live_for, where, by=["_version"])
+    signed = lines.select("src", "dst", *values, "epoch", "until", F.col("_version").cast("bigint").alias("diff"))
+    return net_intervals(signed, ["src", "dst", *values])
 
 
 _KEY = ["a", "b", "src", "dst"]

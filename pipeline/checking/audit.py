@@ -30,6 +30,7 @@ from ..home import memory_budget
 from ..home.s3_config import in_s3
 from ..optional_dependencies import require_extras
 from ..reading import explain
+from ..reading.query_results import published_queries
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision
 from ..state.totals import sum_totals
@@ -39,6 +40,7 @@ from ..storage.warehouse import Warehouse
 from . import distributed_recount, epoch_recount, motif_reference, serving_table_checks
 from .audited_rows import recompute_edges, select_stored_rows
 from .epoch_recount import MOTIF, RECOUNT, STORED, TOTAL
+from .query_recount import recompute_published
 from .reported_totals_check import (
     Measure,
     ReportedTotals,
@@ -253,7 +255,7 @@ def audit_published(
     """
     require_extras("an audit", "quality")
     from altneu.expectations.gx_runner import ROWS
-    from altneu.expectations.suite import check_differences
+    from altneu.expectations.suite import check_differences, check_queries
 
     def read_table(table: str) -> DataFrame:
         return warehouse.read_table(table, revision)
@@ -277,6 +279,10 @@ def audit_published(
             context["kinds"] |= {"names"}
             differences += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
         checks = check_differences(differences, context)
+        if wanted and (queries := published_queries(ledger, revision)):
+            say(f"recomputing {len(queries)} quer{'y' if len(queries) == 1 else 'ies'} by their texts")
+            differing, _ = recompute_published(warehouse, revision, list(queries.values()), wanted)
+            checks += check_queries(differing, context)
         if wanted and any(table in revision.snapshots for table in SERVING_TABLES):
             say("comparing the serving tables")
             checks += _check_serving_tables(warehouse, read_table, revision, wanted)

@@ -87,7 +87,10 @@ def show(
     view: Annotated[View, typer.Argument(help="The view to show.")],
     span: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FROM TO]", help="The epochs, for changes, triangles, quarantine, checks, results."),
+        typer.Argument(
+            metavar="[FROM TO]",
+            help="The epochs, for changes, triangles, quarantine, checks, results; for query its name.",
+        ),
     ] = None,
     as_of: Annotated[str | None, typer.Option(metavar="EPOCH", help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
@@ -179,6 +182,36 @@ def show(
 
 show.__doc__ = _SHOW
 register_command(Group.READING)(show)
+
+
+@register_command(Group.READING)
+def queries(
+    revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
+    format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
+) -> None:
+    """List the declared queries (`queries/NAME.sql` in the home) and how each of them stands.
+
+    Their texts are checked as a run would check them. `altneu show query NAME` shows the rows of one, and `altneu plan`
+    what a run would do for each.
+    """
+    from ..home.queries import read_queries
+    from ..reading import query_results
+    from ..run.query_changes import compare_queries
+
+    home, ledger = open_home()
+    row = ledger.revisions.get(revision)
+    rows = query_results.list_queries(ledger, row)
+    changes = compare_queries(home, ledger, ledger.revisions.get())
+    if format is Document.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print_rows(rows)
+    words = changes.describe_pending()
+    if words:
+        out.print(f"not published yet: {words}", markup=False)
+        out.print("  next: altneu backfill --all")
+    elif not rows and not read_queries(home):
+        out.print(f"there are no queries: write one SELECT into {home.path / 'queries' / 'NAME.sql'}", markup=False)
 
 
 class Thing(StrEnum):

@@ -95,6 +95,11 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
     _print_incomplete(forecast.incomplete)
     _print_folded(forecast.plan.in_state("folded"))
+    queries = forecast.plan.queries
+    if not forecast.chosen and queries.needs_run:
+        out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
+        out.print(f"  queries    {queries.describe()}", markup=False)
+        return
     if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
             out.print("nothing to run: every landed epoch is published unchanged")
@@ -116,6 +121,8 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
         out.print("  the first revision:")
     for name, text in forecast.words.items():
         out.print(f"  {name:<10} {text}")
+    if queries.describe():
+        out.print(f"  queries    {queries.describe()}", markup=False)
     if forecast.stages is None:
         out.print("  time       no estimate before the first published run")
     else:
@@ -320,7 +327,7 @@ def execute_plan(
     if planned.kind is RunKind.RUN:
         record_folded(home, ledger)
     _print_incomplete(planned.in_state("incomplete"))
-    if not planned.run and planned.kind is RunKind.RUN:
+    if planned.is_idle:
         same = sum(entry.state == "published" for entry in planned.epochs)
         if same:
             out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {planned.parent.revision})")
@@ -338,10 +345,11 @@ def execute_plan(
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
         guess = forecast_run(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
-        err.print(
-            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(planned.epochs):,} epoch(s), "
-            f"about {guess.rows:,} rows{time_}"
-        )
+        is_of_queries = not epochs and planned.kind is RunKind.RUN
+        what = f"{len(epochs) or len(planned.epochs):,} epoch(s), about {guess.rows:,} rows{time_}"
+        if is_of_queries:
+            what = f"queries: {planned.queries.describe_pending()}"
+        err.print(f"revision {part.parent.revision + 1}{many}: {what}", markup=False)
         progress, began = Progress(_expected_seconds(guess, hold=hold), guess.learned), time.time()
         try:
             revision = runner.execute_run(home, ledger, part, progress, hold=hold, keep_going=keep_going, accept=accept)
@@ -367,10 +375,8 @@ def execute_plan(
         read = ledger.stages.get_facts(revision.run_id, IngestFacts)
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
-        out.print(
-            f"published revision {revision.revision}{mark}: {len(taken) or len(planned.epochs):,} epoch(s){rate}, "
-            f"{seconds:.1f} s"
-        )
+        many = "queries" if is_of_queries else f"{len(taken) or len(planned.epochs):,} epoch(s)"
+        out.print(f"published revision {revision.revision}{mark}: {many}{rate}, {seconds:.1f} s")
         if part.kind is not RunKind.RUN:
             print_same(home, ledger, revision)
         done += sum(size.get(epoch, 0) for epoch in epochs)

@@ -1,9 +1,10 @@
-"""The names that a value column may have. This module imports nothing of altneu, because executors use it."""
+"""The names that a value column may have, and types in SQL. It imports nothing of altneu, because executors use it."""
 
 from __future__ import annotations
 
 import re
 
+SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 _RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
 _RESERVED |= {
     "copies",

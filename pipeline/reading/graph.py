@@ -200,6 +200,23 @@ class Views(Generic[F]):
         arguments["revision"] = None if new is None else read_number("new", new)
         return self.changes(vertex=vertex, edge=edge, **arguments, **narrow)
 
+    def query(
+        self,
+        name: str,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        *,
+        since_revision: int | None = None,
+        all_epochs: bool = False,
+        **narrow: Unpack[Narrowing],
+    ) -> F:
+        """Return the rows of a declared query: its columns, and `copies` where a row may occur several times.
+
+        With `since_revision`, return the diffs that a consumer of that revision applies: the columns, and `diff`.
+        """
+        arguments: dict[str, Any] = {"as_of": as_of, "since_revision": since_revision, "all_epochs": all_epochs}
+        return self._ask_view("query", span=(name,), revision=revision, **arguments, **narrow)
+
     def quarantine(
         self,
         first: Epoch | None = None,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from ..home.queries import QueryDefinition
     from ..storage.duckdb_tables import DuckTables, Query
     from ..storage.warehouse import Warehouse
     from .engine_protocol import R, Tables
@@ -122,11 +123,34 @@ class _QueryRunner:
     def list_columns(self) -> tuple[str, ...]:
         question = self.question
         columns = question.view_form.columns
+        if question.view == "query":
+            return self._list_result_columns()
         if question.view in ("totals", "vertices"):
             columns += tuple(self.ledger.runs.list_motifs(self.row))
         if question.view == "changes" and question.k is not None:
             return tuple(name for name in columns if name != "trussness")
         return (*columns[:-1], "epoch", "diff") if question.view == "changes" and question.all_epochs else columns
+
+    def _list_result_columns(self) -> tuple[str, ...]:
+        from . import query_results
+
+        if self.question.since_revision is None:
+            return query_results.result_columns(self.query)
+        old = self.ledger.revisions.get(self.question.since_revision)
+        query_results.require_same_columns(self.ledger, old, self.query)
+        return (*self.query.columns, *(("epoch",) if self.question.all_epochs else ()), "diff")
+
+    @cached_property
+    def query(self) -> QueryDefinition:
+        """Return the declared query that the question is about."""
+        from . import query_results
+
+        return query_results.require_query(self.ledger, self.row, self.question.span[0])
+
+    @property
+    def read_tables(self) -> tuple[str, ...]:
+        """Return the tables from which the question is answered."""
+        return (self.query.table,) if self.question.view == "query" else self.question.view_form.reads
 
     @cached_property
     def epoch(self) -> int:
@@ -136,7 +160,8 @@ class _QueryRunner:
 
     @cached_property
     def epoch_span(self) -> list[int]:
-        return [self.home.schedule.parse_epoch(text) for text in self.question.span]
+        words = () if self.question.view == "query" else self.question.span
+        return [self.home.schedule.parse_epoch(text) for text in words]
 
     def check_epochs(self) -> None:
         """Raise `UsageError` for epochs that cannot be answered for. This needs no engine."""
@@ -157,7 +182,7 @@ class _QueryRunner:
         if assert_since is not None and assert_since > self.row.revision:
             raise UsageError(
                 f"--since-revision {assert_since} is after revision {self.row.revision}.",
-                f"altneu show changes --since-revision {self.row.revision - 1}",
+                f"altneu show {' '.join([view, *self.question.span])} --since-revision {self.row.revision - 1}",
             )
 
     @property
@@ -225,7 +250,7 @@ class _QueryRunner:
 
         return engines.choose_and_run(
             read,
-            question.view_form.reads,
+            self.read_tables,
             works=question.view_form.works,
             by_duckdb=answer_by_duckdb,
             by_spark=answer_by_spark,
@@ -239,13 +264,18 @@ class _QueryRunner:
         return max(int(totals[0]["max_trussness"]), 2)
 
     def _select_view(self, house: Tables[R]) -> R:
-        from . import triangle_views, views
+        from . import query_results, triangle_views, views
 
         question, row, span = self.question, self.row, self.epoch_span
         only = self._row_filter()
         match question.view:
             case "quarantine":
                 return views.select_quarantine(house, row, span[0] if span else None, span[-1] if span else None)
+            case "query" if question.since_revision is not None:
+                old = self.ledger.revisions.get(question.since_revision)
+                return query_results.select_result_changes(house, old, row, self.query, all_epochs=question.all_epochs)
+            case "query":
+                return query_results.select_result(house, row, self.query, self.epoch)
             case "changes" if question.since_revision is not None:
                 old = self.ledger.revisions.get(question.since_revision)
                 return views.select_changes_since(house, old, row, all_epochs=question.all_epochs, only=only)

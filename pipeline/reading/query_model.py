@@ -154,6 +154,18 @@ VIEWS = (
         works=True,
     ),
     View(
+        "query", "NAME", _AT, (), "the rows of a declared query, with `copies` where a row may recur", reads=("query",)
+    ),
+    View(
+        "query",
+        "NAME",
+        ("since_revision", "revision", "all_epochs"),
+        (),
+        "what a consumer of the query at revision R applies",
+        "diff",
+        reads=("query",),
+    ),
+    View(
         "quarantine",
         "[FROM [TO]]",
         ("revision",),
@@ -274,7 +286,7 @@ class Question:
         return name, self.top is not None or (self.sort or "").startswith("-")
 
 
-_WORDS = {"": (0,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
+_WORDS = {"": (0,), "NAME": (1,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
 
 
 def _usage_of(view: str) -> str:

@@ -57,7 +57,7 @@ class Forecast:
     @property
     def revision(self) -> int | None:
         """Return the first revision that would be published, or None when there is nothing to do."""
-        return self.plan.scope.revision if self.plan.run or self.plan.kind is not RunKind.RUN else None
+        return None if self.plan.is_idle else self.plan.scope.revision
 
     @property
     def seconds(self) -> float | None:
@@ -101,6 +101,11 @@ class Forecast:
             "restated": self.restated,
             "rows": self.rows,
             "plans": self.words,
+            "queries": {
+                "from_changes": list(self.plan.queries.kept),
+                "anew": dict(self.plan.queries.anew),
+                "dropped": list(self.plan.queries.dropped),
+            },
             "decisions": [
                 {
                     "name": each.NAME,

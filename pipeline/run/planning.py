@@ -14,6 +14,7 @@ from ..landing.epoch_states import REMEDY, EpochState, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from .choices.plan_choice import Scope
+from .query_changes import QueryChanges, compare_queries
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,16 @@ class Plan:
     epochs: tuple[EpochState, ...]
     run: tuple[int, ...] = field(default=())
     kind: RunKind = RunKind.RUN
+    queries: QueryChanges = field(default_factory=QueryChanges)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not self.run and self.kind is RunKind.RUN and not self.queries.needs_run
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.parent, self.run, self.kind)
+        return Scope(self.parent, self.run, self.kind, self.queries.fresh)
 
     def in_state(self, state: str) -> list[EpochState]:
         """Return the epochs of the plan that are in a given state."""
@@ -39,7 +46,7 @@ def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], *
     parent, states = compare_with_ledger(home, ledger)
     epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
     run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
-    return Plan(parent, epochs, run)
+    return Plan(parent, epochs, run, queries=compare_queries(home, ledger, parent))
 
 
 def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[EpochState], bool]:
@@ -92,7 +99,8 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
         chosen.append(entry)
         if entry.state != "published":
             run.append(epoch)
-    return Plan(parent, tuple(chosen), tuple(run))
+    queries = compare_queries(home, ledger, parent) if run else QueryChanges()
+    return Plan(parent, tuple(chosen), tuple(run), queries=queries)
 
 
 def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
@@ -123,7 +131,7 @@ def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
 def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
     """Split the epochs of a plan into revisions, each with at most `[ingest] max_revision_mb` of landed files.
 
-    An epoch that is larger than this is a revision of its own.
+    An epoch that is larger than this is a revision of its own. A plan without epochs is one revision.
     """
     limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
     pieces: list[tuple[int, ...]] = []
@@ -134,4 +142,4 @@ def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
             room = limit
         pieces[-1] += (epoch,)
         room -= size.get(epoch, 0)
-    return pieces
+    return pieces or [()]

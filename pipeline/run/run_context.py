@@ -15,6 +15,7 @@ from altneu.algorithms.algebra import horizon
 
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
+from ..home.queries import QueryDefinition, recorded_queries
 from ..state.fingerprint_sums import Prints
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
@@ -25,6 +26,7 @@ from ..storage.horizons import Horizon, split_at_horizon, table_horizon
 from ..storage.session import PARTITIONS
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
+from . import query_changes
 from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice, Scope
 from .read_rows import run_horizon, sum_read_rows
@@ -56,7 +58,16 @@ class RunContext:
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.parent, tuple(self.epochs), self.kind)
+        return Scope(self.parent, tuple(self.epochs), self.kind, self._fresh_tables)
+
+    @cached_property
+    def queries(self) -> dict[str, QueryDefinition]:
+        """Return the queries that the run maintains, as it has recorded them when it began."""
+        return recorded_queries(self.ledger.runs.get(self.run_id).config)
+
+    @cached_property
+    def _fresh_tables(self) -> frozenset[str]:
+        return query_changes.fresh_tables(self.queries, self.ledger, self.parent) if self.queries else frozenset()
 
     @property
     def frontier(self) -> int:
@@ -98,7 +109,7 @@ class RunContext:
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        return Warehouse(self.spark, self.home)
+        return Warehouse(self.spark, self.home, self.queries)
 
     def appends_to(self, table: str) -> bool:
         """Tell whether the run adds rows to a table instead of writing it again."""

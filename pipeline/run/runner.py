@@ -32,11 +32,12 @@ from ..errors import (
     is_transient,
 )
 from ..home.home import Home
+from ..home.queries import FOLDER, read_queries
 from ..interrupt import Interrupted
 from ..observability import openlineage, telemetry
 from ..optional_dependencies import require_extras
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
+from ..state.records import Revision, RunRecord, RunState, StageState, new_run_id
 from ..state.stage_results import KINDS, Facts, display_fields
 from . import approval
 from .choices.plan_choice import Scope
@@ -74,7 +75,7 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
             a run needs is not installed.
         RunInProgress: `alone` is true, and another run is active.
     """
-    if not plan.run and plan.kind is RunKind.RUN:
+    if plan.is_idle:
         return None
     require_extras("the audit of a run", "quality")
     meaning = changed_meaning(home, ledger)
@@ -85,12 +86,13 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
             f"again.",
             meaning.advice,
         )
+    queries = {name: definition.to_json() for name, definition in read_queries(home).items()}
     run_id = new_run_id()
     ledger.runs.create(
         run_id,
         plan.parent.revision,
         epochs=list(plan.run),
-        config=home.config.semantic_settings(),
+        config=home.config.semantic_settings() | ({FOLDER: queries} if queries else {}),
         kind=plan.kind,
         hold=hold,
         alone=alone,
@@ -139,6 +141,8 @@ def execute_stage(
     ledger.runs.require_newest_parent(run_id)
     if row.state is RunState.REJECTED:
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
+    if not stage.is_needed(row.config):
+        return KINDS[name]()
     if name in LAST:
         rows_page.import_in_background()
     with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
@@ -241,9 +245,11 @@ class RunDriver:
             run_id, first = successor, Step.COMPUTE
 
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
-        if first is Step.COMPUTE and self.ledger.runs.get(run_id).state is not RunState.HELD:
-            for name in NAMES[: -len(LAST)]:
-                self.execute_and_report(run_id, name)
+        row = self.ledger.runs.get(run_id)
+        if first is Step.COMPUTE and row.state is not RunState.HELD:
+            for stage in STAGES[: -len(LAST)]:
+                if stage.is_needed(row.config):
+                    self.execute_and_report(run_id, stage.name)
         if first <= Step.APPROVE:
             why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
             if why is not None:

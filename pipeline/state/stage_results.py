@@ -164,6 +164,23 @@ class TrussFacts(Facts):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueryRun:
+    """What a run has done for one query: `way` is nothing, delta or anew."""
+
+    way: str
+    rows: int = 0  # changed rows of its result
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueriesFacts(Facts):
+    STAGE = "queries"
+    rows: int = 0  # changed rows of all results
+    arcs: int | None = None  # changed intervals of the values in force, where a query reads them
+    queries: Mapping[str, QueryRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditFacts(Facts):
     STAGE = "audit"
     checks: int
@@ -174,6 +191,7 @@ class AuditFacts(Facts):
         default=None, metadata=_shown_as("line")
     )  # full, local, rolling N; None: from a version without modes
     proved: int | None = field(default=None, metadata=_shown_as("line", "page", called="epochs proved"))
+    queries: Mapping[str, float] = field(default_factory=dict)  # query → seconds of its recomputation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +234,7 @@ KINDS: Mapping[str, type[Facts]] = {
         EdgesFacts,
         TrianglesFacts,
         TrussFacts,
+        QueriesFacts,
         AuditFacts,
         PublishFacts,
         ReportFacts,

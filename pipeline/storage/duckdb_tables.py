@@ -25,6 +25,7 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, Stri
 
 from ..errors import AltneuError, UsageError
 from ..home.home import Home
+from ..home.queries import is_query_table
 from ..home.uris import duckdb_pattern
 from ..state import filesystem, home_identity
 from ..state.records import Revision
@@ -169,10 +170,11 @@ class DuckTables:
         tasks = list(scan.plan_files())
         if any(task.delete_files for task in tasks):  # altneu writes no delete files to these tables
             raise UsageError(f"another program has deleted rows of table {table}.", "--engine spark")
-        wanted = table_columns(self.home, table)
+        there = {column.name: column for column in scan.projection().fields}
+        own = {name: _TYPES[type(column.field_type)] for name, column in there.items()}
+        wanted = own if is_query_table(table) else table_columns(self.home, table)
         if not tasks:
             return f"{_select_columns(wanted, {})} WHERE false"
-        there = {column.name: column for column in scan.projection().fields}
         # by field ids, as in Iceberg: a column that was dropped and declared again is another column
         schema = ", ".join(
             f"{column.field_id}: "

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
 from altneu.algorithms.graph.edge_derivation import interval_steps
 
+from ..home.queries import is_query_table
 from ..state.fingerprint_sums import Prints
 from ..state.records import Revision
 from .table_schemas import ALWAYS, INTERVALS, TIME, quote_identifier
@@ -85,7 +86,7 @@ def _sum_hashes(
     """Compute a row of `lane_sums` for each table and `by`, in one job. Large sums are decimals, which are slower."""
     kinds: dict[bool, list[DataFrame]] = {}
     for table in columns:
-        kinds.setdefault(table in WIDE, []).append(_hash_halves(table, read(table), columns[table], by))
+        kinds.setdefault(_is_wide(table), []).append(_hash_halves(table, read(table), columns[table], by))
     summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", *by).agg(*lane_sums()) for rows in kinds.values()]
     return reduce(DataFrame.unionByName, summed).collect() if summed else []
 
@@ -96,8 +97,12 @@ def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequen
     triples = (
         interval_steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
     )
-    diff = F.col("diff").cast("decimal(20, 0)") if table in WIDE else F.col("diff")
+    diff = F.col("diff").cast("decimal(20, 0)") if _is_wide(table) else F.col("diff")
     return triples.select(F.lit(table).alias("_table"), *by, *hash_lanes(hashed_columns(table, data), diff))
+
+
+def _is_wide(table: str) -> bool:
+    return table in WIDE or is_query_table(table)
 
 
 def hashed_columns(table: str, data: Sequence[str]) -> list[Column]:

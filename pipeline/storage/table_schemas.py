@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import AltneuError
+from ..home.columns import SQL_TYPES
 from ..home.home import Home
+from ..home.queries import Definitions
 from ..state.home_identity import ROUNDS
 from ..state.records import SERVING_TABLES, Revision
 
 NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
-SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 
 # table → its data columns; the time columns and diff follow in every table
 TABLES = {
@@ -33,6 +34,9 @@ MOTIFS = {  # further tables of homes with motifs
     "motif_edges": "relation string, a bigint, b bigint, until bigint",
     "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
+ARCS = {  # a further table of homes with a query that reads `arcs`: the landed values that are in force, with direction
+    "arcs": "src bigint, dst bigint, {values}, until bigint",
+}
 ALWAYS = {  # the bigint columns of a table that are never null
     "upserts": ("src", "dst"),
     "names": ("id",),
@@ -42,11 +46,12 @@ ALWAYS = {  # the bigint columns of a table that are never null
     "trussness": ("a", "b", "k"),
     "motif_edges": ("a", "b"),
     "motif_counts": ("vertex",),
+    "arcs": ("src", "dst"),
 }
 TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplicity; all others are data
 CERTIFICATES = ROUNDS + "certificates"  # a cache, not a table of the home: see `storage.truss_checkpoint_table`
 _CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, backing bigint, diff bigint"
-INTERVALS = ("edges", "motif_edges")  # tables whose rows are intervals
+INTERVALS = ("edges", "motif_edges", "arcs")  # tables whose rows are intervals
 
 
 def quote_identifier(column: str) -> str:
@@ -91,9 +96,24 @@ def table_columns(home: Home, table: str) -> dict[str, str]:
         return serving_columns(home, table)
     if table == CERTIFICATES:
         return dict(column.split() for column in _CERTIFICATE.split(", "))
-    before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
+    before, values, after = f"{(TABLES | MOTIFS | ARCS)[table]}, {_TIME}".partition("{values}")
     own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
     return own[0] | (value_columns(home) if values else {}) | own[1]
+
+
+def query_columns(definitions: Definitions) -> dict[str, dict[str, str]]:
+    """Return the tables of queries with their columns and types in SQL."""
+    time = dict(column.split() for column in _TIME.split(", "))
+    return {
+        table: {**columns, **time}
+        for definition in definitions.values()
+        for table, columns in definition.tables.items()
+    }
+
+
+def query_inputs(definitions: Definitions) -> tuple[str, ...]:
+    """Return the tables that exist only where a query reads them."""
+    return tuple(table for table in ARCS if any(table in each.relations for each in definitions.values()))
 
 
 def require_pinned_snapshot(table: str, revision: Revision) -> int:

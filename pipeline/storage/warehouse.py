@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from altneu.algorithms.sql_predicates import spark_sql
 
 from ..errors import UsageError, is_disk_full, is_transient
+from ..home.columns import SQL_TYPES
 from ..home.home import Home
+from ..home.queries import Definitions, is_query_table
 from ..home.s3_config import in_s3
 from ..state import home_identity
 from ..state.records import SERVING_TABLES, Revision
@@ -31,10 +34,12 @@ from .file_tiers import FilePlan
 from .horizons import Horizon
 from .session import register_catalog, size_plans
 from .table_schemas import (
+    ARCS,
     MOTIFS,
-    SQL_TYPES,
     TABLES,
     ddl_schema,
+    query_columns,
+    query_inputs,
     quote_identifier,
     require_pinned_snapshot,
     table_columns,
@@ -67,11 +72,11 @@ def visible_rows(rows: DataFrame, revision: Revision) -> DataFrame:
 
 
 class Warehouse(Branches):
-    """The tables of a home, in one Spark session."""
+    """The tables of a home, in one Spark session. `queries` are those that a run maintains; readers need none."""
 
     distributed = True
 
-    def __init__(self, spark: SparkSession, home: Home) -> None:
+    def __init__(self, spark: SparkSession, home: Home, queries: Definitions = MappingProxyType({})) -> None:
         self.spark = spark
         self.home = home
         identity = home_identity.require_identity(home)
@@ -79,7 +84,8 @@ class Warehouse(Branches):
         self._tables = iceberg.IcebergTables(spark, catalogs.open_catalog(home, identity))
         register_catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
-        collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
+        self._query_columns = query_columns(queries)
+        collections = [*TABLES, *(MOTIFS if home.config.motifs else ()), *query_inputs(queries), *self._query_columns]
         self.collections = tuple(collections)  # of diff triples
         self.plain = tuple(dict.fromkeys(home.config.publish.tables))
         super().__init__(
@@ -97,7 +103,7 @@ class Warehouse(Branches):
         return list(self._table_columns(table))
 
     def _table_columns(self, table: str) -> dict[str, str]:
-        return table_columns(self.home, table)
+        return self._query_columns[table] if is_query_table(table) else table_columns(self.home, table)
 
     def ensure_tables(self, *, retype: bool = False) -> None:
         """Make the missing tables, each with a first, empty snapshot, from which branches can be made.
@@ -132,7 +138,7 @@ class Warehouse(Branches):
             # a new table, or one that an earlier version made
             if not own.items() <= self.load_metadata(table).properties().items():
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
-        for table in self.plain:
+        for table in (*self.plain, *(table for table in self.collections if table in ARCS or is_query_table(table))):
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
@@ -151,7 +157,7 @@ class Warehouse(Branches):
                 )
 
     def _declare_columns(self, table: str) -> None:
-        """Add and drop columns of a plain table, because the settings may declare other value columns and motifs."""
+        """Add and drop columns of a table, because settings or the text of a query may declare other ones."""
         existing = self.load_metadata(table).column_types()
         wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
         for column in existing:
@@ -241,6 +247,8 @@ class Warehouse(Branches):
         return self._looked_up[table, snapshot]
 
     def _load_snapshot(self, table: str, snapshot: int) -> DataFrame:
+        if is_query_table(table):  # a revision reads the columns of the text that it was made from
+            return self._read_written_columns(table, snapshot)
         metadata = self.load_metadata(table)
         if snapshot in metadata.snapshot_ids() and metadata.snapshot_summary(snapshot).get("total-records") == "0":
             return self.empty_rows(table)
@@ -300,13 +308,14 @@ class Warehouse(Branches):
         return super().write_to_branch(table, run_id, base, selected, parent, horizon)
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
-        """Return our tables and the plain tables that are not maintained any more, whose `main` becomes empty."""
+        """Return our tables, and those plain ones and those of queries that are not maintained any more: their `main`
+        becomes empty."""
         return [
             *self.tables,
             *(
                 table
                 for table in ledger.runs.pinned_snapshots()
-                if table in SERVING_TABLES and table not in self.tables
+                if (table in SERVING_TABLES or table in ARCS or is_query_table(table)) and table not in self.tables
             ),
         ]
 

@@ -44,6 +44,7 @@ class Scope:
     parent: Revision
     epochs: tuple[int, ...]  # the epochs whose batches it replaces
     kind: RunKind = RunKind.RUN
+    fresh: frozenset[str] = frozenset()  # tables of queries that the run writes again, whatever its kind is
 
     @property
     def revision(self) -> int:
@@ -56,14 +57,21 @@ class Scope:
 
     @property
     def first(self) -> int:
-        """Return the first epoch at which the run may change anything, where it adds rows to the tables."""
-        return min(self.epochs)
+        """Return the first epoch at which the run may change anything, where it adds rows to the tables.
+
+        A run without epochs changes tables of queries only, and these from their beginning on.
+        """
+        assert self.epochs or self.frontier is not None
+        return min(self.epochs, default=self.frontier or 0)
 
     def appends_to(self, table: str) -> bool:
         """Tell whether the run adds rows to a table.
 
-        A rebuild writes every table except the landed rows again, and a reload writes these again as well.
+        A rebuild writes every table except the landed rows again, and a reload writes these again as well. A run
+        writes the tables of new and changed queries again.
         """
+        if table in self.fresh:
+            return False
         return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
 
 

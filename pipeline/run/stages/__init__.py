@@ -9,12 +9,13 @@ does not load Spark.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...state.stage_results import KINDS, AuditFacts, EdgesFacts, Facts, IngestFacts, TrussFacts
+from ...state.stage_results import KINDS, AuditFacts, EdgesFacts, Facts, IngestFacts, QueriesFacts, TrussFacts
 
 if TYPE_CHECKING:
     from ..run_context import RunContext
@@ -32,10 +33,15 @@ class Stage:
     maintains: bool = False  # a full recomputation would do the work of this stage
     suites: bool = False  # runs the suites of `expectations`
     is_critical: bool = True  # the run fails when this stage does
+    part: str | None = None  # only runs that have recorded something of this name with their settings have this stage
 
     def load_module(self) -> ModuleType:
         """Import the stage's module."""
         return import_module(f"{__name__}.{self.name}")
+
+    def is_needed(self, config: Mapping[str, Any]) -> bool:
+        """Tell whether a run with these recorded settings has this stage."""
+        return self.part is None or bool(config.get(self.part))
 
     def run_stage(self, run: RunContext) -> Facts:
         run.reads = self.reads
@@ -72,11 +78,18 @@ STAGES = (
         maintains=True,
     ),
     Stage(
+        "queries",
+        "maintain_queries",
+        "Changed rows, arcs and edges → changed results of the declared queries.",
+        reads=(IngestFacts, EdgesFacts, TrussFacts),
+        part="queries",
+    ),
+    Stage(
         "audit",
         "audit_run",
         "The suites, and a proof or a full recomputation. A critical failure stops the run, naming check, epoch and "
         "rows; nothing is published then. The same data fails again.",
-        reads=(IngestFacts, EdgesFacts, TrussFacts),
+        reads=(IngestFacts, EdgesFacts, TrussFacts, QueriesFacts),
         suites=True,
     ),
     Stage("publish", "publish", "Makes the revision visible.", reads=(AuditFacts,), before_publish=False),

@@ -17,6 +17,7 @@ from ...state.totals import sum_totals
 from ...storage import truss_checkpoint_table
 from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
+from .audited_queries import check_queries_of_run
 from .proof_verification import first_affected_epoch, unprovable_reason, verify_proof
 from .small_run import SmallRun, read_small_run
 from .suites import run_suites
@@ -52,6 +53,8 @@ def audit_run(run: RunContext) -> AuditFacts:
         if comparison is not None:
             results += check_differences(*comparison)
     results += _check_serving_tables(run, epochs)
+    query_checks, query_seconds = check_queries_of_run(run, decision, epochs)
+    results += query_checks
     pins = run.unpublished_revision().snapshots
     run.ledger.checks.put(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
@@ -70,6 +73,7 @@ def audit_run(run: RunContext) -> AuditFacts:
         epochs=epochs,
         mode=FULL if epochs else decision.mode,
         proved=None if proof is None else len(proof.epochs),
+        queries=query_seconds,
         snapshots=pins,  # those that publish pins, and no others
     )
 

@@ -74,14 +74,13 @@ def accept_batches(run: RunContext) -> Accepted:
 
 def ingest(run: RunContext) -> IngestFacts:
     predicate_validation.require_conditions(run.spark, run.home)
+    if not run.epochs and run.kind is RunKind.RUN:
+        return _leave_landed_rows(run)
     if run.kind is RunKind.REBUILD and not run.epochs:
         same_filter = run.ledger.runs.get(run.parent.run_id).config.get("where") == run.home.config.edges.where
         stored = run.read_before("upserts"), run.read_before("quarantine")
         predicate_validation.require_decided(run.home, *stored, same_filter=same_filter)
-        for table in LANDED:
-            run.write_rows(table, None)
-        run.ledger.outputs.put_batches(run.run_id, [])
-        return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
+        return _leave_landed_rows(run)
     accepted = accept_batches(run)
     batches, counts, digests, published = accepted.batches, accepted.counts, accepted.digests, accepted.published
     source = run.spark, run.home, batches
@@ -128,6 +127,14 @@ def ingest(run: RunContext) -> IngestFacts:
         rows_before=sum(published[epoch].rows for epoch in again) if again else None,
         quarantine_sample=[QuarantinedRow(**row.asDict()) for row in shown],
     )
+
+
+def _leave_landed_rows(run: RunContext) -> IngestFacts:
+    """Leave the landed rows as they are, in a run that computes from what is stored."""
+    for table in LANDED:
+        run.write_rows(table, None)
+    run.ledger.outputs.put_batches(run.run_id, [])
+    return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
 
 
 def _without_wrong_batches(

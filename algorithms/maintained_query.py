@@ -1,0 +1,155 @@
+"""Compiled queries, maintained: from the changes of their relations to the changes of their result.
+
+Law      With Q the query, `core_changes(query, before, delta)` is the core of Q(before + delta) minus that of
+         Q(before), at every epoch, and `core_from_scratch(query, relations)` is the core of Q(relations).
+         `result_changes` is the same for the last step, from the state before and the changed core. An interval meets
+         an interval in their intersection: rows of several relations are joined as they are at the epoch of the result.
+Shapes   Relations are DataFrames of signed validity intervals: their columns, and `_epoch`, `_until`, `_diff`. Results
+         are collections over epochs (`epoch`, `diff`), consolidated. The state of a last step has its keys, and a row
+         for each `measure`, whose amount is in `diff`: so it is a sum, and a run appends to it.
+Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
+         (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
+         The last step reads the state of the touched keys only.
+Errors   The job fails where an expression does (an overflow).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from altneu.algorithms.algebra import incremental
+from altneu.algorithms.algebra.collection import DIFF, Collection
+from altneu.algorithms.algebra.delta_query import query_changes
+from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.query import Atom, Query
+from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, VALIDITY
+from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom, quote_name
+
+EPOCH_COLUMN, UNTIL_COLUMN, DIFF_COLUMN = "_epoch", "_until", "_diff"
+MEASURE = "measure"
+Relations = Mapping[str, DataFrame]
+
+
+def core_changes(query: CompiledQuery, before: Relations, delta: Relations, *, broadcast: bool = False) -> Collection:
+    """Return how the core changes when the deltas are added; a relation without a delta stays as it is."""
+    views = {_view_key(atom): atom for atom in query.core.atoms}
+    names = {key: f"r{place}" for place, key in enumerate(views)}
+    old = {names[key]: _view_rows(atom, before[atom.relation]) for key, atom in views.items()}
+    new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
+    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in query.core.atoms)
+    joined = Query(atoms, query.core.less_than, query.core.different)
+    return _select_outputs(query, query_changes(joined, old, new, broadcast=broadcast).df)
+
+
+def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
+    """Return the core of the query on the relations as they are, by Spark's joins of intervals."""
+    first, *left = query.core.atoms
+    rows = _atom_rows(first, relations[first.relation])
+    while left:
+        atom = next(each for each in left if set(each.terms) & set(rows.columns))
+        left.remove(atom)
+        rows = _join_intervals(rows, _atom_rows(atom, relations[atom.relation]))
+        rows = _apply_comparisons(query.core, rows)
+    return _select_outputs(query, _apply_comparisons(query.core, rows))
+
+
+def state_changes(query: CompiledQuery, core: Collection) -> Collection:
+    """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`."""
+    amounts = [
+        F.struct(F.lit(place).cast("bigint").alias(MEASURE), _weigh_row(measure).alias(DIFF))
+        for place, measure in enumerate(query.sums.values())
+    ]
+    rows = core.df.select(*query.keys, *EPOCH.columns, F.inline(F.array(*amounts)))
+    return Collection(rows, EPOCH).consolidate()
+
+
+def result_changes(query: CompiledQuery, state: Change, *, broadcast: bool = False) -> Collection:
+    """Return how the result changes, from the change of the state."""
+    sums = {
+        name: F.when(F.col(MEASURE) == place, F.col(DIFF)).otherwise(F.lit(0)) for place, name in enumerate(query.sums)
+    }
+    return select_result(query, incremental.running_sums(state, query.keys, sums, broadcast=broadcast).delta)
+
+
+def select_result(query: CompiledQuery, rows: Collection) -> Collection:
+    """Return the rows of the result: HAVING and SELECT on the groups, or on the core where nothing is grouped."""
+    df = rows.df if query.having is None else rows.df.where(query.having)
+    columns = [F.expr(text).cast(query.types[name]).alias(name) for name, text in query.select.items()]
+    return Collection(df.select(*columns, *EPOCH.columns, DIFF), EPOCH).consolidate()
+
+
+def state_columns(query: CompiledQuery) -> dict[str, str]:
+    """Return the data columns of the state with their types."""
+    return {name: query.core_types[name] for name in query.keys} | {MEASURE: "bigint"}
+
+
+def _weigh_row(measure: Measure) -> Column:
+    amount = F.col(DIFF) if measure.amount is None else F.col(measure.amount) * F.col(DIFF)
+    return amount if measure.counted is None else F.when(F.col(measure.counted).isNull(), F.lit(0)).otherwise(amount)
+
+
+def _view_key(atom: QueryAtom) -> tuple[object, ...]:
+    """Return a key that is equal for atoms that see the same rows and columns."""
+    return atom.relation, atom.columns, atom.where, atom.window
+
+
+def _view_rows(atom: QueryAtom, rows: DataFrame) -> Collection:
+    """Return the rows of a relation as an atom sees them, with the columns by place."""
+    columns = [F.col(quote_name(name)).alias(f"c{place}") for place, name in enumerate(atom.columns)]
+    rows = rows if atom.where is None else rows.where(atom.where)
+    start, end = F.col(EPOCH_COLUMN), F.col(UNTIL_COLUMN)
+    if atom.window is not None:
+        least, last = atom.window
+        end = end if last == FOREVER else F.least(end, start + F.lit(last).cast("bigint"))
+        start = start + F.lit(least).cast("bigint")
+    times = [start.alias("epoch"), end.alias("until"), F.col(DIFF_COLUMN).alias(DIFF)]
+    return Collection(rows.select(*columns, *times).where("epoch < until"), VALIDITY)
+
+
+def _atom_rows(atom: QueryAtom, rows: DataFrame) -> DataFrame:
+    """Return the rows of an atom, with a column for each variable, and `epoch`, `until`, `diff`."""
+    seen = _view_rows(atom, rows).df
+    places: dict[str, int] = {}
+    for place, term in enumerate(atom.terms):
+        if places.setdefault(term, place) != place:
+            seen = seen.where(F.col(f"c{place}") == F.col(f"c{places[term]}"))
+    return seen.select(*[F.col(f"c{place}").alias(term) for term, place in places.items()], "epoch", "until", DIFF)
+
+
+def _join_intervals(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Join rows on the variables that both have, at the epochs of both."""
+    times = ("epoch", "until", DIFF)
+    shared = [name for name in right.columns if name in left.columns and name not in times]
+    other = right.withColumnsRenamed({name: f"_{name}" for name in (*shared, *times)})
+    same = [F.col(name) == F.col(f"_{name}") for name in shared]
+    meet = F.greatest("epoch", "_epoch") < F.least("until", "_until")
+    both = left.join(other, functools.reduce(and_, same) & meet)
+    now = {
+        "epoch": F.greatest("epoch", "_epoch"),
+        "until": F.least("until", "_until"),
+        DIFF: F.col(DIFF) * F.col("_diff"),
+    }
+    return both.withColumns(now).drop(*[f"_{name}" for name in (*shared, *times)])
+
+
+def _apply_comparisons(core: Core, rows: DataFrame) -> DataFrame:
+    """Leave out the rows that break a comparison of two variables that they have."""
+    for pairs, less in ((core.less_than, True), (core.different, False)):
+        for x, y in pairs:
+            if {x, y} <= set(rows.columns):
+                rows = rows.where(F.col(x) < F.col(y) if less else F.col(x) != F.col(y))
+    return rows
+
+
+def _select_outputs(query: CompiledQuery, rows: DataFrame) -> Collection:
+    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs."""
+    for condition in query.core.conditions:
+        rows = rows.where(condition)
+    outputs = query.core.outputs.items()
+    columns = [F.expr(text).cast(query.core_types[name]).alias(name) for name, text in outputs]
+    return Collection.from_intervals(rows.select(*columns, "epoch", "until", DIFF), EPOCH).consolidate()

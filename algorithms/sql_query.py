@@ -1,0 +1,731 @@
+"""Queries as text: one SELECT of SQL, compiled to joins that can be maintained and to at most one last step.
+
+`compile_query` reads the dialect of DuckDB, because an audit runs the very text in DuckDB, and writes expressions for
+Spark. What is taken: SELECT with expressions on a row's own values, JOIN … ON or USING with at least one equality,
+WHERE, and then DISTINCT, or GROUP BY with count, sum and avg, and HAVING. Everything else is refused by name, and so is
+every expression that the two engines might evaluate differently.
+
+Law      The rows of a query are those of its `core`, a natural join of atoms with conditions and outputs, and of the
+         last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and `select` make the rows.
+Bags     A row may occur several times, as in SQL. `is_set` tells whether it cannot.
+Age      The column `age` of a log says how many epochs ago a row landed. It occurs only in comparisons with numbers,
+         which become a `window` of the atom.
+Cost     Some 10 ms a query, without Spark.
+Errors   `QueryError`, a ValueError with the line and the column in the text, from 1, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import NoReturn
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import OptimizeError, ParseError, TokenError
+from sqlglot.optimizer.qualify import qualify
+
+from altneu.algorithms.algebra.time_lattice import FOREVER
+
+AGE = "age"
+RESERVED = ("epoch", "until", "revision", "diff", "copies")  # no columns of a result have these names
+_TYPES = {"vertex": "BIGINT", "bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
+_RESULT_TYPES = dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", '"NULL"'), "bigint")
+_RESULT_TYPES |= {"FLOAT": "double", "DOUBLE": "double", "VARCHAR": "string", "BOOLEAN": "boolean"}
+_KINDS = {"vertex": "vertex", "bigint": "number", "double": "number", "string": "text", "boolean": "truth"}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_SUMS = (exp.Count, exp.Sum, exp.Avg)
+_ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
+_REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
+    (exp.Window, "a window function cannot be maintained"),
+    (exp.Order, "a result has no order: use --sort and --top when you read it"),
+    (exp.Limit, "a result has no order: use --sort and --top when you read it"),
+    (exp.Offset, "a result has no order: use --sort and --top when you read it"),
+    (exp.Qualify, "a window function cannot be maintained"),
+    (exp.Lateral, "LATERAL cannot be maintained"),
+    (exp.Pivot, "PIVOT cannot be maintained"),
+    (exp.TableSample, "a sample is another one on the next run"),
+    (exp.Exists, "EXISTS is not supported: use JOIN"),
+    (exp.Parameter, "a parameter has no value: write the constant"),
+    (exp.Placeholder, "a parameter has no value: write the constant"),
+)
+
+
+class QueryError(ValueError):
+    """A query that is refused: why, and where in its text, counted from 1."""
+
+    def __init__(self, why: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(why)
+        self.why, self.line, self.column = why, line, column
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What a query may name: its columns with their types, and whether it is a set, in which no row occurs twice.
+
+    Types are Spark's, and `vertex`: a number that stands for a name, which can only be joined, compared and grouped by.
+    """
+
+    columns: Mapping[str, str]
+    is_set: bool = False
+
+
+@dataclass(frozen=True)
+class QueryAtom:
+    """One occurrence of a relation: the columns that are used, and a variable for each.
+
+    where: a condition on its rows alone. window: the ages `[least, end)` at which its rows count, or None for all.
+    """
+
+    relation: str
+    columns: tuple[str, ...]
+    terms: tuple[str, ...]
+    where: str | None = None
+    window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Core:
+    """A natural join of atoms. Conditions and outputs are Spark SQL over its variables."""
+
+    atoms: tuple[QueryAtom, ...]
+    less_than: tuple[tuple[str, str], ...]
+    different: tuple[tuple[str, str], ...]
+    conditions: tuple[str, ...]
+    outputs: Mapping[str, str]  # column → expression
+
+
+@dataclass(frozen=True)
+class CompiledQuery:
+    """A query that can be maintained. Types are Spark's.
+
+    core_types: the columns of the core with their types. keys: those that the last step groups by. sums: for each sum
+    of the last step, by its name, the column of the core that it adds up, or None for a count, and of which column it
+    counts only rows with a value. All of them are empty where there is no last step. select: column of the result →
+    expression over the keys and sums, or over the columns of the core. vertices: columns of
+    the result whose values are vertices with names.
+    """
+
+    core: Core
+    core_types: Mapping[str, str]
+    keys: tuple[str, ...]
+    sums: Mapping[str, Measure]
+    having: str | None
+    select: Mapping[str, str]
+    types: Mapping[str, str]
+    normal_form: str
+    is_set: bool
+    vertices: tuple[str, ...] = ()
+    used: frozenset[tuple[str, str]] = frozenset()  # the columns that occur in the text, with their relations
+
+    @property
+    def is_grouped(self) -> bool:
+        """Tell whether there is a last step."""
+        return bool(self.sums)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Return the relations that the query reads, each once."""
+        return tuple(dict.fromkeys(atom.relation for atom in self.core.atoms))
+
+    def uses_column(self, relation: str, column: str) -> bool:
+        """Tell whether the text names a column of a relation, or a star that contains it."""
+        return (relation, column) in self.used
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted` column is
+    null do not count.
+    """
+
+    amount: str | None = None
+    counted: str | None = None
+
+
+ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
+
+
+def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery:
+    """Compile the text of a query over some relations.
+
+    Raises:
+        QueryError: the query cannot be maintained, or one of the engines would refuse it.
+    """
+    return _Compiler(text, relations).compile()
+
+
+def spark_text(text: str) -> str:
+    """Return the text of a query for Spark."""
+    return str(sqlglot.parse_one(text, dialect="duckdb").sql(dialect="spark"))
+
+
+def normalize(text: str) -> str:
+    """Return a text that is equal for queries that differ only in comments, blanks, and the case of names and words."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="duckdb")
+    except (ParseError, TokenError):
+        return text
+    for name in tree.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+    return str(tree.sql(dialect="duckdb", comments=False))
+
+
+class _Compiler:
+    """The state of one compilation. `sources` maps the alias of each atom to its relation."""
+
+    def __init__(self, text: str, relations: Mapping[str, Relation]) -> None:
+        self.text, self.relations = text, relations
+        self.sources: dict[str, str] = {}
+        self.types: dict[tuple[str, str], str] = {}  # (alias, lower-case column) → type
+        self.names: dict[tuple[str, str], str] = {}  # (alias, lower-case column) → column
+
+    def compile(self) -> CompiledQuery:
+        tree = self.qualify_names(self.read_select())
+        conjuncts = list(self.list_conjuncts(tree))
+        for condition in conjuncts:
+            self.require_kind(condition, "truth")
+        return self.add_last_step(tree, conjuncts)
+
+    # -- Reading --------------------------------------------------------------------------------------------------
+
+    def read_select(self) -> exp.Select:
+        """Parse the text, and refuse what is no single SELECT over known relations."""
+        try:
+            trees = [tree for tree in sqlglot.parse(self.text, dialect="duckdb") if tree is not None]
+        except TokenError:
+            self.refuse(None, "a quote is not closed")
+        except ParseError as error:
+            details = error.errors[0]
+            why = f"{str(details['highlight'])!r} is not expected there"
+            raise QueryError(why, int(details["line"]), max(1, int(details["col"]))) from None
+        if len(trees) != 1 or not isinstance(trees[0], exp.Select):
+            union = len(trees) == 1 and isinstance(trees[0], exp.SetOperation)
+            self.refuse(None, "UNION is not supported" if union else "a query is one SELECT")
+        tree = trees[0]
+        for kind, why in _REFUSED:
+            if (node := tree.find(kind)) is not None:
+                self.refuse(node, why)
+        for node in tree.find_all(exp.Select, exp.Subquery):
+            if node is not tree:
+                self.refuse(node, "a subquery: make it a query of its own, queries/NAME.sql, and name that")
+        self.read_sources(tree)
+        return tree
+
+    def read_sources(self, tree: exp.Select) -> None:
+        """Find the relations of the atoms."""
+        if tree.args.get("from_") is None:
+            self.refuse(tree, f"a query reads a relation: FROM {' or '.join(self.relations)}")
+        joins = tree.args.get("joins") or []
+        for join in joins:
+            if join.side or (join.kind or "INNER").upper() != "INNER" or join.method:
+                self.refuse(
+                    join.this, f"{' '.join(filter(None, (join.method, join.side, join.kind)))} JOIN is not supported"
+                )
+        for node in (tree.args["from_"].this, *(join.this for join in joins)):
+            if not isinstance(node, exp.Table) or node.db:
+                self.refuse(node, "this is no relation: make it a query of its own, queries/NAME.sql, and name that")
+            alias = node.alias_or_name.lower()
+            if alias in self.sources:
+                self.refuse(node, f"{alias} is there twice: name one of them, {node.name} AS b")
+            self.sources[alias] = self.find_name(node, node.name, self.relations, "relation", "")
+            for column, type_ in self.relations[self.sources[alias]].columns.items():
+                self.types[alias, column.lower()], self.names[alias, column.lower()] = type_, column
+
+    def qualify_names(self, tree: exp.Select) -> exp.Select:
+        """Return the tree with the atom of every column, and with stars, USING, ordinals and aliases written out."""
+        for column in tree.find_all(exp.Column):
+            self.require_column(column, tree)
+        schema: dict[str, object] = {
+            name.lower(): {column.lower(): _TYPES[type_] for column, type_ in relation.columns.items()}
+            for name, relation in self.relations.items()
+        }
+        try:
+            done = qualify(tree.copy(), schema=schema, dialect="duckdb", quote_identifiers=False)
+        except OptimizeError as error:
+            self.refuse(None, str(error).splitlines()[0])
+        assert isinstance(done, exp.Select)
+        return done
+
+    def require_column(self, column: exp.Column, tree: exp.Select) -> None:
+        """Refuse a column that no atom has, or several have."""
+        name, alias = column.name.lower(), column.table.lower()
+        if isinstance(column.this, exp.Star):
+            return
+        if alias and alias not in self.sources:
+            self.refuse(column, f"there is no {column.table} in FROM; there are {', '.join(self.sources)}")
+        owners = [owner for owner in ([alias] if alias else self.sources) if (owner, name) in self.types]
+        using = {each.name.lower() for join in tree.args.get("joins") or () for each in join.args.get("using") or ()}
+        if len(owners) == 1 or (owners and name in using):
+            return
+        if any(select.alias.lower() == name for select in tree.selects if select.alias):
+            return
+        if owners:
+            written = " or ".join(f"{owner}.{name}" for owner in owners)
+            self.refuse(column, f"{name} is of {' and of '.join(owners)}: write {written}")
+        of = [alias] if alias else list(self.sources)
+        there = list(dict.fromkeys(known for owner, known in self.types if owner in of))
+        self.find_name(column, column.name, there, "column", f"; {' and '.join(of)} has {', '.join(there)}")
+
+    def find_name(self, node: exp.Expr, name: str, known: Iterable[str], what: str, listing: str) -> str:
+        """Return the known name that is meant, or refuse it with the nearest one."""
+        by_lower = {each.lower(): each for each in known}
+        if name.lower() in by_lower:
+            return by_lower[name.lower()]
+        near = difflib.get_close_matches(name.lower(), by_lower, 1)
+        listing = listing or f"; there are {', '.join(by_lower.values())}"
+        hint = f". Did you mean {by_lower[near[0]]}?" if near else ""
+        self.refuse(node, f"there is no {what} {name}{listing}{hint}")
+
+    def list_conjuncts(self, tree: exp.Select) -> Iterator[exp.Expr]:
+        conditions = [join.args.get("on") for join in tree.args.get("joins") or ()]
+        where = tree.args.get("where")
+        for condition in (*conditions, where.this if where else None):
+            if condition is not None:
+                yield from split_conjuncts(condition)
+
+    # -- Expressions ----------------------------------------------------------------------------------------------
+
+    def require_kind(self, node: exp.Expr, wanted: str | None = None) -> str:
+        """Return the kind of an expression's values (number, text, truth or null), or refuse it.
+
+        What is refused might have another value in Spark than in DuckDB, or is another kind than `wanted`.
+        """
+        kind = self.kind_of(node)
+        if wanted and kind not in (wanted, "null"):
+            self.refuse(node, f"{self.show(node)} is a {kind}, where a {wanted} is expected")
+        return kind
+
+    def kind_of(self, node: exp.Expr) -> str:
+        match node:
+            case exp.Column():
+                return _KINDS[self.types[node.table, node.name]]
+            case exp.Literal():
+                return "text" if node.is_string else "number"
+            case exp.Boolean():
+                return "truth"
+            case exp.Null():
+                return "null"
+            case exp.Paren() | exp.Alias():
+                return self.kind_of(node.this)
+            case exp.Neg() | exp.Abs():
+                return self.require_kind(node.this, "number")
+            case exp.And() | exp.Or() | exp.Not():
+                return self.common_kind(node, [node.this, node.args.get("expression")], "truth")
+            case exp.Is() if isinstance(node.expression, (exp.Null, exp.Boolean)):
+                self.kind_of(node.this)
+                return "truth"
+            case exp.In() if node.expressions:
+                self.common_kind(node, [node.this, *node.expressions])
+                return "truth"
+            case exp.Between() if not node.args.get("symmetric"):
+                self.common_kind(node, [node.this, node.args["low"], node.args["high"]])
+                return "truth"
+            case exp.Case() if node.this is None:
+                for each in node.args["ifs"]:
+                    self.require_kind(each.this, "truth")
+                return self.common_kind(
+                    node, [*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")]
+                )
+            case exp.Length():
+                self.require_kind(node.this, "text")
+                return "number"
+            case exp.Lower() | exp.Upper():
+                return self.require_kind(node.this, "text")
+            case exp.DPipe():
+                return self.common_kind(node, [node.this, node.expression], "text")
+            case exp.Like() if isinstance(node.expression, exp.Literal) and "\\" not in node.expression.name:
+                self.require_kind(node.this, "text")
+                return "truth"
+            case exp.Cast() if node.to.this == exp.DataType.Type.DOUBLE:
+                return self.require_kind(node.this, "number")
+            case exp.Mod() | exp.Div():
+                self.require_divisor(node)
+        if isinstance(node, _ARITHMETIC):
+            return self.common_kind(node, [node.this, node.expression], "number")
+        if isinstance(node, _COMPARISONS):
+            self.common_kind(node, [node.this, node.expression])
+            return "truth"
+        if isinstance(node, _ALTERNATIVES):
+            return self.common_kind(node, [node.this, node.args.get("expression"), *node.expressions])
+        self.refuse(node, f"{self.show(node)} is not supported{_reason(node)}")
+
+    def require_divisor(self, node: exp.Mod | exp.Div) -> None:
+        """Refuse a divisor that may be zero, where Spark fails and DuckDB does not."""
+        by = node.expression.unnest()
+        is_literal = isinstance(by, exp.Literal) and not by.is_string and float(by.name) != 0
+        is_guarded = isinstance(by, exp.Nullif) and by.expression.name == "0"
+        if not (is_literal or is_guarded):
+            self.refuse(node, f"{self.show(by)} may be 0: divide by nullif({self.show(by)}, 0)")
+
+    def common_kind(self, node: exp.Expr, parts: Iterable[exp.Expr | None], wanted: str | None = None) -> str:
+        kinds = {self.require_kind(part, wanted) for part in parts if part is not None} - {"null"}
+        if len(kinds) > 1:
+            self.refuse(node, f"{self.show(node)} mixes a {' and a '.join(sorted(kinds))}")
+        return next(iter(kinds), wanted or "null")
+
+    # -- The last step --------------------------------------------------------------------------------------------
+
+    def add_last_step(self, tree: exp.Select, conjuncts: list[exp.Expr]) -> CompiledQuery:
+        """Return the compiled query: the core, and the sums by key where the query groups or is DISTINCT."""
+        group, having, distinct = (tree.args.get(name) for name in ("group", "having", "distinct"))
+        is_summed = any(select.find(exp.AggFunc) for select in tree.selects)
+        self.require_result_names(tree)
+        if distinct and (group or is_summed):
+            self.refuse(tree, "DISTINCT of groups: make one of them a query of its own, queries/NAME.sql")
+        if having and not group:
+            self.refuse(tree, "HAVING without GROUP BY")
+        if is_summed and not group:
+            why = "has a row even where nothing has landed: write GROUP BY, by a constant for one row ('all' AS what)"
+            self.refuse(tree.selects[0], f"an aggregate without GROUP BY {why}")
+        if group is None:
+            outputs = {select.alias: select.unalias() for select in tree.selects}
+            if not distinct:
+                return self.finish(tree, conjuncts, outputs, (), {}, None, {name: quote_name(name) for name in outputs})
+            keys = {f"k{i}": node for i, node in enumerate(outputs.values())}
+            select = {name: key for name, key in zip(outputs, keys, strict=True)}
+            return self.finish(tree, conjuncts, keys, tuple(keys), {ROWS: Measure()}, None, select)
+        if set(group.args) - {"expressions"} and any(group.args[name] for name in group.args if name != "expressions"):
+            self.refuse(group, "GROUP BY lists columns or expressions only")
+        keys = {f"k{i}": self.resolve_ordinal(tree, node) for i, node in enumerate(group.expressions)}
+        sums = _Sums(self, keys)
+        select = {each.alias: sums.rewrite(each.unalias()) for each in tree.selects}
+        having_text = None if having is None else sums.rewrite(having.this)
+        return self.finish(tree, conjuncts, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
+
+    def resolve_ordinal(self, tree: exp.Select, node: exp.Expr) -> exp.Expr:
+        """Return the expression that `GROUP BY 1` means, where it is a constant: `qualify` leaves these as they are."""
+        number = _whole_number(node)
+        if number is None:
+            return node
+        if not 1 <= number <= len(tree.selects):
+            self.refuse(node, f"GROUP BY {number}: the query has {len(tree.selects)} columns")
+        return tree.selects[number - 1].unalias()
+
+    def require_result_names(self, tree: exp.Select) -> None:
+        seen: set[str] = set()
+        for select in tree.selects:
+            name = select.alias_or_name
+            if name.startswith("_"):
+                self.refuse(select.unalias(), f"{self.show(select.unalias())} needs a name: … AS name")
+            if name in RESERVED:
+                self.refuse(
+                    select, f"a column of a result cannot be called {name}: name it otherwise, {name} AS at_{name}"
+                )
+            if name in seen:
+                self.refuse(
+                    select, f"two columns of the result are called {name}: name one of them otherwise, … AS name"
+                )
+            seen.add(name)
+
+    def finish(
+        self,
+        tree: exp.Select,
+        conjuncts: list[exp.Expr],
+        outputs: Mapping[str, exp.Expr],
+        keys: tuple[str, ...],
+        sums: Mapping[str, Measure],
+        having: str | None,
+        select: Mapping[str, str],
+    ) -> CompiledQuery:
+        for node in outputs.values():
+            self.require_kind(node)
+        core = _CoreBuilder(self, conjuncts, outputs).build()
+        shown = tree.copy()
+        for part in ("group", "having", "distinct"):
+            shown.set(part, None)
+        columns = [exp.alias_(node.copy(), name) for name, node in outputs.items()]
+        core_types = self.describe(shown.select(*columns, append=False).sql(dialect="duckdb"))
+        for measure in sums.values():
+            if measure.amount and core_types[measure.amount] != "bigint":
+                why = "depends on the order in which its numbers are added: use whole numbers (cents)"
+                self.refuse(outputs[measure.amount], f"a sum of {core_types[measure.amount]}s {why}")
+        types = self.describe(self.text)
+        is_set = bool(keys) and set(keys) <= set(select.values())
+        normal = str(tree.sql(dialect="duckdb", comments=False))
+        vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
+        used = frozenset(
+            (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
+        )
+        return CompiledQuery(
+            core, core_types, keys, sums, having, select, types, normal, is_set=is_set, vertices=vertices, used=used
+        )
+
+    def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
+        """Yield the columns of atoms, without aliases of the result."""
+        return (column for column in tree.find_all(exp.Column) if column.table)
+
+    def is_vertex(self, node: exp.Expr) -> bool:
+        return not node.find(exp.AggFunc) and self.kind_of(node) == "vertex"
+
+    def describe(self, text: str) -> dict[str, str]:
+        """Return the columns of a query with their types, as DuckDB finds them on empty relations."""
+        with duckdb.connect() as connection:
+            for name in dict.fromkeys(self.sources.values()):
+                columns = self.relations[name].columns.items()
+                listed = ", ".join(f"{_double_quote(column)} {_TYPES[type_]}" for column, type_ in columns)
+                connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
+            try:
+                rows = connection.execute(f"DESCRIBE {text}").fetchall()
+            except duckdb.Error as error:
+                self.refuse(None, str(error).splitlines()[0])
+        for name, type_, *_ in rows:
+            if type_ not in _RESULT_TYPES:
+                self.refuse(None, f"{name} is of type {type_}: CAST it AS double")
+        return {name.lower(): _RESULT_TYPES[type_] for name, type_, *_ in rows}
+
+    # -- Messages -------------------------------------------------------------------------------------------------
+
+    def show(self, node: exp.Expr) -> str:
+        return str(node.sql(dialect="duckdb"))
+
+    def refuse(self, node: exp.Expr | None, why: str) -> NoReturn:
+        """Raise the error at the first token of a node whose position is known."""
+        starts = [each.meta["start"] for each in (node.walk() if node is not None else ()) if "start" in each.meta]
+        before = self.text[: min(starts, default=0)]
+        raise QueryError(why, before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+class _Sums:
+    """The sums of a query that groups: which ones its expressions need."""
+
+    def __init__(self, compiler: _Compiler, keys: Mapping[str, exp.Expr]) -> None:
+        self.compiler = compiler
+        self.keys = {node.sql(dialect="spark"): name for name, node in keys.items()}
+        self.amounts: dict[str, exp.Expr] = {}  # column of the core → the argument of a sum
+        self.measures: dict[str, Measure] = {ROWS: Measure()}
+
+    def rewrite(self, node: exp.Expr) -> str:
+        """Return an expression on the rows of a group as one on its keys and sums, for Spark."""
+
+        def replace(part: exp.Expr) -> exp.Expr:
+            if isinstance(part, exp.AggFunc):
+                return sqlglot.parse_one(self.sum_text(part), dialect="spark")
+            name = self.keys.get(part.sql(dialect="spark"))
+            return part if name is None else exp.column(name)
+
+        self.require_kinds(node)
+        done = node.copy().transform(replace)
+        for column in done.find_all(exp.Column):
+            if column.table:
+                shown = self.compiler.show(column)
+                self.compiler.refuse(column, f"{shown} is neither grouped by nor within a sum")
+        return str(done.sql(dialect="spark"))
+
+    def require_kinds(self, node: exp.Expr) -> None:
+        """Refuse expressions on sums that the engines might evaluate differently."""
+        for part in node.find_all(exp.AggFunc):
+            if not isinstance(part, _SUMS):
+                self.compiler.refuse(part, f"{part.key}() is not supported: there are count, sum and avg")
+            if part.find(exp.Distinct):
+                self.compiler.refuse(part, "count(DISTINCT …): a query with SELECT DISTINCT, and one over it")
+            if not isinstance(part.this, exp.Star):
+                self.compiler.require_kind(part.this, None if isinstance(part, exp.Count) else "number")
+        one = exp.Literal.number(1)
+        self.compiler.require_kind(
+            node.copy().transform(lambda part: one.copy() if isinstance(part, exp.AggFunc) else part)
+        )
+
+    def sum_text(self, part: exp.AggFunc) -> str:
+        """Return a sum as Spark SQL over the measures that it is made of."""
+        if isinstance(part, exp.Count) and isinstance(part.this, (exp.Star, exp.Literal)):
+            return ROWS
+        texts = [node.sql(dialect="spark") for node in self.amounts.values()]
+        text = part.this.sql(dialect="spark")
+        place = texts.index(text) if text in texts else len(texts)
+        column, count, total = f"x{place}", f"m{2 * place + 1}", f"m{2 * place + 2}"
+        self.amounts.setdefault(column, part.this)
+        self.measures.setdefault(count, Measure(counted=column))
+        if isinstance(part, exp.Count):
+            return count
+        self.measures.setdefault(total, Measure(amount=column, counted=column))
+        value = total if isinstance(part, exp.Sum) else f"CAST({total} AS DOUBLE) / {count}"
+        return f"CASE WHEN {count} > 0 THEN {value} END"
+
+
+class _CoreBuilder:
+    """The conditions of a query, sorted by what they become: windows, filters of one atom, equalities, and the rest."""
+
+    def __init__(self, compiler: _Compiler, conjuncts: Iterable[exp.Expr], outputs: Mapping[str, exp.Expr]) -> None:
+        self.compiler, self.outputs = compiler, outputs
+        self.windows: dict[str, tuple[int, int]] = {}
+        self.filters: dict[str, list[exp.Expr]] = {}
+        self.equal: dict[tuple[str, str], tuple[str, str]] = {}  # column → another one of its class
+        self.rest: list[exp.Expr] = []
+        self.variables: dict[tuple[str, str], str] = {}
+        for condition in conjuncts:
+            self.add_condition(condition)
+
+    def add_condition(self, condition: exp.Expr) -> None:
+        columns = list(condition.find_all(exp.Column))
+        owners = {column.table for column in columns}
+        if any(self.is_age(column) for column in columns):
+            self.add_window(condition)
+        elif len(owners) == 1:
+            self.filters.setdefault(owners.pop(), []).append(condition)
+        elif isinstance(condition, exp.EQ) and all(
+            isinstance(side, exp.Column) for side in (condition.this, condition.expression)
+        ):
+            self.add_equality(condition)
+        else:
+            self.rest.append(condition)
+
+    def is_age(self, column: exp.Column) -> bool:
+        relation = self.compiler.sources[column.table]
+        return bool(column.name == AGE and relation == "landed")
+
+    def add_window(self, condition: exp.Expr) -> None:
+        window = read_window(condition)
+        if window is None:
+            self.compiler.refuse(condition, "age can only be compared with a whole number, as in age < 7")
+        alias, least, end = window
+        low, high = self.windows.get(alias, (0, FOREVER))
+        self.windows[alias] = max(low, least), min(high, end)
+
+    def add_equality(self, condition: exp.EQ) -> None:
+        left, right = ((side.table, side.name) for side in (condition.this, condition.expression))
+        types = {self.compiler.types[side] for side in (left, right)}
+        if types & {"double"} or len(types) > 1:
+            self.compiler.refuse(
+                condition, f"a join of {' and '.join(sorted(types))} columns: join whole numbers or texts"
+            )
+        self.equal[self.class_of(left)] = self.class_of(right)
+
+    def class_of(self, column: tuple[str, str]) -> tuple[str, str]:
+        while (other := self.equal.get(column, column)) != column:
+            column = other
+        return column
+
+    def variable(self, column: tuple[str, str]) -> str:
+        return self.variables.setdefault(self.class_of(column), f"v{len(self.variables)}")
+
+    def bind(self, node: exp.Expr) -> str:
+        """Return an expression over the variables, for Spark."""
+        bound = node.copy().transform(
+            lambda part: exp.column(self.variable((part.table, part.name))) if isinstance(part, exp.Column) else part
+        )
+        return str(bound.sql(dialect="spark"))
+
+    def build(self) -> Core:
+        atoms = tuple(self.build_atom(alias, self.used_columns(alias)) for alias in self.compiler.sources)
+        self.require_joined(atoms)
+        less: list[tuple[str, str]] = []
+        different: list[tuple[str, str]] = []
+        conditions = []
+        for condition in self.rest:
+            sides = [condition.this, condition.args.get("expression")]
+            if isinstance(condition, (exp.LT, exp.GT, exp.NEQ)) and all(isinstance(side, exp.Column) for side in sides):
+                x, y = (self.variable((side.table, side.name)) for side in sides)
+                pairs = different if isinstance(condition, exp.NEQ) else less
+                pairs.append((y, x) if isinstance(condition, exp.GT) else (x, y))
+            else:
+                conditions.append(self.bind(condition))
+        outputs = {name: self.bind(node) for name, node in self.outputs.items()}
+        return Core(atoms, tuple(less), tuple(different), tuple(conditions), outputs)
+
+    def used_columns(self, alias: str) -> list[str]:
+        """Return the columns of an atom that are joined, returned or compared with those of others."""
+        nodes = chain(self.outputs.values(), self.rest)
+        columns = [column for node in nodes for column in node.find_all(exp.Column)]
+        for column in columns:
+            if self.is_age(column):
+                self.compiler.refuse(column, "age can only be compared with a whole number, as in age < 7")
+        joined = [name for owner, name in (*self.equal, *self.equal.values()) if owner == alias]
+        used = dict.fromkeys([*(column.name for column in columns if column.table == alias), *joined])
+        first = next(name for owner, name in self.compiler.types if owner == alias)
+        return list(used or [first])  # an atom without such columns only multiplies
+
+    def build_atom(self, alias: str, used: list[str]) -> QueryAtom:
+        filters = [self.bind_filter(node) for node in self.filters.get(alias, ())]
+        where = " AND ".join(f"({text})" for text in filters) or None
+        columns = tuple(self.compiler.names[alias, name] for name in used)
+        terms = tuple(self.variable((alias, name)) for name in used)
+        return QueryAtom(self.compiler.sources[alias], columns, terms, where, self.windows.get(alias))
+
+    def bind_filter(self, node: exp.Expr) -> str:
+        """Return a condition on an atom's own columns, for Spark."""
+
+        def replace(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Column):
+                return part
+            return exp.column(exp.to_identifier(self.compiler.names[part.table, part.name], quoted=True))
+
+        return str(node.copy().transform(replace).sql(dialect="spark"))
+
+    def require_joined(self, atoms: tuple[QueryAtom, ...]) -> None:
+        """Refuse an atom that no equality joins with the others."""
+        reached, left = set(atoms[0].terms), dict(zip(self.compiler.sources, atoms, strict=True))
+        while near := [alias for alias, atom in left.items() if reached & set(atom.terms)]:
+            for alias in near:
+                reached |= set(left.pop(alias).terms)
+        for alias in left:
+            self.compiler.refuse(None, f"{alias} is joined by no equality: JOIN … ON {alias}.… = …")
+
+
+def split_conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the conditions that an AND joins."""
+    node = condition.unnest()
+    if isinstance(node, exp.And):
+        yield from split_conjuncts(node.this)
+        yield from split_conjuncts(node.expression)
+    else:
+        yield node
+
+
+def read_window(condition: exp.Expr) -> tuple[str, int, int] | None:
+    """Return the alias and the ages `[least, end)` of a condition such as `age < 7`; None: it has another form."""
+    if isinstance(condition, exp.Between) and isinstance(condition.this, exp.Column):
+        low, high = _whole_number(condition.args["low"]), _whole_number(condition.args["high"])
+        return None if low is None or high is None else (condition.this.table, low, high + 1)
+    mirrored: dict[type[exp.Expr], type[exp.Expr]] = {
+        exp.LT: exp.GT,
+        exp.GT: exp.LT,
+        exp.LTE: exp.GTE,
+        exp.GTE: exp.LTE,
+        exp.EQ: exp.EQ,
+    }
+    kind = type(condition)
+    if kind not in mirrored:
+        return None
+    left, right = condition.this, condition.args["expression"]
+    if isinstance(right, exp.Column):
+        left, right, kind = right, left, mirrored[kind]
+    number = _whole_number(right)
+    if number is None or not isinstance(left, exp.Column):
+        return None
+    ages: Mapping[type[exp.Expr], tuple[int, int]] = {
+        exp.LT: (0, number),
+        exp.LTE: (0, number + 1),
+        exp.GT: (number + 1, FOREVER),
+        exp.GTE: (number, FOREVER),
+        exp.EQ: (number, number + 1),
+    }
+    return (left.table, *ages[kind])
+
+
+def _whole_number(node: exp.Expr) -> int | None:
+    return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string else None
+
+
+def _reason(node: exp.Expr) -> str:
+    """Return why a function cannot be there, if there is more to say than that it is not supported."""
+    unsteady = ("current", "now", "rand", "uuid", "today", "localtime")
+    name = node.name if isinstance(node, exp.Anonymous) else node.key
+    return ": it has another value on the next run" if name.lower().startswith(unsteady) else ""
+
+
+def quote_name(name: str) -> str:
+    """Quote the name of a column for Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _double_quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,195 @@
+"""The recomputation of declared queries: the text itself, run on the landed rows as of an epoch, by DuckDB or Spark.
+
+The relations are made from the table `upserts` by SQL of their own, so that a recount shares neither the compiler nor
+the algebra nor a stored relation with the maintenance. Only `edges.trussness` comes from its table, which has proofs of
+its own. The queries are written once, for `reading.engine_protocol.Tables`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from ..home.home import Home
+from ..home.queries import ARCS, EDGES, LANDED_ROWS, QueryDefinition
+from ..reading.engine_protocol import R, Tables
+from ..reading.engines import LITTLE
+from ..state import filesystem
+from ..state.records import Revision
+from ..storage.condition_errors import Refused, UncertainCondition
+from ..storage.duckdb_tables import DuckTables, Query
+from ..storage.table_schemas import value_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ..storage.warehouse import Warehouse
+
+ROWS = 20  # differing rows of a query at an epoch that are kept
+
+
+@dataclass(frozen=True)
+class QuerySource(Generic[R]):
+    """The tables of an engine, how to read one of them, and whether the engine is Spark."""
+
+    tables: Tables[R]
+    read: Callable[[str], R]
+    in_spark: bool
+
+
+def find_differing_rows(
+    source: QuerySource[R], queries: Sequence[QueryDefinition], epochs: Sequence[int]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Recompute queries at some epochs.
+
+    Returns:
+        The rows of each query whose stored and recomputed numbers of copies differ, as `check_queries` takes them, and
+        the seconds that each query took.
+
+    Raises:
+        UncertainCondition: DuckDB might understand the condition of edges in another way than Spark.
+    """
+    differences, seconds = list[dict[str, Any]](), dict[str, float]()
+    for query in queries:
+        started = time.monotonic()
+        for epoch in epochs:
+            differences += _compare_at_epoch(source, query, epoch)
+        seconds[query.name] = round(time.monotonic() - started, 2)
+    return differences, seconds
+
+
+def recompute_published(
+    warehouse: Warehouse, revision: Revision, queries: Sequence[QueryDefinition], epochs: Sequence[int]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Recompute published queries, by DuckDB where it can read the tables and they are small, else by Spark."""
+    in_duckdb = DuckTables(warehouse.home)
+    duckdb_source = QuerySource(in_duckdb, lambda table: in_duckdb.read_table(table, revision), in_spark=False)
+    spark_source = QuerySource(warehouse, lambda table: warehouse.read_table(table, revision), in_spark=True)
+    return recompute_by_either(warehouse, revision.snapshots, queries, epochs, duckdb_source, spark_source)
+
+
+def recompute_by_either(
+    warehouse: Warehouse,
+    snapshots: Mapping[str, int],
+    queries: Sequence[QueryDefinition],
+    epochs: Sequence[int],
+    in_duckdb: QuerySource[Query],
+    in_spark: QuerySource[DataFrame],
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Recompute queries by DuckDB, or by Spark where DuckDB cannot; `snapshots` are those of the tables."""
+    if warehouse.home.config.audit.engine != "spark" and _is_little(warehouse, snapshots, queries):
+        try:
+            return find_differing_rows(in_duckdb, queries, epochs)
+        except (UncertainCondition, Refused):
+            pass  # only Spark can evaluate the condition of edges
+    return find_differing_rows(in_spark, queries, epochs)
+
+
+def _is_little(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Sequence[QueryDefinition]) -> bool:
+    """Tell whether DuckDB can read the tables from a disk of this machine, and they are small enough."""
+    folder = filesystem.local_path(warehouse.home.warehouse)
+    if warehouse.home.config.storage.catalog is not None or folder is None or not folder.is_dir():
+        return False
+    tables = ["upserts", *(query.table for query in queries)]
+    return sum(warehouse.snapshot_size(table, snapshots[table]).rows for table in tables) <= LITTLE
+
+
+def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int) -> list[dict[str, Any]]:
+    tables, columns = source.tables, [source.tables.quote_identifier(name) for name in query.columns]
+    listed = ", ".join(columns)
+    shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_average(query) else listed
+    relations = _relation_queries(source, query, epoch)
+    ctes = ", ".join(
+        [
+            *(f"{name} AS ({sql})" for name, sql in relations.items()),
+            f"recomputed ({listed}) AS ({_text(source, query)}\n)",
+        ]
+    )
+    sql = f"""
+        WITH {ctes}
+        SELECT {listed}, CAST(sum(maintained) AS bigint) AS maintained, CAST(sum(recomputed) AS bigint) AS recomputed
+        FROM (
+            SELECT {shown}, diff AS maintained, 0 AS recomputed FROM {{stored}} WHERE epoch <= {epoch}
+            UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM recomputed
+        )
+        GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
+    stored = {"stored": source.read(query.table), "upserts": source.read("upserts")}
+    stored |= {"trussness": source.read("trussness")} if EDGES in relations else {}
+    rows = tables.collect_rows(tables.select_rows(sql, **stored))
+    found = sorted(rows, key=lambda row: str(row))
+    return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
+
+
+def _make_difference(query: QueryDefinition, epoch: int, row: Mapping[str, Any], count: int) -> dict[str, Any]:
+    text = ", ".join(f"{name} {row[name]}" for name in query.columns)
+    copies = {"maintained": row["maintained"], "recomputed": row["recomputed"]}
+    return {"epoch": epoch, "what": "query_rows", "a": query.name, "b": text, "count": count, **copies}
+
+
+def _text(source: QuerySource[R], query: QueryDefinition) -> str:
+    """Return the text of a query for an engine, in a query whose braces name relations."""
+    text = query.text.strip().rstrip(";")
+    if source.in_spark:
+        from altneu.algorithms.sql_query import spark_text
+
+        text = spark_text(text)
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _has_average(query: QueryDefinition) -> bool:
+    return "avg(" in query.normal_form.lower()
+
+
+def _comparable_column(column: str, type_: str) -> str:
+    """Return a column for a comparison: an average may differ between the engines in its last digit."""
+    return f"CAST(CAST({column} AS float) AS double) AS {column}" if type_ == "double" else column
+
+
+def _relation_queries(source: QuerySource[R], query: QueryDefinition, epoch: int) -> dict[str, str]:
+    """Write the queries for the relations of a query as they are at an epoch, those that others build on first."""
+    home, quote = source.tables.home, source.tables.quote_identifier
+    values = [quote(name) for name in home.config.values]
+    needed = {*query.relations}
+    relations = {"rows_landed": _landed_rows(values, epoch)}
+    if LANDED_ROWS in needed:
+        own = [value for value in values if value.strip('"`').lower() != "age"]
+        columns = ", ".join(["src", "dst", *own, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
+        relations[LANDED_ROWS] = f"SELECT {columns} FROM rows_landed"
+    if needed & {ARCS, EDGES}:
+        relations["rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))
+    if ARCS in needed:
+        relations[ARCS] = f"SELECT {', '.join(['src', 'dst', *values])} FROM rows_in_force"
+    if EDGES in needed:
+        relations[EDGES] = f"""
+            SELECT least(e.src, e.dst) AS src, greatest(e.src, e.dst) AS dst, max(t.k) AS trussness
+            FROM rows_in_force e LEFT JOIN (
+                SELECT a, b, k FROM {{trussness}} WHERE epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0
+            ) t ON t.a = least(e.src, e.dst) AND t.b = greatest(e.src, e.dst)
+            GROUP BY least(e.src, e.dst), greatest(e.src, e.dst)"""
+    return relations
+
+
+def _landed_rows(values: Sequence[str], epoch: int) -> str:
+    columns = ", ".join(["src", "dst", *values, "op", "seq", "epoch"])
+    own = f"{columns}, file, line"
+    summed = f"SELECT {own} FROM {{upserts}} WHERE epoch <= {epoch} GROUP BY {own} HAVING sum(diff) > 0"
+    return f"SELECT {columns} FROM ({summed})"
+
+
+def _rows_in_force(home: Home, values: Sequence[str], epoch: int, condition: str | None) -> str:
+    """Write the query for the last value of each key, where it passes the condition and still lives (law 1)."""
+    order = ["epoch DESC", "seq DESC", "(op = 'delete')", *(f"{value} DESC NULLS LAST" for value in values)]
+    tests = ["place = 1", "op <> 'delete'"]
+    if home.config.edges.live_for is not None:
+        tests.append(f"{epoch} - epoch < {home.config.edges.live_for}")
+    if condition is not None:
+        tests.append(f"coalesce({condition}, false)")
+    placed = f"row_number() OVER (PARTITION BY src, dst ORDER BY {', '.join(order)}) AS place"
+    return f"SELECT * FROM (SELECT *, {placed} FROM rows_landed WHERE src <> dst) WHERE {' AND '.join(tests)}"
+
+
+def _condition(source: QuerySource[R], home: Home) -> str | None:
+    wanted = home.config.edge_condition
+    return None if wanted is None else source.tables.translate_condition(wanted, value_columns(home))

@@ -1,0 +1,80 @@
+"""Which declared queries a run computes from their changes, which anew, and which it drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..home.home import Home
+from ..home.queries import Definitions, list_query_files, read_queries, recorded_queries
+from ..state.ledger import Ledger
+from ..state.records import Revision
+from ..storage.table_schemas import query_inputs
+
+
+@dataclass(frozen=True)
+class QueryChanges:
+    """The queries of a run on a revision.
+
+    kept: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped: those
+    that the revision has and the run has not. fresh: the tables that are written again.
+    """
+
+    kept: tuple[str, ...] = ()
+    anew: tuple[tuple[str, str], ...] = ()
+    dropped: tuple[str, ...] = ()
+    fresh: frozenset[str] = frozenset()
+    is_published: bool = False
+
+    @property
+    def needs_run(self) -> bool:
+        """Tell whether a run is needed though nothing has landed."""
+        return self.is_published and bool(self.anew or self.dropped)
+
+    def describe_pending(self) -> str:
+        """Describe the queries that differ from what is published, for a person."""
+        words = [*(f"{name} ({why})" for name, why in self.anew), *(f"{name} (dropped)" for name in self.dropped)]
+        return ", ".join(words)
+
+    def describe(self) -> str:
+        """Describe what a run does for each query, for a person."""
+        words = [f"{name}: from its changes" for name in self.kept]
+        words += [f"{name}: anew, {why}" for name, why in self.anew]
+        return "   ".join([*words, *(f"{name}: dropped" for name in self.dropped)])
+
+
+def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChanges:
+    """Compare the queries of a home with those of a revision.
+
+    Raises:
+        UsageError: some queries cannot be maintained.
+    """
+    before = _published_queries(ledger, parent)
+    if not before and not list_query_files(home):
+        return QueryChanges()
+    now = read_queries(home)
+    fresh, reasons = fresh_tables(now, ledger, parent), {}
+    for name, definition in now.items():
+        if definition.table in fresh:
+            reasons[name] = "its text has changed" if name in before else "it is new"
+    return QueryChanges(
+        tuple(name for name in now if name not in reasons),
+        tuple(reasons.items()),
+        tuple(name for name in before if name not in now),
+        fresh,
+        parent.frontier is not None,
+    )
+
+
+def fresh_tables(queries: Definitions, ledger: Ledger, parent: Revision) -> frozenset[str]:
+    """Return the tables of new and changed queries, and the inputs that the revision does not have."""
+    before = _published_queries(ledger, parent)
+    fresh = {table for table in query_inputs(queries) if table not in parent.snapshots}
+    for name, definition in queries.items():
+        lacking = set(definition.tables) - set(parent.snapshots)
+        if lacking or not definition.has_same_meaning(before.get(name)):
+            fresh |= set(definition.tables)
+    return frozenset(fresh)
+
+
+def _published_queries(ledger: Ledger, parent: Revision) -> Definitions:
+    return {} if parent.frontier is None else recorded_queries(ledger.runs.get(parent.run_id).config)

@@ -1,0 +1,85 @@
+"""The audit of the declared queries that a run has changed: each is recomputed by its text, as `[audit] mode` says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from altneu.expectations.model import Check
+
+from ...checking.query_recount import QuerySource, recompute_by_either
+from ...home.queries import QueryDefinition
+from ...state.stage_results import AuditFacts, QueriesFacts
+from ...storage.duckdb_tables import DuckTables, Query
+from ...storage.table_schemas import hidden_condition
+from ..choices.plan_choices import FULL, LOCAL, AuditChoice
+from ..run_context import RunContext
+from .queries import NOTHING
+
+RUNS = 32  # in one run of so many a query is recomputed whose recomputation costs more than the run
+
+
+def check_queries_of_run(
+    run: RunContext, decision: AuditChoice, epochs: Sequence[int]
+) -> tuple[list[Check], dict[str, float]]:
+    """Recompute the queries that the run has changed, at the epochs of a full check or at the frontier.
+
+    Returns:
+        The results of the checks, and the seconds that each query took.
+    """
+    if not run.queries:
+        return [], {}
+    from altneu.expectations.suite import check_queries
+
+    wanted = [run.queries[name] for name in _choose_queries(run, decision)]
+    if not wanted:
+        return [], {}
+    at = sorted({*epochs, run.frontier})
+    run.say(f"recomputing {len(wanted)} quer{'y' if len(wanted) == 1 else 'ies'}")
+    differences, seconds = _recompute(run, wanted, at)
+    labels = {epoch: run.home.schedule.format_label(epoch) for epoch in at}
+    return check_queries(differences, {"epochs": at, "labels": labels}), seconds
+
+
+def _choose_queries(run: RunContext, decision: AuditChoice) -> list[str]:
+    """Return the changed queries that are recomputed."""
+    facts = run.get_result(QueriesFacts).queries
+    changed = [name for name in run.queries if name in facts and facts[name].way != NOTHING]
+    mode, _, n = decision.wanted.partition(" ")
+    if mode == LOCAL:
+        return []
+    if mode == "rolling":
+        return changed if run.revision % int(n) == 0 else []
+    if mode == FULL:
+        return changed
+    known, spent = _last_seconds(run), _spent_seconds(run)
+    return [name for name in changed if known.get(name, 0.0) <= spent or run.revision % RUNS == 0]
+
+
+def _last_seconds(run: RunContext) -> dict[str, float]:
+    """Return how long the last recomputation of each query took."""
+    seconds: dict[str, float] = {}
+    for row in run.ledger.stages.list_recent(RUNS):
+        if isinstance(row.facts, AuditFacts):
+            seconds |= row.facts.queries
+    return seconds
+
+
+def _spent_seconds(run: RunContext) -> float:
+    """Return how long the finished stages of the run took."""
+    return sum(row.seconds or 0.0 for row in run.ledger.stages.select(run.run_id))
+
+
+def _recompute(
+    run: RunContext, queries: Sequence[QueryDefinition], epochs: Sequence[int]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    snapshots = {table: run.verified_snapshot(table) for table in run.warehouse.collections}
+    tables = DuckTables(run.home)
+
+    def read_by_duckdb(table: str) -> Query:
+        stored = tables.read_snapshot(table, snapshots[table])
+        return Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}")
+
+    in_duckdb = QuerySource(tables, read_by_duckdb, in_spark=False)
+    in_spark = QuerySource(run.warehouse, run.read_after, in_spark=True)
+    return recompute_by_either(run.warehouse, snapshots, queries, epochs, in_duckdb, in_spark)

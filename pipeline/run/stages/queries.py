@@ -1,0 +1,158 @@
+"""The stage `queries`: it maintains the results of the declared queries (`queries/NAME.sql`).
+
+A query none of whose relations has changed costs nothing. One whose text is new or changed, and any of a rebuild, is
+computed from the stored rows by Spark's joins. Every other one is computed from the changes of its relations. The
+stage works from the texts that the run has recorded, not from the files as they are by now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from altneu.algorithms import maintained_query as maintained
+from altneu.algorithms.algebra.collection import Collection
+from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
+from altneu.algorithms.graph import edge_derivation
+from altneu.algorithms.sql_query import CompiledQuery
+
+from ...errors import RunFailed, is_transient
+from ...home import memory_budget
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, STATE, QueryDefinition, compile_definition
+from ...landing import predicate_validation
+from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
+from ...storage.table_schemas import quote_identifier, value_columns
+from ..run_context import RunContext
+
+NOTHING, DELTA, ANEW = "nothing", "delta", "anew"
+Read = Callable[[str], DataFrame]
+
+
+def maintain_queries(run: RunContext) -> QueriesFacts:
+    arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
+    maintainer = _Maintainer(run, arcs or 0)
+    queries = {name: maintainer.maintain(definition) for name, definition in run.queries.items()}
+    return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
+
+
+def _maintain_arcs(run: RunContext) -> int:
+    """Write the changes of the values in force, and return the number of changed intervals."""
+    appends = run.appends_to(ARCS) and run.parent.frontier is not None
+    changed = run.get_result(IngestFacts).changed_rows
+    if appends and not changed:
+        return run.write_rows(ARCS, None)
+    config = run.home.config
+    delta = run.read_delta("upserts") if appends else run.read_after("upserts")
+    rows = edge_derivation.arc_changes(
+        run.read_before_since("upserts") if appends else None,
+        delta,
+        list(config.values),
+        config.edges.live_for,
+        config.edge_condition,
+        broadcast=changed <= memory_budget.max_broadcast_rows(config),
+    )
+    with predicate_validation.name_conditions(run.home):
+        return run.write_rows(ARCS, rows)
+
+
+class _Maintainer:
+    """The maintenance of the queries of one run. `arcs` is the number of changed intervals of the values in force."""
+
+    def __init__(self, run: RunContext, arcs: int) -> None:
+        self.run, self.arcs = run, arcs
+        self.values = [quote_identifier(name) for name in value_columns(run.home)]
+
+    def maintain(self, definition: QueryDefinition) -> QueryRun:
+        """Write the changes of a query's result, and of its state, if it has one."""
+        started = time.monotonic()
+        query = compile_definition(self.run.home, definition)
+        way = self.choose_way(definition, query)
+        try:
+            rows = self.write_nothing(definition) if way == NOTHING else self.write_changes(definition, query, way)
+        except PySparkException as error:
+            if is_transient(error):
+                raise
+            raise RunFailed(
+                f"query {definition.name}: {_first_line(error)}. Nothing was published.",
+                f"correct queries/{definition.name}.sql, or move it away",
+            ) from error
+        if way != NOTHING:
+            self.run.say(f"query {definition.name}: {way}, {rows:,} changed rows")
+        return QueryRun(way=way, rows=rows, seconds=round(time.monotonic() - started, 2))
+
+    def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
+        if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
+            return ANEW
+        return DELTA if any(self.count_changes(query, name) for name in query.relations) else NOTHING
+
+    def count_changes(self, query: CompiledQuery, relation: str) -> int:
+        """Return how many stored rows of a relation the run has changed."""
+        if relation == LANDED_ROWS:
+            return self.run.get_result(IngestFacts).changed_rows
+        if relation == ARCS:
+            return self.arcs
+        if _reads_trussness(query):
+            return self.run.get_result(TrussFacts).rows
+        return self.run.get_result(EdgesFacts).rows
+
+    def write_nothing(self, definition: QueryDefinition) -> int:
+        for table in definition.tables:
+            self.run.write_rows(table, None)
+        return 0
+
+    def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
+        run = self.run
+        changes = {name: self.count_changes(query, name) for name in query.relations}
+        few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
+        if way == ANEW:
+            after = {name: self.read_relation(query, name, run.read_after) for name in query.relations}
+            core = maintained.core_from_scratch(query, after)
+        else:
+            before = {name: self.read_relation(query, name, run.read_before) for name in query.relations}
+            delta = {name: self.read_relation(query, name, run.read_delta) for name, n in changes.items() if n}
+            core = maintained.core_changes(query, before, delta, broadcast=few)
+        if not query.is_grouped:
+            return run.write_rows(definition.table, maintained.select_result(query, core).df)
+        table = definition.table + STATE
+        if not run.write_rows(table, maintained.state_changes(query, core).df):
+            return run.write_rows(definition.table, None)
+        state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
+        return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
+
+    def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
+        return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
+
+    def read_relation(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
+        """Read a relation as signed intervals, as `maintained_query` takes them."""
+        if relation == LANDED_ROWS:
+            columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
+            rows = read("upserts").select(*columns, "diff")
+            if read != self.run.read_before:  # the lines of a file that has changed are stored again
+                rows = rows.groupBy(*columns).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+            return rows.select(*columns, *_interval(F.lit(FOREVER)))
+        if relation == ARCS:
+            return read(ARCS).select("src", "dst", *self.values, *_interval(F.col("until")))
+        ends = [F.col("a").alias("src"), F.col("b").alias("dst")]
+        if _reads_trussness(query):
+            return read("trussness").select(*ends, F.col("k").alias("trussness"), *_interval(F.lit(FOREVER)))
+        nothing = F.lit(None).cast("bigint").alias("trussness")
+        return read(EDGES).select(*ends, nothing, *_interval(F.col("until")))
+
+
+def _reads_trussness(query: CompiledQuery) -> bool:
+    return query.uses_column(EDGES, "trussness")
+
+
+def _interval(until: Column) -> list[Column]:
+    columns = F.col("epoch"), until.cast("bigint"), F.col("diff")
+    names = maintained.EPOCH_COLUMN, maintained.UNTIL_COLUMN, maintained.DIFF_COLUMN
+    return [column.alias(name) for column, name in zip(columns, names, strict=True)]
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0].split(" SQLSTATE")[0].rstrip(". ")
