@@ -15,6 +15,7 @@ from altneu.algorithms.algebra import horizon
 
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
+from ..reading.engine_protocol import Tables
 from ..state.fingerprint_sums import Prints
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
@@ -99,6 +100,16 @@ class RunContext:
     @cached_property
     def warehouse(self) -> Warehouse:
         return Warehouse(self.spark, self.home)
+
+    @cached_property
+    def scanning_tables(self) -> Tables[Any]:
+        """Return the tables for queries over all rows of a history with few results: in this process if possible.
+
+        DuckDB reads a million rows in less time than Spark takes to plan the query.
+        """
+        from ..storage.duckdb_tables import DuckTables, are_files_local
+
+        return DuckTables(self.home) if are_files_local(self.home) else self.warehouse
 
     def appends_to(self, table: str) -> bool:
         """Tell whether the run adds rows to a table instead of writing it again."""
