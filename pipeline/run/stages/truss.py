@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from pyspark.sql import functions as F
 
@@ -96,11 +97,12 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
     if not cores:
         return {}
-    least = min(core for _, core in cores)
+    tables, least = run.scanning_tables, min(core for _, core in cores)
+    revision = replace(run.unpublished_revision(), frontier=run.frontier)  # a first run has a parent without rows
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
-    if run.read_after("trussness").where(come).isEmpty():  # a cheap test: the bounds of the files exclude most of them
+    # a cheap test before Spark reads all rows: the bounds of the files exclude most of them
+    if tables.distributed and run.read_after("trussness").where(come).isEmpty():
         return {}
-    tables, revision = run.scanning_tables, run.unpublished_revision()
     entered: dict[str, list[int | str]] = {}
     first = select_entering(tables, tables.read_table("trussness", revision), cores)
     for row in tables.collect_rows(replace_with_names(tables, revision, first, ["vertex"])):
