@@ -198,8 +198,9 @@ class Audit(Section):
         "auto",
         '"auto"',
         'what audits a run: "spark"; "duckdb", in the process of the run, from the files of its tables; or "auto": '
-        "DuckDB where up to 100,000 rows are stored on a disk of this machine, and it certainly understands the "
-        "conditions of these settings as Spark does. Both find the same. Plain tables are checked by Spark",
+        "DuckDB where a run reads up to 100,000 rows on a disk of this machine (to recompute epochs: all rows), and it "
+        "certainly understands the conditions of these settings as Spark does. Both find the same. Plain tables are "
+        "checked by Spark",
         '"auto", "spark" or "duckdb"',
     )
 

@@ -35,6 +35,7 @@ from ..state.records import SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
+from ..storage.horizons import Horizon, next_horizon, split_at_horizon
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
@@ -222,7 +223,8 @@ class Compaction:
         """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
-        is_folded, files = since == self.row.since, wanted_files(size)
+        horizon = self._next_horizon(table)
+        is_folded, files = since == self.row.since, wanted_files(size) + (horizon is not None)
         if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
         plan = None
@@ -239,7 +241,13 @@ class Compaction:
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
-        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size), plan)
+        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size, horizon), plan)
+
+    def _next_horizon(self, table: str) -> Horizon | None:
+        """Return the horizon of the next run, before which rows are written to files of their own."""
+        if table in SERVING_TABLES or self.row.frontier is None:
+            return None
+        return next_horizon(table, self.row.frontier, self.live_for)
 
     def verify_tables(self, pins: dict[str, int], retention: Retention) -> None:
         """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
@@ -274,8 +282,15 @@ def wanted_files(size: Size) -> int:
     return max(1, math.ceil(size.bytes / FILE_BYTES))
 
 
-def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
-    """Sort a table's rows by its key into files of about `FILE_BYTES`."""
+def sort_into_files(table: str, rows: DataFrame, size: Size, horizon: Horizon | None = None) -> DataFrame:
+    """Sort a table's rows by its key into files of about `FILE_BYTES`, and those before the horizon into others.
+
+    Of several files at most one has rows from both sides of the horizon.
+    """
     files = wanted_files(size)
-    cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
+    if files > 1:
+        side = [] if horizon is None else [F.expr(horizon.condition)]
+        cut = rows.repartitionByRange(files, *side, *KEYS[table])
+    else:
+        cut = rows.coalesce(1) if horizon is None else split_at_horizon(rows, horizon, 1)
     return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

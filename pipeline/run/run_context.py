@@ -16,19 +16,21 @@ from altneu.algorithms.algebra import horizon
 from ..errors import AltneuError, ForeignWrite
 from ..home.home import Home
 from ..home.queries import QueryDefinition, recorded_queries
+from ..reading.engine_protocol import Tables
 from ..state.fingerprint_sums import Prints
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
 from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
-from ..storage.horizons import Horizon, split_at_horizon, table_horizon
+from ..storage.horizons import Horizon, next_horizon, split_at_horizon
 from ..storage.session import PARTITIONS
 from ..storage.table_schemas import INTERVALS
 from ..storage.warehouse import Warehouse, visible_rows
 from . import query_changes
 from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice, Scope
+from .read_rows import TABLES as READ
 from .read_rows import run_horizon, sum_read_rows
 
 Say = Callable[[str], None]
@@ -110,6 +112,16 @@ class RunContext:
     @cached_property
     def warehouse(self) -> Warehouse:
         return Warehouse(self.spark, self.home, self.queries)
+
+    @cached_property
+    def scanning_tables(self) -> Tables[Any]:
+        """Return the tables for queries over all rows of a history with few results: in this process if possible.
+
+        DuckDB reads a million rows in less time than Spark takes to plan the query.
+        """
+        from ..storage.duckdb_tables import DuckTables, are_files_local
+
+        return DuckTables(self.home) if are_files_local(self.home) else self.warehouse
 
     def appends_to(self, table: str) -> bool:
         """Tell whether the run adds rows to a table instead of writing it again."""
@@ -203,29 +215,27 @@ class RunContext:
         pins = self.unpublished_revision().snapshots
         return sum_read_rows(self.home, self.ledger, self.scope, self.warehouse, pins)
 
+    def count_stored_rows(self) -> int:
+        """Count the rows of the same tables, whether or not the run reads them."""
+        return sum(self.warehouse.snapshot_size(table, self.verified_snapshot(table)).rows for table in READ)
+
     def write_rows(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table, and return their number."""
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
-        horizon = self._horizon_of_next_run(table)
-        if stamped is not None and horizon is not None and self._writes_ended_rows(table):
+        horizon = self._next_horizon(table)
+        if stamped is not None and horizon is not None and len(self.epochs) != 1:  # much of it may have ended by now
             partitions = int(self.spark.conf.get(PARTITIONS) or 1)
             stamped = split_at_horizon(stamped, horizon, max(1, partitions // 2))
         return self.put_rows(table, stamped)
 
-    def _writes_ended_rows(self, table: str) -> bool:
-        """Tell whether many of the rows that the run writes may lie before the next horizon, and others after it."""
-        may_lie_after = table in INTERVALS or (self.home.config.edges.live_for is not None and table != "trussness")
-        return may_lie_after and len(self.epochs) != 1
-
-    def _horizon_of_next_run(self, table: str) -> Horizon | None:
-        """Return the horizon of a run whose first epoch follows the frontier."""
-        return table_horizon(table, self.frontier + 1, self.home.config.edges.live_for)
+    def _next_horizon(self, table: str) -> Horizon | None:
+        return next_horizon(table, self.frontier, self.home.config.edges.live_for)
 
     def put_rows(self, table: str, rows: Any | None) -> int:
         self.ledger.runs.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
         base = self.base_snapshot(table)
         head = self.warehouse.write_to_branch(
-            table, self.run_id, base, rows, self.parent.revision, self._horizon_of_next_run(table)
+            table, self.run_id, base, rows, self.parent.revision, self._next_horizon(table)
         )
         self.recorded_snapshots[table] = self.new_snapshots[table] = head
         if head != base and (merged := self.warehouse.count_merged_files(table, head)):

@@ -183,7 +183,8 @@ def _run_stage(stage: Stage, run: RunContext, watch: telemetry.StageTelemetry, l
     if stage is STAGES[0]:
         run.warehouse.ensure_tables(retype=not run.appends_to("upserts") or run.parent.frontier is None)
         rows = landed()
-    with size_plans(run.spark, run.count_read_rows() + rows if stage.before_publish else None):
+    count_rows = run.count_stored_rows if stage.reads_history else run.count_read_rows
+    with size_plans(run.spark, count_rows() + rows if stage.before_publish else None):
         facts = watch.measure(stage.run_stage, run)
     return replace(facts, snapshots=run.new_snapshots) if run.new_snapshots else facts
 

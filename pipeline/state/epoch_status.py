@@ -231,7 +231,10 @@ def _list_audits(ledger: Ledger, newest: Revision, marks: InvalidationMarks, sui
     """List the newest audit, or proof, of every epoch that has one."""
     rows = ledger.database.read_rows(select_audits(newest.revision, suite))
     proof = suite == PROOF
-    return {row.epoch: marks.find_audit(row.epoch, row.revision, row.passed, row.at, proof=proof) for row in rows}
+    return {
+        epoch: marks.find_audit(epoch, revision, passed, at, proof=proof)
+        for epoch, passed, revision, at, _ in map(tuple, rows)
+    }
 
 
 def load_marks(ledger: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:

@@ -68,7 +68,8 @@ class OutputStore:
             at = sa.literal(first - 1).label("epoch")
             before = sa.select(*key, at, *sums).join(ledger, of_run).where(shown, totals.c.epoch < first).group_by(*key)
             listed = [*listed, *self.database.read_rows(before)]
-        return [(row.measure, row.k, row.epoch, row.revision, int(row.diff)) for row in listed]
+        # the fields of a row by their places, since its attributes take four times as long
+        return [(measure, k, epoch, revision, int(diff)) for measure, k, epoch, revision, diff in map(tuple, listed)]
 
     def list_measures(self, revision: int) -> set[str]:
         """List the measures that totals up to a revision are about."""

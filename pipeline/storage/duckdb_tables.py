@@ -45,6 +45,12 @@ _KINDS = {"int64": "bigint", "double": "double", "string": "string", "bool": "bo
 _SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
 
+def are_files_local(home: Home) -> bool:
+    """Tell whether the files of a home's tables are on a disk of this machine, so that `DuckTables` can read them."""
+    folder = filesystem.local_path(home.warehouse)
+    return home.config.storage.catalog is None and folder is not None and folder.is_dir()
+
+
 @dataclass(frozen=True)
 class Query:
     """A query in DuckDB's SQL, and the Arrow tables that it names."""

@@ -41,6 +41,18 @@ def table_horizon(table: str, first: int, live_for: int | None) -> Horizon | Non
     return Horizon("epoch", first - (live_for or 0) if table == "upserts" else first)
 
 
+def next_horizon(table: str, frontier: int, live_for: int | None) -> Horizon | None:
+    """Return the horizon of a run that follows the frontier, or None where all rows of the table are on one side of it.
+
+    Only intervals, and what expires after a window, can lie after the frontier.
+
+    >>> next_horizon("edges", 6, None), next_horizon("degrees", 6, None), next_horizon("degrees", 6, 3)
+    (Horizon(column='until', least=7), None, Horizon(column='epoch', least=7))
+    """
+    may_lie_after = table in INTERVALS or (live_for is not None and table not in ("trussness", "quarantine"))
+    return table_horizon(table, frontier + 1, live_for) if may_lie_after else None
+
+
 def split_at_horizon(rows: DataFrame, horizon: Horizon, partitions: int) -> DataFrame:
     """Put the rows from a horizon on into `partitions` partitions, and those before it into as many others."""
     share = F.pmod(F.hash(rows[rows.columns[0]]), F.lit(partitions))

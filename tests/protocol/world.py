@@ -62,7 +62,8 @@ class Protocol:
         patch.setattr(altneu.pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
         patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
-        patch.setattr(RunContext, "count_read_rows", lambda run: 0)
+        for name in ("count_read_rows", "count_stored_rows"):
+            patch.setattr(RunContext, name, lambda run: 0)
         patch.setattr(events.log, "disabled", True)
         for module in (
             altneu.pipeline.report,

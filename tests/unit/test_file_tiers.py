@@ -67,17 +67,21 @@ def test_a_snapshot_without_tiers_is_one_tier_and_is_merged_where_it_is_scattere
     """Snapshots without listed tiers are left by earlier versions, compactions and rollbacks."""
     whole = {"total-records": "500", "total-data-files": "1"}
     assert file_tiers.snapshot_tiers(whole, 9) == [Tier(9, 500)]
-    assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None)
-    assert file_tiers.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0)
+    assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None, None)
+    assert file_tiers.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0, None)
     large = {"total-records": str(MERGED_ROWS + 1), "total-data-files": "99"}
-    assert file_tiers.plan_files(large, 9) == ([Tier(9, MERGED_ROWS + 1)], None)  # this is left to `altneu compact`
-    assert file_tiers.plan_files({}, 0) == ([], None)
+    assert file_tiers.plan_files(large, 9) == (
+        [Tier(9, MERGED_ROWS + 1)],
+        None,
+        None,
+    )  # this is left to `altneu compact`
+    assert file_tiers.plan_files({}, 0) == ([], None, None)
 
 
 def test_a_compaction_leaves_a_large_tier_alone() -> None:
     base = 10 * MERGED_ROWS
     summary = {"total-records": str(base + 500), "total-data-files": "4", PROPERTY: f"7:{base},9:300"}
-    assert file_tiers.plan_compaction(summary, 10, files=2) == ([Tier(7, base)], 7)
+    assert file_tiers.plan_compaction(summary, 10, files=2) == ([Tier(7, base)], 7, None)
     for why, changed in {
         "it is in too many files": {"total-data-files": "9"},
         "the others have as many rows": {"total-records": str(2 * base)},

@@ -31,6 +31,7 @@ class Stage:
     reads: tuple[type[Facts], ...] = ()  # the results of other stages that it reads
     before_publish: bool = True
     maintains: bool = False  # a full recomputation would do the work of this stage
+    reads_history: bool = False  # its queries in Spark read what has ended as well
     suites: bool = False  # runs the suites of `expectations`
     is_critical: bool = True  # the run fails when this stage does
     part: str | None = None  # only runs that have recorded something of this name with their settings have this stage
@@ -90,6 +91,7 @@ STAGES = (
         "The suites, and a proof or a full recomputation. A critical failure stops the run, naming check, epoch and "
         "rows; nothing is published then. The same data fails again.",
         reads=(IngestFacts, EdgesFacts, TrussFacts, QueriesFacts),
+        reads_history=True,
         suites=True,
     ),
     Stage("publish", "publish", "Makes the revision visible.", reads=(AuditFacts,), before_publish=False),

@@ -37,7 +37,10 @@ def derive_edges(run: RunContext) -> EdgesFacts:
         base, delta = None, run.read_after("upserts")
     decision = run.choose(EdgesChoice)
     few = decision.strategy is Strategy.BROADCAST
-    tiny = run.count_read_rows() <= WHOLE_ROWS
+    read, stored = run.count_read_rows(), run.count_stored_rows()
+    if read < stored:
+        run.say(f"reading {read:,} of {stored:,} stored rows: the others have ended before the first epoch of the run")
+    tiny = read <= WHOLE_ROWS
     motif_edges: int | None = None
     relations = motif_patterns.extra_relations(config.motif_patterns())
     if decision.upserts.value:

@@ -259,8 +259,7 @@ def _landed_fingerprints(
     pairs = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
     def chosen_rows(table: str) -> DataFrame:
-        rows, horizon = run.read_after(table), table_horizon(table, first, run.home.config.edges.live_for)
-        rows = rows if horizon is None else rows.where(horizon.condition)
+        rows = _read_since(run, table, first)
         rows = edge_rederivation.add_pairs(rows) if table == "upserts" else rows
         if whole:
             return rows
@@ -274,7 +273,7 @@ def _landed_fingerprints(
     stored = edge_steps(chosen_rows("edges"), ["a", "b"])
     jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
     if part is not None:
-        jobs.append(_sum_lanes(_rows_of_share(run, part)))
+        jobs.append(_sum_lanes(_rows_of_share(run, part, first)))
     fingerprints: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         fingerprints.setdefault(row["kind"], {})[row["epoch"]] = from_lane_sums(row)
@@ -311,13 +310,17 @@ def _compare_landed(
     return rows
 
 
-def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
+def _read_since(run: RunContext, table: str, first: int) -> DataFrame:
+    """Read the rows of landed upserts or of edges that matter to the epochs from `first` on."""
+    rows, horizon = run.read_after(table), table_horizon(table, first, run.home.config.edges.live_for)
+    return rows if horizon is None else rows.where(horizon.condition)
+
+
+def _rows_of_share(run: RunContext, proof: Proof, first: int) -> list[DataFrame]:
     """Return the hashed rows of each table at the frontier that belong to a share of the vertices."""
     frames = []
     for table in COLLECTIONS:
-        rows = run.read_after(table)
-        if table == "edges":
-            rows = edge_steps(rows, ["a", "b"])
+        rows = edge_steps(_read_since(run, table, first), ["a", "b"]) if table == "edges" else run.read_after(table)
         keys = ALWAYS[table]
         rows = rows.where((F.col("epoch") <= run.frontier) & _is_in_share(keys[0], proof))
         rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))

@@ -12,17 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof
 
 from ...checking.duckdb_audit import Conditions
 from ...errors import UsageError
 from ...home import memory_budget
-from ...state import filesystem
 from ...state.records import RunKind
 from ...storage.condition_errors import Refused, UncertainCondition
-from ...storage.duckdb_tables import DuckTables, Query
+from ...storage.duckdb_tables import DuckTables, Query, are_files_local
 from ...storage.horizons import table_horizon
 from ...storage.session import FEW_ROWS
 from ...storage.table_schemas import ALWAYS, hidden_condition
@@ -77,8 +75,7 @@ def _count_rows(run: RunContext, *, whole: bool) -> int:
     """Count about how many rows the audit holds."""
     if not whole and _is_proved_by_delta(run):
         return run.count_read_rows()
-    tables = ("upserts", "edges", "trussness")
-    return sum(run.warehouse.snapshot_size(table, run.verified_snapshot(table)).rows for table in tables)
+    return run.count_stored_rows()
 
 
 def _is_proved_by_delta(run: RunContext) -> bool:
@@ -88,11 +85,10 @@ def _is_proved_by_delta(run: RunContext) -> bool:
 
 
 def _unreachable_reason(run: RunContext, *, whole: bool) -> str | None:
-    config, folder = run.home.config, filesystem.local_path(run.home.warehouse)
-    if config.storage.catalog is not None or folder is None or not folder.is_dir():
+    if not are_files_local(run.home):
         return "its tables are not on a disk of this machine"
     edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
-    if edges > memory_budget.max_audit_edges(config, 1):
+    if edges > memory_budget.max_audit_edges(run.home.config, 1):
         return f"its graph of {edges:,} edge intervals is too large for one task"
     return None
 

@@ -6,19 +6,21 @@ contain the trussness.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.graph_cache_task import CachedGraph
 from altneu.algorithms.graph.truss_plan import ReplayRequest
 
 from ...home.memory_budget import task_threads
+from ...reading.engine_protocol import R, Tables
 from ...reading.vertex_names import replace_with_names
 from ...state.stage_results import TrussFacts
 from ...state.totals import sum_totals, totals_at
-from ...storage import graph_cache, local_frame
+from ...storage import graph_cache
 from .. import serving_tables
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import CERTIFIED, AuditChoice, TrussChoice
@@ -97,24 +99,39 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
     if not cores:
         return {}
-    least = min(core for _, core in cores)
+    tables, least = run.scanning_tables, min(core for _, core in cores)
+    revision = replace(run.unpublished_revision(), frontier=run.frontier)  # a first run has a parent without rows
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
-    if run.read_after("trussness").where(come).isEmpty():  # a cheap test: the bounds of the files exclude most of them
+    # a cheap test before Spark reads all rows: the bounds of the files exclude most of them
+    if tables.distributed and run.read_after("trussness").where(come).isEmpty():
         return {}
-    # A vertex is in the k-truss while it has edges of trussness k or more. These are counted for each k of a core.
-    level = F.broadcast(
-        local_frame.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
-    )
-    inside = run.read_after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
-    ends = inside.select("core", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
-    steps = ends.groupBy("core", "vertex", "epoch").agg(F.sum("diff").alias("step"))
-    now = F.sum("step").over(Window.partitionBy("core", "vertex").orderBy("epoch"))
-    came = steps.withColumn("now", now).where("now > 0 AND now = step")
-    at = F.broadcast(local_frame.local_frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
-    new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
-    order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
-    first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
     entered: dict[str, list[int | str]] = {}
-    for row in sorted(replace_with_names(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
-        entered.setdefault(str(row["at"]), []).append(row["vertex"])
-    return entered
+    first = select_entering(tables, tables.read_table("trussness", revision), cores)
+    for row in tables.collect_rows(replace_with_names(tables, revision, first, ["vertex"])):
+        entered.setdefault(str(row["moment"]), []).append(row["vertex"])
+    return {at: sorted(vertices) for at, vertices in sorted(entered.items(), key=lambda each: int(each[0]))}
+
+
+def select_entering(tables: Tables[R], trussness: R, cores: Sequence[tuple[int, int]]) -> R:
+    """Select `moment, vertex`: of each pair (epoch, k) at most `ENTERED` vertices that were not in the k-truss before.
+
+    A vertex is in the k-truss while it has edges of trussness k or more.
+    """
+    levels = ", ".join(f"({k})" for k in sorted({k for _, k in cores}))
+    wanted = ", ".join(f"({epoch}, {k})" for epoch, k in cores)
+    return tables.select_rows(
+        f"""
+        WITH inside AS (SELECT * FROM {{rows}} JOIN (VALUES {levels}) levels(core) ON k >= core),
+        ends AS (
+            SELECT core, a AS vertex, epoch, diff FROM inside UNION ALL SELECT core, b, epoch, diff FROM inside
+        ),
+        steps AS (SELECT core, vertex, epoch, sum(diff) AS step FROM ends GROUP BY core, vertex, epoch),
+        sums AS (SELECT *, sum(step) OVER (PARTITION BY core, vertex ORDER BY epoch) AS now FROM steps),
+        came AS (
+            SELECT moment, vertex, row_number() OVER (PARTITION BY moment ORDER BY vertex) AS place
+            FROM sums JOIN (VALUES {wanted}) wanted(moment, level) ON epoch = moment AND core = level
+            WHERE now > 0 AND now = step
+        )
+        SELECT CAST(moment AS bigint) AS moment, vertex FROM came WHERE place <= {ENTERED}""",
+        rows=trussness,
+    )
