@@ -71,13 +71,23 @@ def handle_signals() -> Iterator[None]:
 
 @contextmanager
 def preserve_sigint_handler() -> Iterator[None]:
-    """Run the block, then restore the handler of Ctrl-C: PySpark's handler would call a JVM that has ended."""
-    before = signal.getsignal(signal.SIGINT)
+    """Let the block not replace the handler of Ctrl-C: PySpark's handler would call a JVM that has ended.
+
+    It installs its own some seconds before its session is ready, and a signal in these would be lost.
+    """
+    install = signal.signal
+
+    def install_others(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGINT else install(number, handler)
+
+    if signal.getsignal(signal.SIGINT) is not _raise:
+        yield
+        return
+    signal.signal = install_others  # type: ignore[assignment]
     try:
         yield
     finally:
-        if before is _raise and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        signal.signal = install
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -38,10 +38,11 @@ def status(
 ) -> None:
     """List the state of every epoch: landed, changed, published, audited, failed.
 
-    It reads only the database and needs no Spark. In a long history the months in which all is well are one line each;
-    `--all` lists every epoch.
+    It reads only the database and needs no Spark; a daemon of this home is asked what it does. In a long history the
+    months in which all is well are one line each; `--all` lists every epoch.
     """
     from ..landing.epoch_states import REMEDY, list_epoch_rows
+    from ..local import daemon
     from ..run import approval
     from ..state import fingerprint_sums
 
@@ -54,6 +55,7 @@ def status(
     readable = ledger.revisions.list_readable()
     waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.runs.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
+    daemon_status = daemon.read_status(home.path)
     if format is Document.json:
         document = {
             "revision": parent.revision,
@@ -69,6 +71,7 @@ def status(
             ),
             "epochs": shown,
             "held": waiting,
+            "daemon": daemon_status and asdict(daemon_status),
         }
         print(json.dumps(document, indent=1))
         return
@@ -82,6 +85,8 @@ def status(
         )
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact", markup=True)
+    if daemon_status is not None:
+        out.print(f"daemon: {'; '.join(daemon.format_status(daemon_status)[:2])}", markup=False)
     for held in waiting:
         out.print(_format_held_run(held), markup=False)
         out.print(f"  next: {held['next']}", markup=False)

@@ -149,13 +149,16 @@ def max_task_edges(config: Config) -> int:
 def task_threads(config: Config, edges: int) -> int:
     """Return the threads of the task that maintains the trussness of so many edges, while no other task works.
 
-    Tasks that work beside one another have one thread each, and so has one without memory for more.
+    Tasks that work beside one another have one thread each, and so has one without memory for more. Where Spark limits
+    the address space of a Python worker, the C library reserves too much of it for each thread.
     """
     budget = memory_budget(config)
     if edges > budget.max_edges(REPLAY_BYTES + THREADS_BYTES):
         return 1
     if config.spark.threads is not None:
         return config.spark.threads
+    if budget.limit is not None:
+        return 1
     master = os.environ.get("ALTNEU_MASTER") or config.spark.master or "local[*]"
     return budget.cores if _is_on_this_machine(master) else int(config.spark.conf.get("spark.task.cpus") or 1)
 

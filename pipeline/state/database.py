@@ -135,12 +135,26 @@ class DatabaseLocked(sqlite3.OperationalError):
 
 
 class _Connection(sqlite3.Connection):
+    """A connection that waits for other writers, and that holds no lock once it is closed.
+
+    SQLite keeps the lock of a closed connection while a query of it is not over. That is so where a signal has broken
+    it off and the traceback still refers to the cursor; then this process would wait for itself.
+    """
+
     def __init__(self, database: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(database, *arguments, **options)
         self.file = str(database)
+        self._cursors = weakref.WeakSet[sqlite3.Cursor]()
 
     def cursor(self, factory: Any = None) -> Any:
-        return super().cursor(factory or _Cursor)
+        cursor = super().cursor(factory or _Cursor)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        for cursor in [*self._cursors]:
+            cursor.close()
+        super().close()
 
     def commit(self) -> None:
         _retry_while_locked(self.file, super().commit)

@@ -5,7 +5,8 @@
 Times are CPU seconds of one thread (medians), so that other work on the machine disturbs them less. A row's structure
 has labels from a peel; its batch is applied, and undone by a peel that makes fresh labels, `--repeat` times, each time
 with other edges; a mixed batch is half insertions, half deletions (1 change: one of each). `first` is the mixed batch
-on levels that came without labels, as at the first epoch of a replay. Graphs of more than 2M edges are done once.
+on levels that came without labels, as at the first epoch of a replay. `--parts threads`: in one and in two threads.
+Graphs of more than 2M edges are done once.
 `networkx` peels the smallest graph only. `igraph` is its C library's trussness, without the making of its graph, where
 the library (Debian's libigraph3) is found; the Python package does not offer it. Memory is the peak of a process of
 its own, less what it held before.
@@ -20,8 +21,9 @@ import multiprocessing
 import os
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import networkx as nx
@@ -32,6 +34,7 @@ from altneu.algorithms.graph.kernels.graph import compact_ids
 from altneu.algorithms.graph.kernels.maintained_graph import MaintainedGraph
 from altneu.algorithms.graph.kernels.persistent_graph import PersistentGraph
 from altneu.algorithms.graph.kernels.replay import replay_window
+from altneu.algorithms.graph.kernels.threads import use_threads
 from tests.e2e.graphs import find_graph
 from tests.kernels.bucket_peel import bucket_trussness
 from tests.kernels.references import read_rows, simple_edges
@@ -138,6 +141,27 @@ def peels(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
             f"{counting:.3f} | "
             f"{peel:.3f} | {m / peel / 1e6:.2f} | {bucket} | {peer} | {slow} | {memory[0]} | {memory[1]} |"
         )
+
+
+def in_threads(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
+    """Yield wall and CPU seconds of what works in threads, and the CPU seconds of the thread that calls it."""
+    yield "| graph | kernel | threads | wall s | CPU s | CPU s of the calling thread |"
+    yield "|---" * 6 + "|"
+    kernels: dict[str, Callable[[np.ndarray, np.ndarray], object]] = {
+        "support": triangles.count_triangles,
+        "peel": truss.peel,
+    }
+    clocks = time.perf_counter, time.process_time, time.thread_time
+    for (name, (a, b)), (kernel, run) in product(graphs.items(), kernels.items()):
+        rows = defaultdict[int, list[list[float]]](list)
+        for number in [1, 2] * (repeat if a.size < LARGE else 1):
+            began = [clock() for clock in clocks]
+            with use_threads(number):
+                run(a, b)
+            rows[number].append([clock() - before for clock, before in zip(clocks, began, strict=True)])
+        for number, seconds in rows.items():
+            values = " | ".join(f"{statistics.median(column):.2f}" for column in zip(*seconds, strict=True))
+            yield f"| {name} | {kernel} | {number} | {values} |"
 
 
 def every_truss(a: np.ndarray, b: np.ndarray) -> None:
@@ -268,6 +292,7 @@ def main() -> None:
         ("Peel", peels(graphs, given.repeat)),
         ("Maintenance", maintenance(graphs, given.repeat, given.batches)),
         ("First", first(graphs, given.batches)),
+        ("Threads", in_threads(graphs, given.repeat)),
     ):
         if title.lower() in given.parts:
             for line in chain([f"\n## {title}\n"], lines):

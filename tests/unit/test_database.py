@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from altneu.pipeline import cli
+from altneu.pipeline.interrupt import Interrupted
 from altneu.pipeline.state import database
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.tasks import dag_epochs
@@ -141,6 +143,36 @@ def test_a_writer_waits_and_says_so(
     assert len(ledger.outputs.staged_totals("r", 1)) == 1000
     text = f"waiting for another writer of {home.path / 'altneu.db'}"
     assert [record.getMessage() for record in caplog.records] == [text]
+
+
+@pytest.mark.parametrize("way", ["connection", "transaction"])
+def test_a_read_that_a_signal_breaks_off_locks_nothing(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interruption keeps the cursor of the read, by its traceback, while the failure of the run is recorded."""
+    table = sa.Table("t", sa.MetaData(), sa.Column("x", sa.Integer))
+    retry = database._retry_while_locked
+
+    def attempt_and_break_off(file: str, attempt: Callable[..., object], *arguments: object) -> None:
+        retry(file, attempt, *arguments)
+        raise Interrupted
+
+    with database.shared_engine(f"sqlite:///{tmp_path / 'a.db'}") as engine:
+        table.create(engine)
+        with engine.begin() as connection:
+            connection.execute(table.insert(), [{"x": 1}, {"x": 2}])
+        monkeypatch.setattr(database, "_retry_while_locked", attempt_and_break_off)
+        try:
+            with engine.connect() if way == "connection" else engine.begin() as connection:
+                connection.execute(sa.select(table))
+        except Interrupted as error:
+            monkeypatch.setattr(database, "_retry_while_locked", retry)
+            monkeypatch.setattr(database, "PATIENCE", 1.0)
+            with engine.begin() as connection:
+                connection.execute(table.insert(), [{"x": 3}])
+            assert error.__traceback__ is not None
+        with engine.connect() as connection:
+            assert connection.execute(sa.select(table)).scalars().all() == [1, 2, 3]
 
 
 def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:

@@ -80,6 +80,21 @@ with interrupt.handle_signals():
 """
 
 
+def test_a_library_that_takes_the_signal_for_itself_does_not_get_it() -> None:
+    """PySpark does while its session is being made, which takes seconds on a busy machine."""
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted), interrupt.preserve_sigint_handler():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) == before
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with interrupt.preserve_sigint_handler():  # nobody handles signals
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.signal(signal.SIGINT, signal.default_int_handler) == signal.SIG_IGN
+
+
 def test_a_second_signal_ends_everything_at_once() -> None:
     # the child has our pipe for its errors: this returns when both have ended
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=60)

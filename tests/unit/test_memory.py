@@ -137,6 +137,7 @@ def test_of_a_server_elsewhere_what_the_settings_say(conf: dict[str, str], as_on
         (config(), 1000, 4),
         (config("local[2,4]"), 1000, 2),
         (config("local[2]"), 40_000_000, 1),  # it has memory for one thread
+        (config("local[2]", executor_pyspark_memory="8g"), 1000, 1),
         (config("sc://localhost:15002"), 1000, 4),
         (config("spark://head:7077", executor_cores="4"), 1000, 1),
         (config("spark://head:7077", executor_cores="4", task_cpus="2"), 1000, 2),

@@ -1,7 +1,6 @@
 """The rows that the audit of a run reads without Spark, in the memory of this process.
 
-`read_small_run` chooses: the run reads little, on a disk of this machine, and DuckDB certainly understands the
-conditions of the settings as Spark does. `[audit] engine` decides otherwise. A run that is recomputed in full needs all
+`checking.small_home` chooses, by the rows that the audit would hold. A run that is recomputed in full needs all
 rows. One that is proved needs what its proof compares, which is little however long the history is: what the run has
 written, the rows of the pairs that landed, and the share of the vertices that is recounted.
 """
@@ -15,14 +14,11 @@ import pyarrow as pa
 
 from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof
 
+from ...checking import small_home
 from ...checking.duckdb_audit import Conditions
-from ...errors import UsageError
-from ...home import memory_budget
 from ...state.records import RunKind
-from ...storage.condition_errors import Refused, UncertainCondition
-from ...storage.duckdb_tables import DuckTables, Query, are_files_local
+from ...storage.duckdb_tables import DuckTables, Query
 from ...storage.horizons import table_horizon
-from ...storage.session import FEW_ROWS
 from ...storage.table_schemas import ALWAYS, hidden_condition
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import EdgesChoice
@@ -52,17 +48,10 @@ def read_small_run(run: RunContext, *, first: int | None) -> SmallRun | None:
     Raises:
         UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the run.
     """
-    engine = run.home.config.audit.engine
-    if engine == "spark" or (engine == "auto" and _count_rows(run, whole=first is None) > FEW_ROWS):
-        return None
-    conditions, why = None, _unreachable_reason(run, whole=first is None)
-    try:
-        conditions = Conditions(run.home)
-    except (UncertainCondition, Refused) as error:
-        why = f"only Spark can evaluate a condition with {error}"
-    if conditions is None or why is not None:
-        if engine == "duckdb":
-            raise UsageError(f"DuckDB cannot audit this run: {why}.", 'set [audit] engine = "auto"')
+    whole = first is None
+    edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
+    conditions = small_home.choose_duckdb(run.home, _count_rows(run, whole=whole), edges)
+    if conditions is None:
         return None
     reader = _Reader(run)
     delta = {table: reader.read_delta(table) for table in run.warehouse.collections}
@@ -82,15 +71,6 @@ def _is_proved_by_delta(run: RunContext) -> bool:
     """Tell whether the proof builds on what is known of the state before, so that it does not read all rows."""
     known = {*run.known_fingerprints, *(() if run.parent.frontier is not None else run.warehouse.collections)}
     return run.kind is RunKind.RUN and known.issuperset(run.warehouse.collections)
-
-
-def _unreachable_reason(run: RunContext, *, whole: bool) -> str | None:
-    if not are_files_local(run.home):
-        return "its tables are not on a disk of this machine"
-    edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
-    if edges > memory_budget.max_audit_edges(run.home.config, 1):
-        return f"its graph of {edges:,} edge intervals is too large for one task"
-    return None
 
 
 class _Reader:

@@ -1,0 +1,104 @@
+"""The choice to audit a small home outside of Spark (`duckdb_audit`), and such an audit of what is published.
+
+`[audit] engine` decides; with "auto" DuckDB audits while little is stored, on a disk of this machine, and if DuckDB
+certainly understands the conditions of the settings as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from altneu.expectations.model import Check
+
+from ..errors import AltneuError, UsageError
+from ..home import memory_budget
+from ..home.home import Home
+from ..state.ledger import Ledger
+from ..state.records import SERVING_TABLES, Revision
+from ..storage.condition_errors import Refused, UncertainCondition
+from ..storage.duckdb_tables import DuckTables, are_files_local
+from ..storage.session import FEW_ROWS, count_stored_rows
+from ..storage.table_schemas import MOTIFS, TABLES
+from . import duckdb_audit, motif_reference
+from .reported_totals_check import differing_rows, differing_totals, reported_totals
+
+MOST_EDGES = 5_000_000  # of all epochs that are recomputed: with more, Spark's tasks side by side are quicker
+
+
+def choose_duckdb(home: Home, rows: int, edges: int) -> duckdb_audit.Conditions | None:
+    """Return the conditions for DuckDB where it audits, and None where Spark does.
+
+    Args:
+        home: The home.
+        rows: About how many rows the audit would hold.
+        edges: How many edge intervals are.
+
+    Raises:
+        UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the home.
+    """
+    engine = home.config.audit.engine
+    if engine == "spark" or (engine == "auto" and rows > FEW_ROWS):
+        return None
+    conditions, why = None, _unreachable_reason(home, edges)
+    try:
+        conditions = duckdb_audit.Conditions(home)
+    except (UncertainCondition, Refused) as error:
+        why = f"only Spark can evaluate a condition with {error}"
+    if conditions is None or why is not None:
+        if engine == "duckdb":
+            raise UsageError(f"DuckDB cannot audit this run: {why}.", 'set [audit] engine = "auto"')
+        return None
+    return conditions
+
+
+def _unreachable_reason(home: Home, edges: int) -> str | None:
+    if not are_files_local(home):
+        return "its tables are not on a disk of this machine"
+    if edges > memory_budget.max_audit_edges(home.config, 1):
+        return f"its graph of {edges:,} edge intervals is too large for one task"
+    return None
+
+
+def audit_without_spark(
+    home: Home, ledger: Ledger, revision: Revision, epochs: list[int], say: Callable[[str], None]
+) -> list[Check] | None:
+    """Audit published epochs by a full recomputation, as `audit.audit_published` does, but explain no difference.
+
+    Returns:
+        The results of the checks. None: Spark audits the epochs, or has to say why a table cannot be read.
+    """
+    from altneu.expectations.suite import check_differences
+
+    edges = ledger.stages.table_sizes().get("edges")
+    if edges is None or not epochs or edges.rows * len(epochs) > MOST_EDGES or _has_more_to_check(home, revision):
+        return None
+    conditions = choose_duckdb(home, count_stored_rows(ledger), edges.rows)
+    if conditions is None:
+        return None
+    say(f"recomputing {len(epochs)} epoch(s) from scratch")
+    motifs, shown = motif_reference.read_motifs(home.config.motifs), reported_totals(ledger, revision, epochs)
+    try:
+        rows = _read_tables(home, revision)
+        recount = duckdb_audit.recount_epochs(rows, home, conditions, epochs, motifs, shown)
+    except AltneuError:
+        return None
+    differences = recount.differences + differing_totals(shown, recount.totals)
+    differences += differing_rows(shown, recount.stored_rows)
+    labels = {epoch: home.schedule.format_label(epoch) for epoch in epochs}
+    context = {"epochs": epochs, "labels": labels, "motifs": list(motifs), "kinds": shown.kinds}
+    return check_differences(differences, context)
+
+
+def _has_more_to_check(home: Home, revision: Revision) -> bool:
+    """Tell whether an audit looks at more than what is recomputed here: names, serving tables, missing motifs."""
+    has_serving_tables = any(table in revision.snapshots for table in SERVING_TABLES)
+    lacks_motifs = bool(home.config.motifs) and "motif_counts" not in revision.snapshots
+    return has_serving_tables or lacks_motifs or home.config.vertices.ids == "string"
+
+
+def _read_tables(home: Home, revision: Revision) -> Mapping[str, pa.Table]:
+    tables = DuckTables(home)
+    names = [*TABLES, *(MOTIFS if home.config.motifs else ())]
+    return {name: tables.to_arrow(tables.read_table(name, revision)) for name in names if name in revision.snapshots}
