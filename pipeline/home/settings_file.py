@@ -92,6 +92,8 @@ def _describe_problem(error: ErrorDetails) -> str:
     if key in ("database", "warehouse", "uri", "catalog", "pages"):
         shown = re.sub(r"(://[^?]*\?)[^']*", r"\1***", shown)
     place = ", ".join([toml_key(key), *inner[1:]])
+    if kind == "extra_forbidden":  # its value may be a secret
+        return f"[{section}] {place} is not a setting; expected {setting.about.allowed}"
     return f"[{section}] {place} = {shown}: {why or ', '.join([*expected, setting.about.allowed])}"
 
 
