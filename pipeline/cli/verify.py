@@ -12,6 +12,7 @@ import typer
 from ..errors import AltneuError, CheckFailed, UsageError
 from .app import Group, open_home, register_command
 from .printing import err, out, print_rows, show_progress
+from .query import PublishedAt
 from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
 @register_command(Group.CHECKING)
 def certify(
     revision: Annotated[int | None, typer.Argument(help="The revision (default: the newest).")] = None,
+    published_at: PublishedAt = None,
     as_of: Annotated[
         str | None, typer.Option(metavar="EPOCH", help="Certify this epoch alone (default: every epoch).")
     ] = None,
@@ -174,12 +176,13 @@ def certify(
     """
     from ..checking import certificate
     from ..reading.engines import Engines
+    from ..reading.published_moment import choose_revision
     from ..report import refresh_pages
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
     home, ledger = open_home()
-    row = ledger.revisions.require_published(revision)
+    row = ledger.revisions.require_published(choose_revision(ledger, revision, published_at))
     epoch = None if as_of is None else home.schedule.parse_epoch(as_of)
     scope = certificate.certified_scope(home, ledger, row, epoch)
     engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home))
@@ -240,6 +243,7 @@ def report(
             metavar="ID", help="Write the page of one vertex instead, with its numbers over epochs and its edges."
         ),
     ] = None,
+    published_at: PublishedAt = None,
 ) -> None:
     """Write the report page of an epoch, that of its rows and trusses, and the index, and print their paths.
 
@@ -249,9 +253,11 @@ def report(
     `altneu report 2004-05-15 --vertex 41`   writes the page of a vertex: its numbers over epochs, its neighbourhood and
     its edges.
     """
+    from ..reading.published_moment import choose_revision
     from ..report import epoch_document, write_former, write_pages, write_vertex
 
     home, ledger = open_home()
+    revision = choose_revision(ledger, revision, published_at)
     if vertex is not None:
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"

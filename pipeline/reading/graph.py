@@ -15,7 +15,9 @@
 DuckDB computes them in this process, without Java; otherwise Spark does (`Graph(home, engine=…)` forces one of them).
 The views of `graph` itself are computed by Spark.
 
-Every call reads one revision as a whole: the newest, unless `revision` names another. Epochs are labels, dates or
+Every call reads one revision as a whole: the newest, unless `revision` names another, or `published_at` the moment at
+which it was the newest. `graph.edges(as_of="2004-05-15", published_at="2026-05-01T12:00")` is what was true on that day
+as it was known at that moment. Epochs are labels, dates or
 integers, and vertices have the names of the landed files. Every view also takes `where` (SQL), `sort` (a column; with a
 minus the greatest value comes first), `top` and `limit`. Errors are those of the command line, as
 `altneu.pipeline.errors.AltneuError`.
@@ -26,7 +28,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
@@ -38,6 +40,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
 from .engines import Engines
+from .published_moment import choose_revision
 from .query_executor import Answer, run_query, translate_condition_errors
 from .query_model import Engine, Question
 
@@ -51,18 +54,20 @@ if TYPE_CHECKING:
     from .engine_protocol import R, Tables
 
 Epoch = str | int | date
+Moment = str | date | datetime  # without a time zone it is in UTC
 Vertex = str | int
 F = TypeVar("F")  # the kind of table that a view returns
 CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and how many vertices name it
 
 
 class Narrowing(TypedDict, total=False):
-    """The arguments that every view takes."""
+    """The arguments that every view takes, and `published_at`, which goes where `revision` does."""
 
     where: str
     sort: str
     top: int
     limit: int
+    published_at: Moment
 
 
 class Views(Generic[F]):
@@ -326,7 +331,12 @@ class Graph(Views["DataFrame"]):
         return _InMemoryViews(self, lambda table: polars.from_arrow(table))
 
     def explain(
-        self, thing: str, *vertices: Vertex, as_of: Epoch | None = None, revision: int | None = None
+        self,
+        thing: str,
+        *vertices: Vertex,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        published_at: Moment | None = None,
     ) -> dict[str, Any]:
         """Return which landed rows a vertex, an edge or a triangle follows from, as `altneu explain --format json`.
 
@@ -335,10 +345,11 @@ class Graph(Views["DataFrame"]):
             *vertices: The vertex, or the ends of the edge, or the corners of the triangle.
             as_of: The epoch (default: the frontier).
             revision: The revision (default: the newest).
+            published_at: The moment at which it was the newest, in its place.
         """
         from . import explain, views
 
-        row = self.revision(revision)
+        row = self.revision(revision, published_at)
         assert row.frontier is not None
         names = [read_vertex("vertices", vertex) for vertex in vertices]
         if thing not in CORNERS:
@@ -372,27 +383,35 @@ class Graph(Views["DataFrame"]):
             f"greatest trussness {now['max_trussness']}"
         )
 
-    def revision(self, revision: int | None = None) -> Revision:
-        """Return a revision (default: the newest). Raise `AltneuError` where nothing is published."""
-        return self.ledger.revisions.require_published(read_argument("revision", revision))
+    def revision(self, revision: int | None = None, published_at: Moment | None = None) -> Revision:
+        """Return a revision, by its number or a moment (default: the newest). Raise `AltneuError` where nothing was
+        published."""
+        number, moment = read_argument("revision", revision), read_argument("published_at", published_at)
+        return self.ledger.revisions.require_published(choose_revision(self.ledger, number, moment))
 
-    def collection(self, table: str, revision: int | None = None) -> DataFrame:
+    def collection(self, table: str, revision: int | None = None, published_at: Moment | None = None) -> DataFrame:
         """Return a table of diff triples as it is stored, at all epochs, including those after the frontier.
 
         The tables are those of `table_schemas.TABLES` and `MOTIFS`.
         """
-        row = self.revision(revision)
+        row = self.revision(revision, published_at)
         if row.snapshots and table not in row.snapshots:
             raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))
         return self._warehouse.read_table(table, row)
 
-    def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
+    def register(
+        self,
+        prefix: str = "altneu_",
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        published_at: Moment | None = None,
+    ) -> list[str]:
         """Create views in the session for Spark SQL, and return their names. They do not follow later revisions.
 
         The views are `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, by default
         the frontier), and the collections as `{prefix}diffs_…`.
         """
-        at = self.revision(revision).revision
+        at = self.revision(revision, published_at).revision
         frames: dict[str, Any] = {
             "totals": self.totals(all_epochs=True, revision=at),
             "vertices": self.vertices(as_of, at),
