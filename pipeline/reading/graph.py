@@ -61,13 +61,12 @@ CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and 
 
 
 class Narrowing(TypedDict, total=False):
-    """The arguments that every view takes, and `published_at`, which goes where `revision` does."""
+    """The arguments that every view takes."""
 
     where: str
     sort: str
     top: int
     limit: int
-    published_at: Moment
 
 
 class Views(Generic[F]):
@@ -82,13 +81,16 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the totals of one epoch or of all.
 
         The columns are epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs.
         """
-        return self._ask_view("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view(
+            "totals", as_of=as_of, revision=revision, published_at=published_at, all_epochs=all_epochs, **narrow
+        )
 
     def trusses(
         self,
@@ -96,20 +98,26 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the sizes of every k-truss: epoch, label, k, edges (of trussness >= k), exactly (of trussness k)."""
-        return self._ask_view("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view(
+            "trusses", as_of=as_of, revision=revision, published_at=published_at, all_epochs=all_epochs, **narrow
+        )
 
     def vertices(
         self,
         as_of: Epoch | None = None,
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return every vertex: vertex, degree, triangles, clustering, and a column for each motif."""
-        return self._ask_view("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
+        return self._ask_view(
+            "vertices", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, **narrow
+        )
 
     def edges(
         self,
@@ -117,10 +125,13 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return every edge: src, dst, trussness. As numbers, src < dst."""
-        return self._ask_view("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "edges", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, edge=edge, **narrow
+        )
 
     def support(
         self,
@@ -128,10 +139,13 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Count the triangles of each edge on request: src, dst, support."""
-        return self._ask_view("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "support", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, edge=edge, **narrow
+        )
 
     def triangles(
         self,
@@ -141,13 +155,20 @@ class Views(Generic[F]):
         last: Epoch | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """List the triangles on request: a, b, c, diff (1), one row per triangle.
 
         With epochs `first` and `last`, list the triangles that came (1) and went (-1) between them.
         """
-        arguments: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        arguments: dict[str, Any] = {
+            "as_of": as_of,
+            "revision": revision,
+            "published_at": published_at,
+            "vertex": vertex,
+            "edge": edge,
+        }
         return self._ask_view("triangles", span=(first, last), **arguments, **narrow)
 
     def communities(
@@ -157,13 +178,23 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """List the communities of the k-truss (default: the greatest k), the largest first: src, dst, community.
 
         `triangle_views.list_communities` defines a community.
         """
-        return self._ask_view("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "communities",
+            k=k,
+            as_of=as_of,
+            revision=revision,
+            published_at=published_at,
+            vertex=vertex,
+            edge=edge,
+            **narrow,
+        )
 
     def changes(
         self,
@@ -176,6 +207,7 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         since_revision: int | None = None,
         all_epochs: bool = False,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the diffs that turn the edges of epoch `first` into those of `last`: src, dst, trussness, diff.
@@ -183,7 +215,13 @@ class Views(Generic[F]):
         With `k`, return the edges that entered or left the k-truss: src, dst, diff. With `since_revision` instead of
         epochs, return what `changes_since` returns.
         """
-        arguments: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        arguments: dict[str, Any] = {
+            "revision": revision,
+            "published_at": published_at,
+            "k": k,
+            "vertex": vertex,
+            "edge": edge,
+        }
         arguments |= {"since_revision": since_revision, "all_epochs": all_epochs}
         return self._ask_view("changes", span=(first, last), **arguments, **narrow)
 
@@ -210,10 +248,11 @@ class Views(Generic[F]):
         first: Epoch | None = None,
         last: Epoch | None = None,
         revision: int | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the malformed rows of one epoch, or of a range: epoch, file, line, reason, text."""
-        return self._ask_view("quarantine", span=(first, last), revision=revision, **narrow)
+        return self._ask_view("quarantine", span=(first, last), revision=revision, published_at=published_at, **narrow)
 
     def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
         """Return the results of the checks.
