@@ -45,6 +45,10 @@ def audit(
             help="Compare the stored rows with the published fingerprints instead; it reads every table once.",
         ),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every result: .xml as JUnit does, .json as dbt's run_results.json."),
+    ] = None,
 ) -> None:
     """Compare the published result with a full recomputation; exit with 1 on any difference.
 
@@ -52,18 +56,26 @@ def audit(
 
     `altneu audit --fingerprints`   finds rows that were damaged after they were published, in any table.
 
+    `altneu audit --output audit.xml`   lets CI show each check; a file with the ending .json is as dbt writes it.
+
     `altneu audit 2004-06-01 --shadow`   works in a scratch home on the same landing; nothing is published.
     """
     from altneu.algorithms.graph.graphframes_oracle import reference_name
 
-    from ..checking import audit
+    from ..checking import audit, result_files
     from ..home import schedule
+    from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage
     from ..report import refresh_pages
     from ..run.cost_comparison import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
+    write_results = None if output is None else result_files.choose_writer(output.name)
+    if output is not None:
+        if shadow or fingerprints:
+            raise UsageError("--output is for the results of a recomputation.", "altneu audit --output audit.xml")
+        require_writable(output, "--output")
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = open_home(writes=True)
@@ -99,6 +111,9 @@ def audit(
         results = audit.audit_published(warehouse, row, wanted, say, third_party=third_party)
     ledger.checks.put(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
+    if output is not None and write_results is not None:
+        with open_whole_file(output) as stream:
+            stream.write(write_results(results, home.schedule.format_label, time.time() - started))
     failed = [result for result in results if not result["passed"]]
     refresh_pages(home, ledger, {result["epoch"] for result in failed})
     if failed:
