@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
+from ..reading.query_model import Engine
 from .app import Group, open_home, register_command
 from .printing import err, out, print_rows, show_progress
-from .query import PublishedAt
+from .query import EngineOption, PublishedAt
 from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def certify(
         Path | None,
         typer.Option(metavar="DIR", help="Write this folder (default: certificate-rN among the reports, replaced)."),
     ] = None,
+    engine: EngineOption = Engine.auto,
 ) -> None:
     """Write a folder from which others verify every trussness and count of a revision, with DuckDB and without altneu.
 
@@ -200,7 +202,7 @@ def certify(
     row = ledger.revisions.require_published(choose_revision(ledger, revision, published_at))
     epoch = None if as_of is None else home.schedule.parse_epoch(as_of)
     scope = certificate.certified_scope(home, ledger, row, epoch)
-    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home))
+    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home), engine)
     with show_progress("certify") as say, certificate.placed_folder(home, scope, output) as (folder, place):
         say(f"revision {row.revision}")
         lines = certificate.write_certificate(home, ledger, engines, scope, folder)
