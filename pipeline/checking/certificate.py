@@ -104,19 +104,19 @@ def write_certificate(home: Home, ledger: Ledger, engines: Engines, scope: Certi
 def read_tables(home: Home, engines: Engines, scope: CertificateScope) -> dict[str, pa.Table]:
     """Read the rows of the certificate from the tables: `edges`, `vertices`, `names`, and the trussness `published`."""
 
-    def read_all(tables: Tables[R], collect: Callable[[R], pa.Table]) -> dict[str, pa.Table]:
+    def select_all(tables: Tables[R], collect: Callable[[R], pa.Table]) -> dict[str, pa.Table]:
         queries = {"edges": _edge_spans, "vertices": _vertex_spans, "published": _trussness_changes}
         if home.config.vertices.ids == "string":
             queries["names"] = _select_names
         return {name: collect(query(tables, scope)) for name, query in queries.items()}
 
-    def by_duckdb(tables: DuckTables) -> dict[str, pa.Table]:
-        return read_all(tables, tables.to_arrow)
+    def rows_by_duckdb(tables: DuckTables) -> dict[str, pa.Table]:
+        return select_all(tables, tables.to_arrow)
 
-    def by_spark(warehouse: Warehouse) -> dict[str, pa.Table]:
-        return read_all(warehouse, lambda frame: frame.toArrow())
+    def rows_by_spark(warehouse: Warehouse) -> dict[str, pa.Table]:
+        return select_all(warehouse, lambda frame: frame.toArrow())
 
-    return engines.choose_and_run([scope.row], READS, works=True, by_duckdb=by_duckdb, by_spark=by_spark)
+    return engines.choose_and_run([scope.row], READS, works=True, by_duckdb=rows_by_duckdb, by_spark=rows_by_spark)
 
 
 def _read_diffs(tables: Tables[R], scope: CertificateScope, table: str, *data: str) -> R:

@@ -171,7 +171,7 @@ def find_faults(database: duckdb.DuckDBPyConnection, query: str) -> list[str]:
     return [", ".join(f"{name} {value}" for name, value in zip(names, row)) for row in result.fetchall()]  # noqa: B905
 
 
-def compare_fingerprints(database: duckdb.DuckDBPyConnection, manifest: dict) -> list[str]:  # type: ignore[type-arg]
+def find_other_fingerprints(database: duckdb.DuckDBPyConnection, manifest: dict) -> list[str]:  # type: ignore[type-arg]
     """Compare the changes at each epoch with the fingerprints that the publication has recorded of its tables."""
     faults, counted = [], {name: {} for name in manifest["fingerprints"]}  # type: ignore[var-annotated]
     for name, epoch, *sums in database.execute("FROM fingerprint ORDER BY epoch").fetchall():
@@ -186,7 +186,7 @@ def compare_fingerprints(database: duckdb.DuckDBPyConnection, manifest: dict) ->
 
 def compare_digests(manifest: dict) -> list[str]:  # type: ignore[type-arg]
     """Compare the files of the certificate with their digests."""
-    return [name for name, digest in manifest["files"].items() if digest_file(Path(name)) != digest]
+    return [name for name, digest in manifest["files"].items() if hash_file(Path(name)) != digest]
 
 
 def combine_batches(manifest: dict) -> list[str]:  # type: ignore[type-arg]
@@ -205,11 +205,11 @@ def compare_landing(manifest: dict, landing: Path) -> list[str]:  # type: ignore
         f"epoch={batch['label']}/{each['name']}"
         for batch in manifest["batches"]
         for each in batch["files"] or ()
-        if digest_file(landing / f"epoch={batch['label']}" / each["name"]) != each["sha256"]
+        if hash_file(landing / f"epoch={batch['label']}" / each["name"]) != each["sha256"]
     ]
 
 
-def digest_file(path: Path) -> str | None:
+def hash_file(path: Path) -> str | None:
     if not path.is_file():
         return None
     with path.open("rb") as stream:
@@ -225,7 +225,7 @@ def verify(landing: Path | None) -> bool:
     try:
         database = read_folder(manifest)
         checked |= {name: find_faults(database, fill_in(query, manifest)) for name, query in CHECKS.items()}
-        checked["fingerprints"] = compare_fingerprints(database, manifest)
+        checked["fingerprints"] = find_other_fingerprints(database, manifest)
     except duckdb.Error as error:
         checked["tables can be read"] = [str(error).splitlines()[0]]
     for name, faults in checked.items():
@@ -236,7 +236,7 @@ def verify(landing: Path | None) -> bool:
         print(f"      not compared, because nothing was recorded: the fingerprints of {', '.join(sorted(lacking))}")
     what = f"revision {manifest['revision']}, epochs {manifest['first_label']} to {manifest['last_label']}"
     print(f"{what}: {f'{wrong} of {len(checked)} checks failed' if wrong else 'every trussness and count is right'}")
-    print(f"sha256 of certificate.json: {digest_file(Path('certificate.json'))}")
+    print(f"sha256 of certificate.json: {hash_file(Path('certificate.json'))}")
     return not wrong
 
 

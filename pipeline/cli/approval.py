@@ -50,6 +50,16 @@ class View(StrEnum):
     edges = "edges"
 
 
+class DiffFormat(StrEnum):
+    """The formats of a difference, or of its rows."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    csv = "csv"
+    parquet = "parquet"
+
+
 @register_command(Group.RUNS)
 def diff(
     states: Annotated[
@@ -63,7 +73,7 @@ def diff(
     ] = None,
     rows: Annotated[View | None, typer.Option(help="Print all rows of vertices, or of edges.")] = None,
     format: Annotated[
-        Format | None, typer.Option(help="The output format (default: a table, or that of the file's ending).")
+        DiffFormat | None, typer.Option(help="The output format (default: a table, or that of the file's ending).")
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows to this file.")] = None,
     page: Annotated[bool, typer.Option("--page", help="Write a page with pictures, and print its path.")] = False,
@@ -80,13 +90,16 @@ def diff(
     from ..run import diff_report
     from ..storage.session import session_for
 
-    if rows is None and (output or format in (Format.csv, Format.parquet)):
+    if rows is not None and format is DiffFormat.markdown:
+        raise UsageError("--format markdown shows the first rows of both: it does not go with --rows.", "--format csv")
+    if rows is None and (output or format in (DiffFormat.csv, DiffFormat.parquet)):
         raise UsageError("a file of rows needs --rows vertices or --rows edges.", "altneu diff --rows edges …")
     if page and rows:
         raise UsageError("--page shows the first rows of both: it does not go with --rows.", "altneu diff --help")
     if page and format:
         raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
-    form = output_format(format, output)
+    as_markdown = format is DiffFormat.markdown
+    form = output_format(None if format is None or as_markdown else Format(format.value), output)
     home, ledger = open_home()
     difference = _find_diff(home, ledger, states or [], other)
     with show_progress("diff") as say:
@@ -112,6 +125,8 @@ def diff(
         written = write_difference(home, f"{name}-other" if other else name, document)
         refresh_pages(home, ledger)  # the index links it
         out.print(written, markup=False)
+    elif as_markdown:
+        print(diff_report.diff_markdown(document))
     elif form is Format.json:
         print(json.dumps(document, indent=1, default=str))
     else:
@@ -122,7 +137,7 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
     """Return the difference that the arguments name. Raise `UsageError` if they name none."""
     from ..home.home import Home
     from ..reading.revision_diff import DiffSide, RevisionDiff
-    from ..run import approval, diff_report
+    from ..run import approval, approval_numbers
     from ..state import home_identity
 
     if other is not None:
@@ -145,7 +160,9 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
     after = ledger.revisions.published_by(states[0]) if states else None
     if after is not None:
         return RevisionDiff(DiffSide(home, ledger, ledger.revisions.get(after.parent)), DiffSide(home, ledger, after))
-    return diff_report.diff_held_run(home, ledger, approval.require_held_run(ledger, states[0] if states else None))
+    return approval_numbers.diff_held_run(
+        home, ledger, approval.require_held_run(ledger, states[0] if states else None)
+    )
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -35,6 +35,13 @@ View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
 SHOWN = 40  # the number of rows that a table shows
 
 
+PublishedAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT",
+        help="The moment whose newest revision is read, such as 2026-05-01T12:00 (UTC, or with a time zone).",
+    ),
+]
 EngineOption = Annotated[
     Engine,
     typer.Option(help="The engine that computes the answer. auto: DuckDB in this process for little data, else Spark."),
@@ -133,6 +140,7 @@ def show(
         ),
     ] = None,
     engine: EngineOption = Engine.auto,
+    published_at: PublishedAt = None,
 ) -> None:
     from ..reading.query_executor import translate_condition_errors
 
@@ -150,6 +158,7 @@ def show(
         sort,
         top,
         limit,
+        published_at,
     )
     reads_tables = question.view_form.reads  # raises for options that do not go with the view
     if not reads_tables and engine is not Engine.auto:
@@ -228,13 +237,16 @@ def explain(
     revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
     format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
     engine: EngineOption = Engine.auto,
+    published_at: PublishedAt = None,
 ) -> None:
     """Explain a vertex, an edge or a triangle by its landed rows, with their files, lines and epochs.
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
     with show_progress(f"explain {thing.value}"):
-        facts = _open_graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
+        facts = _open_graph(engine).explain(
+            thing.value, *vertices, as_of=as_of, revision=revision, published_at=published_at
+        )
     if format is Document.json:
         print(json.dumps(facts, indent=1, default=str))
         return
@@ -284,18 +296,21 @@ def _escape_value(value: Any) -> str:
 def tables(
     revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
     format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
+    published_at: PublishedAt = None,
 ) -> None:
     """Print what other programs need to read the tables: the catalog, the names of the tables, and a tag.
 
-    In every table the tag r7 holds the rows of revision 7 and no others, and `main` those of the newest revision.
+    In every table the tag r7 holds the rows of revision 7 and no others, and `main` those of the newest revision. The
+    JSON also has the snapshots and the condition by which every revision can be read that is not expired.
     docs/engines.md has a recipe for DuckDB, Spark, Trino and other programs.
     """
     from ..reading import external_access
+    from ..reading.published_moment import choose_revision
 
     if revision is not None and revision < 1:
         raise UsageError(f"--revision {revision}: it has to be at least 1.", "altneu status")
     home, ledger = open_home()
-    access = external_access.external_access(home, ledger, revision)
+    access = external_access.external_access(home, ledger, choose_revision(ledger, revision, published_at))
     if format is Document.json:
         print(json.dumps(access.to_dict(), indent=2))
         return
@@ -304,6 +319,7 @@ def tables(
     out.print(f"{'namespace':<10} {access.namespace}")
     shares = "none: a compaction lets it share its tables with later revisions; read it with altneu show --revision"
     out.print(f"{'revision':<10} {access.revision}, tag {access.tag or shares}")
+    out.print(f"{'published':<10} {access.published_at}")
     out.print(f"{'frontier':<10} {access.frontier}: epochs after it are not final")
     print_rows([{"table": table, "metadata": where} for table, where in access.tables.items()])
     lacking = [table for table in home.config.publish.tables if table not in access.tables]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
+from ..reading.query_model import Engine
 from .app import Group, open_home, register_command
 from .printing import err, out, print_rows, show_progress
+from .query import EngineOption, PublishedAt
 from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ def audit(
             help="Compare the stored rows with the published fingerprints instead; it reads every table once.",
         ),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every result: .xml as JUnit does, .json as dbt's run_results.json."),
+    ] = None,
 ) -> None:
     """Compare the published result with a full recomputation; exit with 1 on any difference.
 
@@ -51,18 +57,26 @@ def audit(
 
     `altneu audit --fingerprints`   finds rows that were damaged after they were published, in any table.
 
+    `altneu audit --output audit.xml`   lets CI show each check; a file with the ending .json is as dbt writes it.
+
     `altneu audit 2004-06-01 --shadow`   works in a scratch home on the same landing; nothing is published.
     """
     from altneu.algorithms.graph.graphframes_oracle import reference_name
 
-    from ..checking import audit, small_home
+    from ..checking import audit, result_files, small_home
     from ..home import schedule
+    from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage
     from ..report import refresh_pages
     from ..run.cost_comparison import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
+    write_results = None if output is None else result_files.choose_writer(output.name)
+    if output is not None:
+        if shadow or fingerprints:
+            raise UsageError("--output is for the results of a recomputation.", "altneu audit --output audit.xml")
+        require_writable(output, "--output")
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = open_home(writes=True)
@@ -105,6 +119,9 @@ def audit(
             reference = f" and to {reference_name(warehouse.spark)}" if third_party else ""
     ledger.checks.put(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
+    if output is not None and write_results is not None:
+        with open_whole_file(output) as stream:
+            stream.write(write_results(results, home.schedule.format_label, time.time() - started))
     failed = [result for result in results if not result["passed"]]
     refresh_pages(home, ledger, {result["epoch"] for result in failed})
     if failed:
@@ -163,6 +180,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
 @register_command(Group.CHECKING)
 def certify(
     revision: Annotated[int | None, typer.Argument(help="The revision (default: the newest).")] = None,
+    published_at: PublishedAt = None,
     as_of: Annotated[
         str | None, typer.Option(metavar="EPOCH", help="Certify this epoch alone (default: every epoch).")
     ] = None,
@@ -170,6 +188,7 @@ def certify(
         Path | None,
         typer.Option(metavar="DIR", help="Write this folder (default: certificate-rN among the reports, replaced)."),
     ] = None,
+    engine: EngineOption = Engine.auto,
 ) -> None:
     """Write a folder from which others verify every trussness and count of a revision, with DuckDB and without altneu.
 
@@ -180,15 +199,16 @@ def certify(
     """
     from ..checking import certificate
     from ..reading.engines import Engines
+    from ..reading.published_moment import choose_revision
     from ..report import refresh_pages
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
     home, ledger = open_home()
-    row = ledger.revisions.require_published(revision)
+    row = ledger.revisions.require_published(choose_revision(ledger, revision, published_at))
     epoch = None if as_of is None else home.schedule.parse_epoch(as_of)
     scope = certificate.certified_scope(home, ledger, row, epoch)
-    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home))
+    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home), engine)
     with show_progress("certify") as say, certificate.placed_folder(home, scope, output) as (folder, place):
         say(f"revision {row.revision}")
         lines = certificate.write_certificate(home, ledger, engines, scope, folder)
@@ -246,6 +266,7 @@ def report(
             metavar="ID", help="Write the page of one vertex instead, with its numbers over epochs and its edges."
         ),
     ] = None,
+    published_at: PublishedAt = None,
 ) -> None:
     """Write the report page of an epoch, that of its rows and trusses, and the index, and print their paths.
 
@@ -255,9 +276,11 @@ def report(
     `altneu report 2004-05-15 --vertex 41`   writes the page of a vertex: its numbers over epochs, its neighbourhood and
     its edges.
     """
+    from ..reading.published_moment import choose_revision
     from ..report import epoch_document, write_former, write_pages, write_vertex
 
     home, ledger = open_home()
+    revision = choose_revision(ledger, revision, published_at)
     if vertex is not None:
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"

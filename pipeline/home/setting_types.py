@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError
 from ..secret_masking import is_secret
+from .approval_rule import check_rule
 from .columns import reserved
 from .schedule import Schedule
 
@@ -163,6 +164,7 @@ TYPES = ("long", "double", "string", "boolean")
 ServingTable = Literal["vertex_history", "edge_now", "epoch_totals"]
 EDGE_NOW = ("trussness", "both_ways")  # the columns of `edge_now` besides src, dst and the value columns
 
+Rule = Annotated[str, AfterValidator(check_rule)]
 Length = Annotated[str, _text_that(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]

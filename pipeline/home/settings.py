@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from . import setting_types
+from .approval_rule import NEVER, as_rule
 from .setting_types import TYPES
 
 if TYPE_CHECKING:
@@ -205,12 +206,22 @@ class Audit(Section):
     )
 
 
+class Approve(Section):
+    """When a run is held until somebody approves, and who may approve (no names: everybody)."""
+
+    when: setting_types.Rule = NEVER
+    by: list[str] = []
+
+
 class Publish(Section):
-    approve: Literal["never", "on warning", "always"] = declare(
-        "never",
-        '"never"',
-        'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
-        '"never", "on warning" or "always"',
+    approve: Annotated[Approve, BeforeValidator(as_rule)] = declare(
+        NEVER,
+        '{ when = "moved > 0.5 % or warnings > 0", by = ["ada"] }',
+        'when a run is held before it is published, until somebody approves: "never", "always", "on warning" (when a '
+        "check warns), or [a rule](operating/approving.md#a-rule); `by`: who may approve, else everybody",
+        'a rule, or a table with when, a rule, and as needed by, a list of names; a rule is "never", "on warning", '
+        '"always" or a condition such as "moved > 0.5 % or warnings > 0"',
+        validate_default=True,
     )
     tables: list[setting_types.ServingTable] = declare(
         [],

@@ -79,7 +79,7 @@ def _describe_problem(error: ErrorDetails) -> str:
         shown = "***" if is_secret(section) else _abbreviate_value(value)
         return f"{section} = {shown} is not in a section{_suggest_section(section)}"
     key = inner[0]
-    if kind == "extra_forbidden":
+    if kind == "extra_forbidden" and len(inner) == 1:
         keys = [setting.name for setting in SETTINGS if setting.section == section]
         similar = suggest_name(key, keys) or _suggest_section(key)
         return f"[{section}] {key} is not a setting{similar}; the settings are: {', '.join(sorted(keys))}"
@@ -92,6 +92,8 @@ def _describe_problem(error: ErrorDetails) -> str:
     if key in ("database", "warehouse", "uri", "catalog", "pages"):
         shown = re.sub(r"(://[^?]*\?)[^']*", r"\1***", shown)
     place = ", ".join([toml_key(key), *inner[1:]])
+    if kind == "extra_forbidden":  # its value may be a secret
+        return f"[{section}] {place} is not a setting; expected {setting.about.allowed}"
     return f"[{section}] {place} = {shown}: {why or ', '.join([*expected, setting.about.allowed])}"
 
 

@@ -7,7 +7,7 @@ a truth value and a float are no vertices, and "1" is no revision.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import date
+from datetime import date, datetime
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -41,6 +41,13 @@ def read_epoch(name: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, Integral):
         _refuse_kind(name, value, "an epoch: a whole number, a date or a label")
     return str(int(value))
+
+
+def read_moment(name: str, value: object) -> str:
+    """Read a moment, and return it as a person would type it."""
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    return read_words(name, value)
 
 
 def read_vertex(name: str, value: object) -> str:
@@ -77,6 +84,7 @@ READERS: dict[str, Callable[[str, object], Any]] = {
     "where": read_words,
     "sort": read_words,
     "as_of": read_epoch,
+    "published_at": read_moment,
     "first": read_epoch,
     "last": read_epoch,
     "vertex": read_vertices,

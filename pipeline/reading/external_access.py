@@ -15,8 +15,10 @@ from ..errors import AltneuError
 from ..home.home import Home
 from ..state import home_identity
 from ..state.ledger import Ledger
+from ..state.records import encode_snapshots
 from ..state.revisions import exact_revisions
 from ..storage import catalogs
+from ..storage.table_schemas import visibility_condition
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,20 @@ class ExternalAccess:
     """How another program reads a revision.
 
     `catalog` has the catalog's name and the options of Iceberg's clients, without passwords. `tag` is None for a
-    revision that shares its tables with later ones. `tables` has the metadata file of each table.
+    revision that shares its tables with later ones. `tables` has the metadata file of each table. Every revision is in
+    the snapshots of `snapshots`, as the rows for which the condition `rows` holds.
     """
 
     catalog: dict[str, str]
     namespace: str
     revision: int
+    published_at: str
     tag: str | None
     frontier: int
     tags: list[str]
     tables: dict[str, str]
+    snapshots: dict[str, str]
+    rows: str
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,6 +63,7 @@ def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> 
         _catalog_properties(home, identity.catalog),
         catalogs.catalog_namespace(home),
         row.revision,
+        row.published_at,
         catalogs.tag_name(row.revision) if row.revision in tagged else None,
         row.frontier,
         [catalogs.tag_name(each) for each in tagged],
@@ -65,6 +72,8 @@ def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> 
             for table, where in sorted(catalogs.open_catalog(home, identity).metadata_locations().items())
             if table in row.snapshots
         },
+        encode_snapshots(row.snapshots),
+        visibility_condition(row),
     )
 
 

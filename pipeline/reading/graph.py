@@ -15,7 +15,9 @@
 DuckDB computes them in this process, without Java; otherwise Spark does (`Graph(home, engine=…)` forces one of them).
 The views of `graph` itself are computed by Spark.
 
-Every call reads one revision as a whole: the newest, unless `revision` names another. Epochs are labels, dates or
+Every call reads one revision as a whole: the newest, unless `revision` names another, or `published_at` the moment at
+which it was the newest. `graph.edges(as_of="2004-05-15", published_at="2026-05-01T12:00")` is what was true on that day
+as it was known at that moment. Epochs are labels, dates or
 integers, and vertices have the names of the landed files. Every view also takes `where` (SQL), `sort` (a column; with a
 minus the greatest value comes first), `top` and `limit`. Errors are those of the command line, as
 `altneu.pipeline.errors.AltneuError`.
@@ -26,7 +28,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
@@ -38,6 +40,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
 from .engines import Engines
+from .published_moment import choose_revision
 from .query_executor import Answer, run_query, translate_condition_errors
 from .query_model import Engine, Question
 
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from .engine_protocol import R, Tables
 
 Epoch = str | int | date
+Moment = str | date | datetime  # without a time zone it is in UTC
 Vertex = str | int
 F = TypeVar("F")  # the kind of table that a view returns
 CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and how many vertices name it
@@ -77,13 +81,16 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the totals of one epoch or of all.
 
         The columns are epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs.
         """
-        return self._ask_view("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view(
+            "totals", as_of=as_of, revision=revision, published_at=published_at, all_epochs=all_epochs, **narrow
+        )
 
     def trusses(
         self,
@@ -91,20 +98,26 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the sizes of every k-truss: epoch, label, k, edges (of trussness >= k), exactly (of trussness k)."""
-        return self._ask_view("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view(
+            "trusses", as_of=as_of, revision=revision, published_at=published_at, all_epochs=all_epochs, **narrow
+        )
 
     def vertices(
         self,
         as_of: Epoch | None = None,
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return every vertex: vertex, degree, triangles, clustering, and a column for each motif."""
-        return self._ask_view("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
+        return self._ask_view(
+            "vertices", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, **narrow
+        )
 
     def edges(
         self,
@@ -112,10 +125,13 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return every edge: src, dst, trussness. As numbers, src < dst."""
-        return self._ask_view("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "edges", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, edge=edge, **narrow
+        )
 
     def support(
         self,
@@ -123,10 +139,13 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Count the triangles of each edge on request: src, dst, support."""
-        return self._ask_view("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "support", as_of=as_of, revision=revision, published_at=published_at, vertex=vertex, edge=edge, **narrow
+        )
 
     def triangles(
         self,
@@ -136,13 +155,20 @@ class Views(Generic[F]):
         last: Epoch | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """List the triangles on request: a, b, c, diff (1), one row per triangle.
 
         With epochs `first` and `last`, list the triangles that came (1) and went (-1) between them.
         """
-        arguments: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        arguments: dict[str, Any] = {
+            "as_of": as_of,
+            "revision": revision,
+            "published_at": published_at,
+            "vertex": vertex,
+            "edge": edge,
+        }
         return self._ask_view("triangles", span=(first, last), **arguments, **narrow)
 
     def communities(
@@ -152,13 +178,23 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """List the communities of the k-truss (default: the greatest k), the largest first: src, dst, community.
 
         `triangle_views.list_communities` defines a community.
         """
-        return self._ask_view("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view(
+            "communities",
+            k=k,
+            as_of=as_of,
+            revision=revision,
+            published_at=published_at,
+            vertex=vertex,
+            edge=edge,
+            **narrow,
+        )
 
     def changes(
         self,
@@ -171,6 +207,7 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         since_revision: int | None = None,
         all_epochs: bool = False,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the diffs that turn the edges of epoch `first` into those of `last`: src, dst, trussness, diff.
@@ -178,7 +215,13 @@ class Views(Generic[F]):
         With `k`, return the edges that entered or left the k-truss: src, dst, diff. With `since_revision` instead of
         epochs, return what `changes_since` returns.
         """
-        arguments: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        arguments: dict[str, Any] = {
+            "revision": revision,
+            "published_at": published_at,
+            "k": k,
+            "vertex": vertex,
+            "edge": edge,
+        }
         arguments |= {"since_revision": since_revision, "all_epochs": all_epochs}
         return self._ask_view("changes", span=(first, last), **arguments, **narrow)
 
@@ -222,10 +265,11 @@ class Views(Generic[F]):
         first: Epoch | None = None,
         last: Epoch | None = None,
         revision: int | None = None,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the malformed rows of one epoch, or of a range: epoch, file, line, reason, text."""
-        return self._ask_view("quarantine", span=(first, last), revision=revision, **narrow)
+        return self._ask_view("quarantine", span=(first, last), revision=revision, published_at=published_at, **narrow)
 
     def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
         """Return the results of the checks.
@@ -343,7 +387,12 @@ class Graph(Views["DataFrame"]):
         return _InMemoryViews(self, lambda table: polars.from_arrow(table))
 
     def explain(
-        self, thing: str, *vertices: Vertex, as_of: Epoch | None = None, revision: int | None = None
+        self,
+        thing: str,
+        *vertices: Vertex,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        published_at: Moment | None = None,
     ) -> dict[str, Any]:
         """Return which landed rows a vertex, an edge or a triangle follows from, as `altneu explain --format json`.
 
@@ -352,10 +401,11 @@ class Graph(Views["DataFrame"]):
             *vertices: The vertex, or the ends of the edge, or the corners of the triangle.
             as_of: The epoch (default: the frontier).
             revision: The revision (default: the newest).
+            published_at: The moment at which it was the newest, in its place.
         """
         from . import explain, views
 
-        row = self.revision(revision)
+        row = self.revision(revision, published_at)
         assert row.frontier is not None
         names = [read_vertex("vertices", vertex) for vertex in vertices]
         if thing not in CORNERS:
@@ -389,27 +439,35 @@ class Graph(Views["DataFrame"]):
             f"greatest trussness {now['max_trussness']}"
         )
 
-    def revision(self, revision: int | None = None) -> Revision:
-        """Return a revision (default: the newest). Raise `AltneuError` where nothing is published."""
-        return self.ledger.revisions.require_published(read_argument("revision", revision))
+    def revision(self, revision: int | None = None, published_at: Moment | None = None) -> Revision:
+        """Return a revision, by its number or a moment (default: the newest). Raise `AltneuError` where nothing was
+        published."""
+        number, moment = read_argument("revision", revision), read_argument("published_at", published_at)
+        return self.ledger.revisions.require_published(choose_revision(self.ledger, number, moment))
 
-    def collection(self, table: str, revision: int | None = None) -> DataFrame:
+    def collection(self, table: str, revision: int | None = None, published_at: Moment | None = None) -> DataFrame:
         """Return a table of diff triples as it is stored, at all epochs, including those after the frontier.
 
         The tables are those of `table_schemas.TABLES` and `MOTIFS`.
         """
-        row = self.revision(revision)
+        row = self.revision(revision, published_at)
         if row.snapshots and table not in row.snapshots:
             raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))
         return self._warehouse.read_table(table, row)
 
-    def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
+    def register(
+        self,
+        prefix: str = "altneu_",
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        published_at: Moment | None = None,
+    ) -> list[str]:
         """Create views in the session for Spark SQL, and return their names. They do not follow later revisions.
 
         The views are `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, by default
         the frontier), and the collections as `{prefix}diffs_…`.
         """
-        at = self.revision(revision).revision
+        at = self.revision(revision, published_at).revision
         frames: dict[str, Any] = {
             "totals": self.totals(all_epochs=True, revision=at),
             "vertices": self.vertices(as_of, at),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, Severity
 from ..state.schema import checks
 from ..state.schema import ledger as published
+from .published_moment import choose_revision
 from .query_model import Question
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) 
         AltneuError: Nothing is published.
     """
     form = question.view_form
+    chosen = choose_revision(ledger, question.revision, question.published_at)
+    question = replace(question, revision=chosen, published_at=None)
     row = ledger.revisions.get(question.revision)
     if not (row.revision and question.since_revision is not None):  # changes to an empty revision are an answer
         ledger.revisions.require_published(question.revision)

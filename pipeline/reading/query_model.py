@@ -47,6 +47,7 @@ class View:
 FLAGS = {
     "as_of": "--as-of",
     "revision": "--revision",
+    "published_at": "--published-at",
     "since_revision": "--since-revision",
     "all_epochs": "--all-epochs",
     "k": "--k",
@@ -59,7 +60,8 @@ FLAGS = {
 }
 ANY = ("where", "sort", "top", "limit")
 _TOTALS = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity")
-_AT = ("as_of", "revision")
+_PUBLISHED = ("revision", "published_at")
+_AT = ("as_of", *_PUBLISHED)
 _WHO = ("vertices", "edge")
 _PAIR = ("src", "dst")
 _CHANGED = ("epoch", "src", "dst", "diff")
@@ -86,7 +88,7 @@ VIEWS = (
     View(
         "changes",
         "FROM TO",
-        ("revision", "k", *_WHO),
+        (*_PUBLISHED, "k", *_WHO),
         (*_PAIR, "trussness", "diff"),
         "edges to add (1) and to drop (-1) between two epochs; with --k those of the k-truss",
         "trussness",
@@ -96,7 +98,7 @@ VIEWS = (
     View(
         "changes",
         "",
-        ("since_revision", "revision", "all_epochs", *_WHO),
+        ("since_revision", *_PUBLISHED, "all_epochs", *_WHO),
         (*_PAIR, "trussness", "diff"),
         "what a consumer of revision R applies",
         "trussness",
@@ -116,7 +118,7 @@ VIEWS = (
     View(
         "triangles",
         "FROM TO",
-        ("revision", *_WHO),
+        (*_PUBLISHED, *_WHO),
         ("a", "b", "c", "diff"),
         "triangles that came (1) and went (-1) between two epochs",
         "diff",
@@ -168,7 +170,7 @@ VIEWS = (
     View(
         "quarantine",
         "[FROM [TO]]",
-        ("revision",),
+        _PUBLISHED,
         ("epoch", "file", "line", "reason", "text"),
         "malformed rows with file, line and reason",
         measure="line",
@@ -211,6 +213,7 @@ class Question:
     sort: str | None = None  # a column; with a minus before it the greatest value comes first
     top: int | None = None  # the number of rows, those with the greatest values of `sort`
     limit: int | None = None
+    published_at: str | None = None  # a moment, in place of `revision`
 
     def given_options(self) -> list[str]:
         """Return the names of the options that are given."""
@@ -246,7 +249,7 @@ class Question:
                 )
         if "since_revision" in view.options and not since:
             raise UsageError(f"{self.view} needs two epochs, or --since-revision R.", _usage_of(self.view))
-        for one, other in (("top", "limit"), ("vertices", "edge")):
+        for one, other in (("top", "limit"), ("vertices", "edge"), _PUBLISHED):
             if {one, other} <= set(self.given_options()):
                 raise UsageError(
                     f"{FLAGS[one]} and {FLAGS[other]} do not go together: give one of them.", _usage_of(self.view)

@@ -10,36 +10,39 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
+from ..home.approval_rule import ALWAYS, NEVER, ON_WARNING
 from ..home.home import Home
 from ..landing.epoch_states import compare_with_ledger
 from ..landing.local_landing import EMPTY_DIGEST
 from ..observability import openlineage
 from ..state import clock, lease
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
+from ..state.records import RunKind, RunRecord, RunState, Verdict
 from ..state.stage_results import AuditFacts
-from .choices.plan_choice import Scope
 
 FEW = 8  # epochs that a command names one by one
 
 
 def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """Return why a run whose checks are done must not be published yet, or None when it may be published."""
-    approval, approve = ledger.approvals.get(run_id), home.config.publish.approve
+    approval, rule = ledger.approvals.get(run_id), home.config.publish.approve.when
     if approval is not None:
         return {
             Verdict.APPROVED: None,
             Verdict.WANTED: "it was begun with --hold",
             Verdict.REJECTED: f"it was {approval.describe()}",
         }[approval.verdict]
-    if approve == "always":
-        return '[publish] approve = "always"'
-    failed = ledger.stages.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
-    return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
+    if rule in (ALWAYS, NEVER):
+        return f'[publish] approve = "{ALWAYS}"' if rule == ALWAYS else None
+    if rule == ON_WARNING:
+        failed = ledger.stages.get_facts(run_id, AuditFacts).failed
+        return f'{failed} check(s) warn, and [publish] approve = "{ON_WARNING}"' if failed else None
+    from . import approval_numbers  # which needs Spark's modules
+
+    return approval_numbers.explain_rule(home, ledger, ledger.runs.get(run_id), rule)
 
 
 def hold_unapproved_run(home: Home, ledger: Ledger, run_id: str) -> str | None:
@@ -103,11 +106,23 @@ def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, 
 
     Raises:
         RevisionConflict: Another run has published a revision since the run was held.
-        UsageError: The semantic settings have changed since.
+        UsageError: The person may not approve, or the semantic settings have changed since.
     """
+    if not may_approve(home, person):
+        raise UsageError(
+            f"{person or 'a person without a name'} may not approve run {run.run_id}: [publish] approve names "
+            f"{', '.join(home.config.publish.approve.by)}.",
+            f"one of them types: altneu publish {run.run_id}; or: altneu discard {run.run_id}",
+        )
     require_publishable(home, ledger, run)
     with lease.hold_lease(ledger, run.run_id):
         ledger.approvals.approve(run.run_id, person, because)
+
+
+def may_approve(home: Home, *names: str | None) -> bool:
+    """Tell whether a person with one of these names may approve runs."""
+    allowed = home.config.publish.approve.by
+    return not allowed or any(name in allowed for name in names)
 
 
 def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
@@ -182,20 +197,6 @@ def rerun_command(home: Home, run: RunRecord) -> str:
     if len(labels) <= FEW:
         return f"altneu run {' '.join(labels)} --hold"
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
-
-
-def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
-    """Return the revision that a held run would be if it were published now, with the snapshots that its audit saw."""
-    parent = ledger.runs.get_parent(run)
-    return replace(
-        parent,
-        revision=run.parent + 1,
-        parent=run.parent,
-        run_id=run.run_id,
-        frontier=Scope(parent, run.epochs, run.kind).frontier,
-        snapshots={**parent.snapshots, **ledger.stages.recorded_snapshots(run.run_id)},
-        since=None if run.kind is RunKind.RELOAD else parent.since,
-    )
 
 
 def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..formatting import escape_controls
 from ..home.home import Home
-from ..state.ledger import Ledger
-from ..state.records import RunRecord
+from ..state.totals import MEASURES
 from . import approval
 
 if TYPE_CHECKING:
@@ -14,16 +16,9 @@ if TYPE_CHECKING:
 
     from ..reading.revision_diff import RevisionDiff
 
+Document = dict[str, Any]
 VIEWS = ("vertices", "edges")
 FIRST = 10  # rows that are shown
-
-
-def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
-    """Return the difference between a held run's parent and what the run would publish."""
-    from ..reading.revision_diff import DiffSide, RevisionDiff
-
-    after = DiffSide(home, ledger, approval.unpublished_revision(ledger, run), run)
-    return RevisionDiff(DiffSide(home, ledger, ledger.runs.get_parent(run)), after)
 
 
 def diff_document(home: Home, difference: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
@@ -78,3 +73,63 @@ def diff_summary(difference: RevisionDiff) -> str:
         turned = "would pass again" if check["after"] else "would fail"
         lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
     return "\n".join(lines)
+
+
+def diff_markdown(document: Document) -> str:
+    """Write a difference as Markdown, for a pull request or a task of Airflow; of rows those of the document."""
+    before, after = document["before"], document["after"]
+    lines = [f"### What readers would see change: {before['name']} → {after['name']}", ""]
+    listed = [view for view in VIEWS if view in document]
+    if not document["totals"] and not any(document[view]["count"] for view in listed):
+        lines += ["No difference.", ""]
+    lines += _totals_table(document["totals"])
+    sizes = [each for each in document["trusses"] if each["before"] != each["after"]]
+    lines += _markdown_table(
+        f"Trusses at {document['last']}",
+        [{"k": each["k"], "edges": _write_step(each)} for each in sizes],
+    )
+    words = {None: "not made", True: "passed", False: "failed"}
+    checks = [
+        {name: each[name] for name in ("epoch", "name", "severity")}
+        | {"result": f"{words[each['before']]} → {words[each['after']]}", "observed": each["observed"]}
+        for each in document["checks"]
+    ]
+    lines += _markdown_table("Checks", checks)
+    for view in listed:
+        rows = document[view]["rows"]
+        first = f", the largest {len(rows)}" if document[view]["count"] > len(rows) else ""
+        lines += _markdown_table(f"{document[view]['count']:,} spans of {view}{first}", rows)
+    return "\n".join(lines)
+
+
+def _totals_table(totals: Sequence[Document]) -> list[str]:
+    rows = []
+    for each in totals:
+        named = {name: each[name] for name in MEASURES} | each["motifs"]
+        steps = {name: _write_step(both) for name, both in named.items()}
+        span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
+        rows.append({"epochs": span, **steps})
+    return _markdown_table("Totals", rows)
+
+
+def _markdown_table(title: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write the first rows as a table; nothing without rows."""
+    if not rows:
+        return []
+
+    def write_line(cells: Iterable[object]) -> str:
+        return f"| {' | '.join(map(_escape_markdown, cells))} |"
+
+    lines = [f"**{title}**", "", write_line(name.replace("_", " ") for name in rows[0])]
+    lines += ["|---" * len(rows[0]) + "|", *(write_line(row.values()) for row in rows[:FIRST])]
+    return [*lines, "", *([f"… and {len(rows) - FIRST:,} more.", ""] if len(rows) > FIRST else [])]
+
+
+def _escape_markdown(value: object) -> str:
+    """Escape a name or a value, which may hold anything, within a cell."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", escape_controls(str(value))).replace("\\-\\-\\-", "---")
+
+
+def _write_step(both: Mapping[str, int]) -> str:
+    same = both["before"] == both["after"]
+    return f"{both['after']:,}" if same else f"{both['before']:,} → {both['after']:,}"

@@ -16,6 +16,7 @@ from ..tasks import base, run_tasks
 from . import alerts, task_support
 
 ASKED = "asked"  # the XCom with the run that the person is asked about
+DIFFERENCE = "difference"  # the XCom with what the run would change, as Markdown
 
 
 class Approval(ApprovalOperator):
@@ -34,6 +35,8 @@ class Approval(ApprovalOperator):
 
     def _request_approval(self, context: Any, planned: Any) -> Any:
         planned, question = run_tasks.request_approval(self.home, planned, task_support.log_progress, pages=self.pages)
+        if (difference := run_tasks.describe_difference(self.home, planned)) is not None:
+            context["ti"].xcom_push(key=DIFFERENCE, value=difference)
         if question is None:
             return planned
         links = [f"[the epoch]({task_support.page_address(base.last_label(planned) or '')})"]
@@ -56,6 +59,9 @@ class Approval(ApprovalOperator):
             )
         approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
         because = (event.get("params_input") or {}).get("because") or None
+        if not run_tasks.may_decide(self.home, user, approved=approved):
+            task_support.log_progress(f"{user.get('name')} may not approve ([publish] approve, by): asked again")
+            return self._request_approval(context, planned)
         try:
             run_tasks.record_decision(self.home, planned, approved=approved, person=user.get("name"), because=because)
         except RevisionConflict as overtaken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
@@ -53,6 +54,13 @@ class RevisionStore:
             newest = self.get().revision
             raise AltneuError(f"revision {revision} was not published; the newest is {newest}.", "altneu status")
         return EMPTY
+
+    def published_before(self, moment: datetime) -> Revision | None:
+        """Return the last revision, in their order, that was published at a moment or before, or None."""
+        until = moment.astimezone(UTC).isoformat(timespec="milliseconds")  # as `clock.timestamp` writes it
+        statement = sa.select(ledger).where(ledger.c.published_at <= until)
+        rows = self.database.read_rows(statement.order_by(ledger.c.revision.desc()).limit(1))
+        return Revision.from_row(rows[0]) if rows else None
 
     def require_published(self, revision: int | None = None) -> Revision:
         """Return a published revision. Raises `AltneuError` where nothing is published: at first, and after a rollback

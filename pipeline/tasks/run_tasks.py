@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, BatchRejected, CheckFailed, RevisionConflict, RunFailed, UsageError
 from ..formatting import count_epochs
+from ..home.approval_rule import NEVER
 from ..home.home import Home
 from ..state.records import RunRecord, RunState, Severity
 from ..state.stage_results import ReportFacts, to_json, without_version
@@ -258,7 +259,7 @@ def request_approval(
     replanning = Replanning(home, ledger, planned, say)
 
     def replace_run(run_id: str, conflict: RunFailed) -> str | None:
-        if home.config.publish.approve == "never":  # then publish computes it again
+        if home.config.publish.approve.when == NEVER:  # then publish computes it again
             return None
         newest, epochs = ledger.revisions.get().revision, set(ledger.runs.get(run_id).epochs)
         same = [held.run_id for held in ledger.runs.list_held() if held.parent == newest and set(held.epochs) == epochs]
@@ -277,9 +278,9 @@ def request_approval(
 def _approval_request(
     home: Home, ledger: Ledger, run: RunRecord, why: str, *, pages: bool, say: Say
 ) -> ApprovalRequest:
-    from ..run import diff_report
+    from ..run import approval_numbers, diff_report
 
-    difference, page = diff_report.diff_held_run(home, ledger, run), None
+    difference, page = approval_numbers.diff_held_run(home, ledger, run), None
     if pages:
         from ..report import write_difference
         from ..storage.session import session_for
@@ -298,6 +299,25 @@ def _approval_request(
         f"{run.run_id}`.\n\n{diff_report.diff_summary(difference)}",
         "page": page,
     }
+
+
+def describe_difference(path: str, planned: PlannedRun) -> str | None:
+    """Write what a run would change as Markdown; None where nothing ever needs an approval, or it was overtaken."""
+    home, ledger = open_home(path)
+    run = ledger.runs.get(planned["run_id"])
+    over = run.state is RunState.PUBLISHED or run.parent != ledger.revisions.get().revision
+    if over or home.config.publish.approve.when == NEVER:
+        return None
+    from ..run import approval_numbers, diff_report
+
+    return diff_report.diff_markdown(approval_numbers.diff_held_run(home, ledger, run).to_document())
+
+
+def may_decide(path: str, user: Mapping[str, Any], *, approved: bool) -> bool:
+    """Tell whether a user of Airflow may decide so: everybody may reject."""
+    from ..run import approval
+
+    return not approved or approval.may_approve(open_home(path)[0], user.get("name"), user.get("id"))
 
 
 def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:

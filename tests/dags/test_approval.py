@@ -107,3 +107,33 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     assert ledger.revisions.get().revision == 0 and [run.run_id for run in ledger.runs.list_held()] == [held["run_id"]]
     run_tasks.record_decision(path, held, approved=True, person="ada", because="late, but right")
     assert run_tasks.publish_run(path, held)["revision"] == 1
+
+
+def test_only_who_may_approve_does_and_the_difference_is_kept(
+    ledger_only: LedgerOnly, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from altneu.pipeline.scheduling.approval import Approval
+
+    home, ledger, first = tiny
+    rule = '{ when = "rows > 0", by = ["ada"] }'
+    (home.path / "altneu.toml").write_text(f'[epochs]\nevery = "1d"\n[publish]\napprove = {rule}\n')
+    path = str(home.path)
+    planned = begun(home, ledger, first)
+    for stage in (each.name for each in runner.STAGES if each.before_publish):
+        run_tasks.execute_stage_task(path, planned, stage)
+    held, question = run_tasks.request_approval(path, planned, pages=False)
+    assert question is not None and "[publish] approve when rows > 0" in question["body"]
+    markdown = run_tasks.describe_difference(path, held)
+    title = f"### What readers would see change: revision 0 → run {held['run_id']}"
+    assert markdown is not None and markdown.startswith(title)
+    asked: list[str] = []
+    task = Approval(task_id="approve", home=path, planned=held, subject="Publish?", pages=False)
+    monkeypatch.setattr(task, "_request_approval", lambda context, planned: asked.append(planned["run_id"]))
+    context = {"ti": SimpleNamespace(xcom_pull=lambda **asked: held, dag_id="altneu_epoch", run_id="r")}
+    event = {"chosen_options": [task.APPROVE], "responded_by_user": {"id": "7", "name": "bob"}, "params_input": {}}
+    task.execute_complete(context, event)
+    assert asked == [held["run_id"]] and ledger.runs.list_held()
+    assert run_tasks.may_decide(path, {"name": "bob"}, approved=False)
+    run_tasks.record_decision(path, held, approved=True, person="ada", because="as the source says")
+    assert run_tasks.publish_run(path, held)["revision"] == 1
+    assert run_tasks.describe_difference(path, held) is None

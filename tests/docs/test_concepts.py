@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from itertools import product
 
 import pytest
@@ -64,6 +65,16 @@ def contents(triples: Triples, epoch: int, revision: int) -> set[Data]:
 def test_there_are_six_edges_three_epochs_and_a_correction() -> None:
     assert [epoch for epoch, _ in landed()] == [1, 2, 3, 2]
     assert len(edges(histories()[3], 3)) == 6
+
+
+def test_the_picture_of_the_two_times() -> None:
+    """■ where the edge 3–4 is there, by the epoch and the revision."""
+    (picture,) = (block.text for block in blocks(PAGE) if "when it was true" in block.text)
+    rows = [line for line in picture.splitlines() if re.search(r" [■·]", line)]
+    for revision, (row, history) in enumerate(zip(rows, histories()[1:], strict=True), 1):
+        number, *shown = re.findall(r"\b\d\b(?=  )|[■·]", row)
+        there = ["■" if (3, 4) in edges(history, epoch) else "·" for epoch in EPOCHS if epoch <= max(history)]
+        assert (int(number), shown) == (revision, there), row
 
 
 @pytest.mark.parametrize(

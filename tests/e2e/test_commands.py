@@ -150,8 +150,11 @@ def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     assert altneu("show", "totals", "--revision", "9").code == 1
     assert altneu("run", "77").code == 2
     assert altneu("show", "nonsense").code == 2
-    audited = altneu("audit")
+    audited = altneu("audit", "--output", tmp_path / "audit.xml")
     assert (audited.code, "all equal" in audited.out) == (0, True)
+    assert '<testsuite name="incremental_versus_full"' in (tmp_path / "audit.xml").read_text()
+    for wrong in (("--output", "audit.txt"), ("--fingerprints", "--output", "audit.xml")):
+        assert altneu("audit", *wrong).code == 2
     report = altneu("report")
     assert report.code == 0
     assert all(Path(line).exists() for line in report.out.split())

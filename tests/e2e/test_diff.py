@@ -54,6 +54,10 @@ def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: Hist
     assert {"vertex": "9", "first": "1", "last": "1", "degree_before": "0", "degree": "2"}.items() <= next(
         row for row in rows if row["vertex"] == "9"
     ).items()
+    written = altneu("diff", "--format", "markdown")
+    assert written.code == 0 and "| 0 | 4 | 6 → 5 | 4 → 2 | 4 → 3 |" in written.out, written.out
+    assert "**8 spans of edges**" in written.out and "| 0 | 1 | 0 | 1 | 4 | 0 |" in written.out, written.out
+    assert altneu("diff", "--rows", "edges", "--format", "markdown").code == 2
     file = tmp_path / "edges.parquet"
     assert altneu("diff", "--rows", "edges", "--output", str(file)).code == 0
     assert pq.read_table(file).num_rows == 8

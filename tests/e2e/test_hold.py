@@ -20,7 +20,7 @@ from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.report import epoch_document
-from altneu.pipeline.run import approval, planning, runner
+from altneu.pipeline.run import approval, approval_numbers, planning, runner
 from altneu.pipeline.run.stages import publish as publish_stage
 from altneu.pipeline.state import clock
 from altneu.pipeline.state.ledger import Ledger
@@ -237,6 +237,51 @@ def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, ty
     assert typed("status").out.count(run.run_id) == 2
     assert typed("publish", "--because", "seen").code == 0
     assert ledger.revisions.get().run_id == run.run_id and planning.plan_run(home, ledger, lambda epoch: True).run == ()
+
+
+def test_a_rule_holds_what_moves_more_and_publishes_the_rest(
+    ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu
+) -> None:
+    rule = "moved > 40 % or restated > 1 or warnings > 0"
+    home, ledger = home_helpers.make(tmp_path / "home", f'[publish]\napprove = {{ when = "{rule}", by = ["ada"] }}\n')
+    home_helpers.put(home, 0, K4)
+    assert typed("run", "0").out.startswith("published revision 1")  # a first load moves nothing that is published
+    home_helpers.put(home, 1, MORE)
+    assert typed("run", "1").out.startswith("published revision 2")  # nor does a new epoch
+    home_helpers.put(home, 0, [*K4, (7, 8, None, "upsert", 0)])
+    said = typed("run", "0")
+    assert "restated = 2" in said.out and rule in said.out, said  # the edge is there at both epochs
+    (run,) = ledger.runs.list_held()
+    refused = typed("publish", "--by", "bob")
+    assert (refused.code, ledger.revisions.get().revision) == (2, 2) and "bob may not approve" in refused.err, refused
+    assert ledger.runs.list_held() == [run]
+    assert typed("publish", "--by", "ada", "--because", "as the source says").code == 0
+    assert ledger.revisions.get().run_id == run.run_id
+    home_helpers.put(home, 0, K4[:1])
+    assert "held: run" in typed("run", "0").out and typed("discard", "--by", "bob").code == 0  # anybody may discard
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ("moved > 100 %", None),
+        ("moved >= 50 %", "moved = 100.00%"),  # all six edges leave the 4-truss
+        ("moved > 60 % and restated > 1", None),
+        ("restated = 1 and warnings = 0", "restated = 1, warnings = 0"),
+        ("triangles > 2 or edges > 1", None),
+        ("truss_4 >= 6", "truss_4 = 6"),
+        ("not (epochs = 2 and rows = 7)", None),
+        ("epochs = 2 and rows between 7 and 7", "epochs = 2, rows = 7"),
+        ("vertices > 0 or max_trussness = 1", "vertices = 1, max_trussness = 1"),
+        ("quarantined > 0 or truss_99 > 0", None),
+    ],
+)
+def test_numbers_of_a_rule(ledger_only: LedgerOnly, tmp_path: Path, rule: str, shown: str | None) -> None:
+    """A correction takes one edge of a K4 away, and a triangle that lacks this edge comes later."""
+    home, ledger = land_correction(tmp_path / "home")
+    run = home_helpers.hold(home, ledger, [0, 1])
+    said = approval_numbers.explain_rule(home, ledger, run, rule)
+    assert said == (None if shown is None else f"{shown}, and [publish] approve when {rule}")
 
 
 def test_a_backfill_of_several_revisions_holds_the_first(

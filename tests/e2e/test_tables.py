@@ -221,6 +221,14 @@ def test_the_recipes_answer_what_altneu_answers(
     assert (said["revision"], said["tag"], said["frontier"], said["tags"]) == (2, "r2", 3, ["r1", "r2"])
     old = json.loads(subprocess.check_output(["altneu", "tables", "--revision", "1", "--format", "json"]))
     assert (old["tag"], old["frontier"]) == ("r1", 2)
+    section = (REPO / "docs" / "engines.md").read_text().split("\n## Two times\n")[1].split("\n## ")[0]
+    for block in re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S):  # `given` has the Spark of the recipe
+        assert "2026-05-01T12:00" in block or "VERSION AS OF" in block
+        exec(block.replace("2026-05-01T12:00", old["published_at"]), given)
+        found = {tuple(row) for row in given["answer"]}
+        first = Graph(home.path).arrow.edges(as_of="2", published_at=old["published_at"]).to_pylist()
+        assert found == {(row["src"], row["dst"], row["trussness"]) for row in first} != set()
+        assert given["said"]["revision"] == 1
     text = subprocess.check_output(["altneu", "tables"], text=True)
     assert said["catalog"]["name"] in text and "revision   2, tag r2" in text and "trussness" in text
     wrong = subprocess.run(["altneu", "tables", "--revision", "9"], capture_output=True, text=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from altneu.pipeline.reading.revision_diff import DiffSide, RevisionDiff
-from altneu.pipeline.run import approval
+from altneu.pipeline.run import approval_numbers
 from altneu.pipeline.state.records import RunRecord
 from tests import reference
 from tests.laws.world import World
@@ -26,7 +26,7 @@ def side_of_base(world: World, run: RunRecord) -> DiffSide:
 
 def side_of_run(world: World, run: RunRecord) -> DiffSide:
     """What a run that is not published would show."""
-    return DiffSide(world.home, world.ledger, approval.unpublished_revision(world.ledger, run), run)
+    return DiffSide(world.home, world.ledger, approval_numbers.unpublished_revision(world.ledger, run), run)
 
 
 def recompute(landed: Landed, frontier: int | None, epoch: int, live_for: int | None) -> dict[str, dict[Any, Any]]:
