@@ -98,7 +98,7 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     queries = forecast.plan.queries
     if not forecast.chosen and queries.needs_run:
         out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
-        out.print(f"  queries    {queries.describe()}", markup=False)
+        out.print(f"  queries    {queries.describe_pending()}", markup=False)
         return
     if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):

@@ -83,6 +83,11 @@ def recorded_queries(config: Mapping[str, Any]) -> dict[str, QueryDefinition]:
     return {name: QueryDefinition.from_json(name, stored) for name, stored in (config.get(FOLDER) or {}).items()}
 
 
+def without_queries(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a run has recorded, without its queries."""
+    return {name: value for name, value in config.items() if name != FOLDER}
+
+
 def list_query_files(home: Home) -> list[Path]:
     """Return the files of the queries, by name."""
     return sorted((home.path / FOLDER).glob("*.sql"))
