@@ -335,7 +335,8 @@ def execute_plan(
         _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
-    parts = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else [planned.run]
+    cut = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else []
+    parts = cut or [planned.run]
     size = {entry.epoch: entry.bytes for entry in planned.epochs}
     total = sum(size.get(epoch, 0) for epoch in planned.run)
     started, done = time.time(), 0

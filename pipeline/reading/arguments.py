@@ -77,6 +77,7 @@ READERS: dict[str, Callable[[str, object], Any]] = {
     "where": read_words,
     "sort": read_words,
     "as_of": read_epoch,
+    "name": read_words,
     "first": read_epoch,
     "last": read_epoch,
     "vertex": read_vertices,
