@@ -57,10 +57,10 @@ TABLES = {
     "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
     "arcs": "homes with a query that reads `arcs`: the landed values that are in force, as validity intervals",
-    "query_NAME": "the result of the [declared query](queries.md) NAME: the sum of `diff` up to t is how many copies of a "
-    "row there are",
-    "query_NAME_state": "where NAME has a GROUP BY or a DISTINCT: for each key and `measure` (0: the number of rows) the "
-    "sum of `diff` up to t",
+    "query_NAME": "the result of the [declared query](queries.md) NAME: the sum of `diff` up to t is how many "
+    "copies of a row there are",
+    "query_NAME_state": "where NAME has a GROUP BY or a DISTINCT: for each key and `measure` (0: the number of rows) "
+    "the sum of `diff` up to t",
 }
 QUERY_COLUMNS = {"query_NAME": "{query}", "query_NAME_state": "{keys}, measure bigint"}
 SERVING_TABLES = {
