@@ -9,7 +9,7 @@ Shapes   Relations are DataFrames of signed validity intervals: their columns, a
          for each `measure`, whose amount is in `diff`: so it is a sum, and a run appends to it.
 Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
          (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
-         The last step reads the state of the touched keys only.
+         The last step reads the state of the touched keys only: sums, or for `min` and `max` all rows of the groups.
 Errors   The job fails where an expression does (an overflow).
 """
 
@@ -27,6 +27,7 @@ from altneu.algorithms.algebra.collection import DIFF, Collection
 from altneu.algorithms.algebra.delta_query import query_changes
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.query import Atom, Query
+from altneu.algorithms.algebra.reduce import MULTIPLICITY
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, VALIDITY
 from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom, quote_name
 
@@ -59,7 +60,12 @@ def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
 
 
 def state_changes(query: CompiledQuery, core: Collection) -> Collection:
-    """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`."""
+    """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`.
+
+    Where a least or greatest value is asked for, the state is the core itself.
+    """
+    if query.has_extremes:
+        return core
     amounts = [
         F.struct(F.lit(place).cast("bigint").alias(MEASURE), _weigh_row(measure).alias(DIFF))
         for place, measure in enumerate(query.sums.values())
@@ -70,6 +76,9 @@ def state_changes(query: CompiledQuery, core: Collection) -> Collection:
 
 def result_changes(query: CompiledQuery, state: Change, *, broadcast: bool = False) -> Collection:
     """Return how the result changes, from the change of the state."""
+    if query.has_extremes:
+        aggregates = {name: _aggregate(measure) for name, measure in query.sums.items()}
+        return select_result(query, incremental.reduce(state, query.keys, aggregates, broadcast=broadcast).delta)
     sums = {
         name: F.when(F.col(MEASURE) == place, F.col(DIFF)).otherwise(F.lit(0)) for place, name in enumerate(query.sums)
     }
@@ -85,7 +94,18 @@ def select_result(query: CompiledQuery, rows: Collection) -> Collection:
 
 def state_columns(query: CompiledQuery) -> dict[str, str]:
     """Return the data columns of the state with their types."""
+    if query.has_extremes:
+        return dict(query.core_types)
     return {name: query.core_types[name] for name in query.keys} | {MEASURE: "bigint"}
+
+
+def _aggregate(measure: Measure) -> Column:
+    """Return a measure as an aggregate over the rows of a group, for `reduce`."""
+    if measure.extreme is not None and measure.amount is not None:
+        return F.min(measure.amount) if measure.extreme == "min" else F.max(measure.amount)
+    times = F.col(MULTIPLICITY)
+    amount = times if measure.amount is None else F.col(measure.amount) * times
+    return F.sum(amount if measure.counted is None else F.when(F.col(measure.counted).isNull(), 0).otherwise(amount))
 
 
 def _weigh_row(measure: Measure) -> Column:

@@ -2,8 +2,8 @@
 
 `compile_query` reads the dialect of DuckDB, because an audit runs the very text in DuckDB, and writes expressions for
 Spark. What is taken: SELECT with expressions on a row's own values, JOIN … ON or USING with at least one equality,
-WHERE, and then DISTINCT, or GROUP BY with count, sum and avg, and HAVING. Everything else is refused by name, and so is
-every expression that the two engines might evaluate differently.
+WHERE, and then DISTINCT, or GROUP BY with count, sum, avg, min and max, and HAVING. Everything else is refused by name,
+and so is every expression that the two engines might evaluate differently.
 
 Law      The rows of a query are those of its `core`, a natural join of atoms with conditions and outputs, and of the
          last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and `select` make the rows.
@@ -38,7 +38,7 @@ _RESULT_TYPES |= {"FLOAT": "double", "DOUBLE": "double", "VARCHAR": "string", "B
 _KINDS = {"vertex": "vertex", "bigint": "number", "double": "number", "string": "text", "boolean": "truth"}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
-_SUMS = (exp.Count, exp.Sum, exp.Avg)
+_SUMS, _EXTREMES = (exp.Count, exp.Sum, exp.Avg), (exp.Min, exp.Max)
 _ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
@@ -132,6 +132,11 @@ class CompiledQuery:
         return bool(self.sums)
 
     @property
+    def has_extremes(self) -> bool:
+        """Tell whether the last step needs all values of a group, and not only their sums."""
+        return any(measure.extreme for measure in self.sums.values())
+
+    @property
     def relations(self) -> tuple[str, ...]:
         """Return the relations that the query reads, each once."""
         return tuple(dict.fromkeys(atom.relation for atom in self.core.atoms))
@@ -144,11 +149,12 @@ class CompiledQuery:
 @dataclass(frozen=True)
 class Measure:
     """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted` column is
-    null do not count.
+    null do not count. extreme: it is the least (`min`) or the greatest (`max`) value of the column instead.
     """
 
     amount: str | None = None
     counted: str | None = None
+    extreme: str | None = None
 
 
 ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
@@ -445,7 +451,7 @@ class _Compiler:
         columns = [exp.alias_(node.copy(), name) for name, node in outputs.items()]
         core_types = self.describe(shown.select(*columns, append=False).sql(dialect="duckdb"))
         for measure in sums.values():
-            if measure.amount and core_types[measure.amount] != "bigint":
+            if measure.amount and measure.extreme is None and core_types[measure.amount] != "bigint":
                 why = "depends on the order in which its numbers are added: use whole numbers (cents)"
                 self.refuse(outputs[measure.amount], f"a sum of {core_types[measure.amount]}s {why}")
         types = self.describe(self.text)
@@ -523,16 +529,15 @@ class _Sums:
     def require_kinds(self, node: exp.Expr) -> None:
         """Refuse expressions on sums that the engines might evaluate differently."""
         for part in node.find_all(exp.AggFunc):
-            if not isinstance(part, _SUMS):
-                self.compiler.refuse(part, f"{part.key}() is not supported: there are count, sum and avg")
+            if not isinstance(part, (*_SUMS, *_EXTREMES)):
+                self.compiler.refuse(part, f"{part.key}() is not supported: there are count, sum, avg, min and max")
             if part.find(exp.Distinct):
                 self.compiler.refuse(part, "count(DISTINCT …): a query with SELECT DISTINCT, and one over it")
             if not isinstance(part.this, exp.Star):
-                self.compiler.require_kind(part.this, None if isinstance(part, exp.Count) else "number")
-        one = exp.Literal.number(1)
-        self.compiler.require_kind(
-            node.copy().transform(lambda part: one.copy() if isinstance(part, exp.AggFunc) else part)
-        )
+                self.compiler.require_kind(part.this, "number" if isinstance(part, (exp.Sum, exp.Avg)) else None)
+            if isinstance(part, _EXTREMES) and self.compiler.kind_of(part.this) == "vertex":
+                self.compiler.refuse(part, f"{self.compiler.show(part)}: vertices with names have no order")
+        self.compiler.require_kind(node.copy().transform(_stand_in))
 
     def sum_text(self, part: exp.AggFunc) -> str:
         """Return a sum as Spark SQL over the measures that it is made of."""
@@ -543,6 +548,9 @@ class _Sums:
         place = texts.index(text) if text in texts else len(texts)
         column, count, total = f"x{place}", f"m{2 * place + 1}", f"m{2 * place + 2}"
         self.amounts.setdefault(column, part.this)
+        if isinstance(part, _EXTREMES):
+            self.measures.setdefault(f"{part.key}{place}", Measure(amount=column, extreme=part.key))
+            return f"{part.key}{place}"
         self.measures.setdefault(count, Measure(counted=column))
         if isinstance(part, exp.Count):
             return count
@@ -713,6 +721,14 @@ def read_window(condition: exp.Expr) -> tuple[str, int, int] | None:
 
 def _whole_number(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string else None
+
+
+def _stand_in(part: exp.Expr) -> exp.Expr:
+    """Return an expression of the same kind in the place of an aggregate."""
+    if isinstance(part, _EXTREMES):
+        argument: exp.Expr = part.this.copy()
+        return argument
+    return exp.Literal.number(1) if isinstance(part, exp.AggFunc) else part
 
 
 def _reason(node: exp.Expr) -> str:
