@@ -16,7 +16,7 @@ Errors   The job fails where an expression does (an overflow).
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -38,25 +38,40 @@ Relations = Mapping[str, DataFrame]
 
 def core_changes(query: CompiledQuery, before: Relations, delta: Relations, *, broadcast: bool = False) -> Collection:
     """Return how the core changes when the deltas are added; a relation without a delta stays as it is."""
-    views = {_view_key(atom): atom for atom in query.core.atoms}
+    changed = [core for core in query.cores if any(atom.relation in delta for atom in core.atoms)]
+    return _add_up([_changes_of(query, core, before, delta, broadcast=broadcast) for core in changed])
+
+
+def _add_up(parts: Sequence[Collection]) -> Collection:
+    return parts[0].concat(*parts[1:]).consolidate()
+
+
+def _changes_of(
+    query: CompiledQuery, core: Core, before: Relations, delta: Relations, *, broadcast: bool
+) -> Collection:
+    views = {_view_key(atom): atom for atom in core.atoms}
     names = {key: f"r{place}" for place, key in enumerate(views)}
     old = {names[key]: _view_rows(atom, before[atom.relation]) for key, atom in views.items()}
     new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
-    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in query.core.atoms)
-    joined = Query(atoms, query.core.less_than, query.core.different)
-    return _select_outputs(query, query_changes(joined, old, new, broadcast=broadcast).df)
+    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in core.atoms)
+    joined = Query(atoms, core.less_than, core.different)
+    return _select_outputs(query, core, query_changes(joined, old, new, broadcast=broadcast).df)
 
 
 def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
     """Return the core of the query on the relations as they are, by Spark's joins of intervals."""
-    first, *left = query.core.atoms
+    return _add_up([_join_from_scratch(query, core, relations) for core in query.cores])
+
+
+def _join_from_scratch(query: CompiledQuery, core: Core, relations: Relations) -> Collection:
+    first, *left = core.atoms
     rows = _atom_rows(first, relations[first.relation])
     while left:
         atom = next(each for each in left if set(each.terms) & set(rows.columns))
         left.remove(atom)
         rows = _join_intervals(rows, _atom_rows(atom, relations[atom.relation]))
-        rows = _apply_comparisons(query.core, rows)
-    return _select_outputs(query, _apply_comparisons(query.core, rows))
+        rows = _apply_comparisons(core, rows)
+    return _select_outputs(query, core, _apply_comparisons(core, rows))
 
 
 def state_changes(query: CompiledQuery, core: Collection) -> Collection:
@@ -166,10 +181,11 @@ def _apply_comparisons(core: Core, rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _select_outputs(query: CompiledQuery, rows: DataFrame) -> Collection:
-    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs."""
-    for condition in query.core.conditions:
+def _select_outputs(query: CompiledQuery, core: Core, rows: DataFrame) -> Collection:
+    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs and the sign."""
+    for condition in core.conditions:
         rows = rows.where(condition)
-    outputs = query.core.outputs.items()
+    outputs = core.outputs.items()
     columns = [F.expr(text).cast(query.core_types[name]).alias(name) for name, text in outputs]
-    return Collection.from_intervals(rows.select(*columns, "epoch", "until", DIFF), EPOCH).consolidate()
+    signed = (F.col(DIFF) * core.sign).alias(DIFF)
+    return Collection.from_intervals(rows.select(*columns, "epoch", "until", signed), EPOCH)

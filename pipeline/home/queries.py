@@ -127,8 +127,8 @@ def known_relations(home: Home) -> dict[str, Relation]:
     landed = {**ends, **values, "op": "string", "seq": "bigint", "epoch": "bigint", AGE: "bigint"}
     return {
         LANDED_ROWS: Relation(landed),
-        ARCS: Relation({**ends, **values}, is_set=True),
-        EDGES: Relation({**ends, "trussness": "bigint"}, is_set=True),
+        ARCS: Relation({**ends, **values}, key=("src", "dst")),
+        EDGES: Relation({**ends, "trussness": "bigint"}, key=("src", "dst")),
     }
 
 
