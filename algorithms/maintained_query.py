@@ -9,14 +9,14 @@ Shapes   Relations are DataFrames of signed validity intervals: their columns, a
          for each `measure`, whose amount is in `diff`: so it is a sum, and a run appends to it.
 Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
          (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
-         The last step reads the state of the touched keys only.
+         The last step reads the state of the touched keys only: sums, or for `min` and `max` all rows of the groups.
 Errors   The job fails where an expression does (an overflow).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -27,6 +27,7 @@ from altneu.algorithms.algebra.collection import DIFF, Collection
 from altneu.algorithms.algebra.delta_query import query_changes
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.query import Atom, Query
+from altneu.algorithms.algebra.reduce import MULTIPLICITY
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, VALIDITY
 from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom, quote_name
 
@@ -37,29 +38,49 @@ Relations = Mapping[str, DataFrame]
 
 def core_changes(query: CompiledQuery, before: Relations, delta: Relations, *, broadcast: bool = False) -> Collection:
     """Return how the core changes when the deltas are added; a relation without a delta stays as it is."""
-    views = {_view_key(atom): atom for atom in query.core.atoms}
+    changed = [core for core in query.cores if any(atom.relation in delta for atom in core.atoms)]
+    return _add_up([_changes_of(query, core, before, delta, broadcast=broadcast) for core in changed])
+
+
+def _add_up(parts: Sequence[Collection]) -> Collection:
+    return parts[0].concat(*parts[1:]).consolidate()
+
+
+def _changes_of(
+    query: CompiledQuery, core: Core, before: Relations, delta: Relations, *, broadcast: bool
+) -> Collection:
+    views = {_view_key(atom): atom for atom in core.atoms}
     names = {key: f"r{place}" for place, key in enumerate(views)}
     old = {names[key]: _view_rows(atom, before[atom.relation]) for key, atom in views.items()}
     new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
-    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in query.core.atoms)
-    joined = Query(atoms, query.core.less_than, query.core.different)
-    return _select_outputs(query, query_changes(joined, old, new, broadcast=broadcast).df)
+    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in core.atoms)
+    joined = Query(atoms, core.less_than, core.different)
+    return _select_outputs(query, core, query_changes(joined, old, new, broadcast=broadcast).df)
 
 
 def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
     """Return the core of the query on the relations as they are, by Spark's joins of intervals."""
-    first, *left = query.core.atoms
+    return _add_up([_join_from_scratch(query, core, relations) for core in query.cores])
+
+
+def _join_from_scratch(query: CompiledQuery, core: Core, relations: Relations) -> Collection:
+    first, *left = core.atoms
     rows = _atom_rows(first, relations[first.relation])
     while left:
         atom = next(each for each in left if set(each.terms) & set(rows.columns))
         left.remove(atom)
         rows = _join_intervals(rows, _atom_rows(atom, relations[atom.relation]))
-        rows = _apply_comparisons(query.core, rows)
-    return _select_outputs(query, _apply_comparisons(query.core, rows))
+        rows = _apply_comparisons(core, rows)
+    return _select_outputs(query, core, _apply_comparisons(core, rows))
 
 
 def state_changes(query: CompiledQuery, core: Collection) -> Collection:
-    """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`."""
+    """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`.
+
+    Where a least or greatest value is asked for, the state is the core itself.
+    """
+    if query.has_extremes:
+        return core
     amounts = [
         F.struct(F.lit(place).cast("bigint").alias(MEASURE), _weigh_row(measure).alias(DIFF))
         for place, measure in enumerate(query.sums.values())
@@ -70,6 +91,9 @@ def state_changes(query: CompiledQuery, core: Collection) -> Collection:
 
 def result_changes(query: CompiledQuery, state: Change, *, broadcast: bool = False) -> Collection:
     """Return how the result changes, from the change of the state."""
+    if query.has_extremes:
+        aggregates = {name: _aggregate(measure) for name, measure in query.sums.items()}
+        return select_result(query, incremental.reduce(state, query.keys, aggregates, broadcast=broadcast).delta)
     sums = {
         name: F.when(F.col(MEASURE) == place, F.col(DIFF)).otherwise(F.lit(0)) for place, name in enumerate(query.sums)
     }
@@ -85,7 +109,18 @@ def select_result(query: CompiledQuery, rows: Collection) -> Collection:
 
 def state_columns(query: CompiledQuery) -> dict[str, str]:
     """Return the data columns of the state with their types."""
+    if query.has_extremes:
+        return dict(query.core_types)
     return {name: query.core_types[name] for name in query.keys} | {MEASURE: "bigint"}
+
+
+def _aggregate(measure: Measure) -> Column:
+    """Return a measure as an aggregate over the rows of a group, for `reduce`."""
+    if measure.extreme is not None and measure.amount is not None:
+        return F.min(measure.amount) if measure.extreme == "min" else F.max(measure.amount)
+    times = F.col(MULTIPLICITY)
+    amount = times if measure.amount is None else F.col(measure.amount) * times
+    return F.sum(amount if measure.counted is None else F.when(F.col(measure.counted).isNull(), 0).otherwise(amount))
 
 
 def _weigh_row(measure: Measure) -> Column:
@@ -146,10 +181,11 @@ def _apply_comparisons(core: Core, rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _select_outputs(query: CompiledQuery, rows: DataFrame) -> Collection:
-    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs."""
-    for condition in query.core.conditions:
+def _select_outputs(query: CompiledQuery, core: Core, rows: DataFrame) -> Collection:
+    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs and the sign."""
+    for condition in core.conditions:
         rows = rows.where(condition)
-    outputs = query.core.outputs.items()
+    outputs = core.outputs.items()
     columns = [F.expr(text).cast(query.core_types[name]).alias(name) for name, text in outputs]
-    return Collection.from_intervals(rows.select(*columns, "epoch", "until", DIFF), EPOCH).consolidate()
+    signed = (F.col(DIFF) * core.sign).alias(DIFF)
+    return Collection.from_intervals(rows.select(*columns, "epoch", "until", signed), EPOCH)

@@ -2,11 +2,13 @@
 
 `compile_query` reads the dialect of DuckDB, because an audit runs the very text in DuckDB, and writes expressions for
 Spark. What is taken: SELECT with expressions on a row's own values, JOIN … ON or USING with at least one equality,
-WHERE, and then DISTINCT, or GROUP BY with count, sum and avg, and HAVING. Everything else is refused by name, and so is
-every expression that the two engines might evaluate differently.
+WHERE, LEFT JOIN and NOT EXISTS on the key of a set, UNION and UNION ALL of these; and then DISTINCT, or GROUP BY with
+count, sum, avg, min and max, and HAVING. Everything else is refused by name, and so is every expression that the two
+engines might evaluate differently.
 
-Law      The rows of a query are those of its `core`, a natural join of atoms with conditions and outputs, and of the
-         last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and `select` make the rows.
+Law      The rows of a query are those of its `cores`, natural joins of atoms with conditions and outputs, whose signed
+         results add up, and of the last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and
+         `select` make the rows. R without S is R minus R ⋈ S, because no row of R meets two rows of the set S.
 Bags     A row may occur several times, as in SQL. `is_set` tells whether it cannot.
 Age      The column `age` of a log says how many epochs ago a row landed. It occurs only in comparisons with numbers,
          which become a `window` of the atom.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NoReturn
 
@@ -38,7 +40,7 @@ _RESULT_TYPES |= {"FLOAT": "double", "DOUBLE": "double", "VARCHAR": "string", "B
 _KINDS = {"vertex": "vertex", "bigint": "number", "double": "number", "string": "text", "boolean": "truth"}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
-_SUMS = (exp.Count, exp.Sum, exp.Avg)
+_SUMS, _EXTREMES = (exp.Count, exp.Sum, exp.Avg), (exp.Min, exp.Max)
 _ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
@@ -50,7 +52,6 @@ _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Lateral, "LATERAL cannot be maintained"),
     (exp.Pivot, "PIVOT cannot be maintained"),
     (exp.TableSample, "a sample is another one on the next run"),
-    (exp.Exists, "EXISTS is not supported: use JOIN"),
     (exp.Parameter, "a parameter has no value: write the constant"),
     (exp.Placeholder, "a parameter has no value: write the constant"),
 )
@@ -69,13 +70,14 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True)
 class Relation:
-    """What a query may name: its columns with their types, and whether it is a set, in which no row occurs twice.
+    """What a query may name: its columns with their types, and the columns of which no two rows have the same values,
+    or none where a row may occur twice.
 
     Types are Spark's, and `vertex`: a number that stands for a name, which can only be joined, compared and grouped by.
     """
 
     columns: Mapping[str, str]
-    is_set: bool = False
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,27 +96,30 @@ class QueryAtom:
 
 @dataclass(frozen=True)
 class Core:
-    """A natural join of atoms. Conditions and outputs are Spark SQL over its variables."""
+    """A natural join of atoms. Conditions and outputs are Spark SQL over its variables.
+
+    sign: -1 where the results are taken away from those of other cores: what an outer join or NOT EXISTS finds.
+    """
 
     atoms: tuple[QueryAtom, ...]
     less_than: tuple[tuple[str, str], ...]
     different: tuple[tuple[str, str], ...]
     conditions: tuple[str, ...]
     outputs: Mapping[str, str]  # column → expression
+    sign: int = 1
 
 
 @dataclass(frozen=True)
 class CompiledQuery:
     """A query that can be maintained. Types are Spark's.
 
-    core_types: the columns of the core with their types. keys: those that the last step groups by. sums: for each sum
-    of the last step, by its name, the column of the core that it adds up, or None for a count, and of which column it
-    counts only rows with a value. All of them are empty where there is no last step. select: column of the result →
-    expression over the keys and sums, or over the columns of the core. vertices: columns of
-    the result whose values are vertices with names.
+    cores: joins whose results add up. core_types: their columns with their types. keys: those that the last step groups
+    by. sums: the sums of the last step by name. All of them are empty where there is no last step. select: column of
+    the result → expression over the keys and sums, or over the columns of the core. vertices: columns of the result
+    whose values are vertices with names. used: the columns that occur in the text, with their relations.
     """
 
-    core: Core
+    cores: tuple[Core, ...]
     core_types: Mapping[str, str]
     keys: tuple[str, ...]
     sums: Mapping[str, Measure]
@@ -124,7 +129,7 @@ class CompiledQuery:
     normal_form: str
     is_set: bool
     vertices: tuple[str, ...] = ()
-    used: frozenset[tuple[str, str]] = frozenset()  # the columns that occur in the text, with their relations
+    used: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def is_grouped(self) -> bool:
@@ -132,9 +137,14 @@ class CompiledQuery:
         return bool(self.sums)
 
     @property
+    def has_extremes(self) -> bool:
+        """Tell whether the last step needs all values of a group, and not only their sums."""
+        return any(measure.extreme for measure in self.sums.values())
+
+    @property
     def relations(self) -> tuple[str, ...]:
         """Return the relations that the query reads, each once."""
-        return tuple(dict.fromkeys(atom.relation for atom in self.core.atoms))
+        return tuple(dict.fromkeys(atom.relation for core in self.cores for atom in core.atoms))
 
     def uses_column(self, relation: str, column: str) -> bool:
         """Tell whether the text names a column of a relation, or a star that contains it."""
@@ -144,11 +154,12 @@ class CompiledQuery:
 @dataclass(frozen=True)
 class Measure:
     """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted` column is
-    null do not count.
+    null do not count. extreme: it is the least (`min`) or the greatest (`max`) value of the column instead.
     """
 
     amount: str | None = None
     counted: str | None = None
+    extreme: str | None = None
 
 
 ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
@@ -160,7 +171,7 @@ def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery
     Raises:
         QueryError: the query cannot be maintained, or one of the engines would refuse it.
     """
-    return _Compiler(text, relations).compile()
+    return _compile_tree(text, _parse(text), relations)
 
 
 def spark_text(text: str) -> str:
@@ -179,66 +190,145 @@ def normalize(text: str) -> str:
     return str(tree.sql(dialect="duckdb", comments=False))
 
 
-class _Compiler:
-    """The state of one compilation. `sources` maps the alias of each atom to its relation."""
+def _parse(text: str) -> exp.Select | exp.Union:
+    """Parse a text, and refuse what is no single SELECT or UNION."""
+    try:
+        trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
+    except TokenError:
+        raise QueryError("a quote is not closed") from None
+    except ParseError as error:
+        details = error.errors[0]
+        why = f"{str(details['highlight'])!r} is not expected there"
+        raise QueryError(why, int(details["line"]), max(1, int(details["col"]))) from None
+    if len(trees) != 1 or not isinstance(trees[0], (exp.Select, exp.Union)):
+        raise QueryError("a query is one SELECT, or several with UNION or UNION ALL")
+    return trees[0]
 
-    def __init__(self, text: str, relations: Mapping[str, Relation]) -> None:
-        self.text, self.relations = text, relations
+
+def _compile_tree(text: str, tree: exp.Expr, relations: Mapping[str, Relation]) -> CompiledQuery:
+    if isinstance(tree, exp.Union):
+        return _compile_union(text, tree, relations)
+    if not isinstance(tree, exp.Select):
+        raise QueryError(f"{tree.sql(dialect='duckdb')}: UNION joins SELECTs without brackets")
+    return _Compiler(text, tree, relations).compile()
+
+
+def _compile_union(text: str, tree: exp.Union, relations: Mapping[str, Relation]) -> CompiledQuery:
+    """Compile a union of SELECTs without a last step: their cores add up. UNION without ALL is DISTINCT of that."""
+    if any(tree.args.get(part) for part in ("order", "limit", "offset", "with_")):
+        raise QueryError("a result has no order: use --sort and --top when you read it")
+    distinct, left = bool(tree.args.get("distinct")), tree.this
+    if distinct and isinstance(left, exp.Union):  # what is distinct before is distinct in the end
+        left = left.copy()
+        left.set("distinct", False)
+    one, other = sides = [_compile_tree(text, side, relations) for side in (left, tree.expression)]
+    if one.is_grouped or other.is_grouped:
+        raise QueryError("a part of a UNION has no GROUP BY, DISTINCT or UNION without ALL")
+    if list(one.types.values()) != list(other.types.values()):
+        raise QueryError(f"the parts of a UNION have the types {_list_types(one)} and {_list_types(other)}")
+    names = [f"k{i}" if distinct else name for i, name in enumerate(one.types)]
+    cores = tuple(
+        replace(core, outputs=dict(zip(names, core.outputs.values(), strict=True)))
+        for side in sides
+        for core in side.cores
+    )
+    return CompiledQuery(
+        cores=cores,
+        core_types=dict(zip(names, one.types.values(), strict=True)),
+        keys=tuple(names) if distinct else (),
+        sums={ROWS: Measure()} if distinct else {},
+        having=None,
+        select={name: quote_name(column) for name, column in zip(one.types, names, strict=True)},
+        types=one.types,
+        normal_form=f"{one.normal_form} UNION {'' if distinct else 'ALL '}{other.normal_form}",
+        is_set=distinct,
+        vertices=tuple(name for name in one.vertices if name in other.vertices),
+        used=one.used | other.used,
+    )
+
+
+def _list_types(query: CompiledQuery) -> str:
+    return ", ".join(query.types.values())
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One join of a query with anti-joins and outer joins: its sign, atoms and conditions, and the atoms whose columns
+    are null in the outputs.
+    """
+
+    sign: int
+    aliases: tuple[str, ...]
+    conditions: tuple[exp.Expr, ...]
+    nulled: frozenset[str] = frozenset()
+
+
+class _Compiler:
+    """The compilation of one SELECT. `sources` maps the alias of each atom to its relation.
+
+    outer: the aliases of LEFT JOIN. negated: those of NOT EXISTS.
+    """
+
+    def __init__(self, text: str, tree: exp.Select, relations: Mapping[str, Relation]) -> None:
+        self.text, self.tree, self.relations = text, tree, relations
+        self.outer: list[str] = []
+        self.negated: list[str] = []
         self.sources: dict[str, str] = {}
         self.types: dict[tuple[str, str], str] = {}  # (alias, lower-case column) → type
         self.names: dict[tuple[str, str], str] = {}  # (alias, lower-case column) → column
 
     def compile(self) -> CompiledQuery:
         tree = self.qualify_names(self.read_select())
-        conjuncts = list(self.list_conjuncts(tree))
-        for condition in conjuncts:
-            self.require_kind(condition, "truth")
-        return self.add_last_step(tree, conjuncts)
+        return self.add_last_step(tree, self.list_forms(tree))
 
     # -- Reading --------------------------------------------------------------------------------------------------
 
     def read_select(self) -> exp.Select:
-        """Parse the text, and refuse what is no single SELECT over known relations."""
-        try:
-            trees = [tree for tree in sqlglot.parse(self.text, dialect="duckdb") if tree is not None]
-        except TokenError:
-            self.refuse(None, "a quote is not closed")
-        except ParseError as error:
-            details = error.errors[0]
-            why = f"{str(details['highlight'])!r} is not expected there"
-            raise QueryError(why, int(details["line"]), max(1, int(details["col"]))) from None
-        if len(trees) != 1 or not isinstance(trees[0], exp.Select):
-            union = len(trees) == 1 and isinstance(trees[0], exp.SetOperation)
-            self.refuse(None, "UNION is not supported" if union else "a query is one SELECT")
-        tree = trees[0]
+        """Refuse what is no SELECT over known relations, and find its atoms."""
+        tree = self.tree
         for kind, why in _REFUSED:
             if (node := tree.find(kind)) is not None:
                 self.refuse(node, why)
+        negated = [node.this for node in tree.find_all(exp.Exists) if isinstance(node.parent, exp.Not)]
         for node in tree.find_all(exp.Select, exp.Subquery):
-            if node is not tree:
+            if node is not tree and not any(node is each for each in negated):
                 self.refuse(node, "a subquery: make it a query of its own, queries/NAME.sql, and name that")
         self.read_sources(tree)
+        for select in negated:
+            self.read_negated(select)
         return tree
+
+    def read_negated(self, select: exp.Select) -> None:
+        """Find the atom of a NOT EXISTS."""
+        others = [name for name, part in select.args.items() if part and name not in ("expressions", "from_", "where")]
+        if others or not select.args.get("from_") or not select.args.get("where"):
+            self.refuse(select, "NOT EXISTS is of one relation: NOT EXISTS (SELECT 1 FROM r WHERE r.key = a.column)")
+        self.negated.append(self.add_source(select.args["from_"].this))
 
     def read_sources(self, tree: exp.Select) -> None:
         """Find the relations of the atoms."""
         if tree.args.get("from_") is None:
             self.refuse(tree, f"a query reads a relation: FROM {' or '.join(self.relations)}")
         joins = tree.args.get("joins") or []
+        self.add_source(tree.args["from_"].this)
         for join in joins:
-            if join.side or (join.kind or "INNER").upper() != "INNER" or join.method:
-                self.refuse(
-                    join.this, f"{' '.join(filter(None, (join.method, join.side, join.kind)))} JOIN is not supported"
-                )
-        for node in (tree.args["from_"].this, *(join.this for join in joins)):
-            if not isinstance(node, exp.Table) or node.db:
-                self.refuse(node, "this is no relation: make it a query of its own, queries/NAME.sql, and name that")
-            alias = node.alias_or_name.lower()
-            if alias in self.sources:
-                self.refuse(node, f"{alias} is there twice: name one of them, {node.name} AS b")
-            self.sources[alias] = self.find_name(node, node.name, self.relations, "relation", "")
-            for column, type_ in self.relations[self.sources[alias]].columns.items():
-                self.types[alias, column.lower()], self.names[alias, column.lower()] = type_, column
+            words = (join.method or "", join.side or "", join.kind or "")
+            if words not in (("", "", ""), ("", "", "INNER"), ("", "LEFT", ""), ("", "LEFT", "OUTER")):
+                self.refuse(join.this, f"{' '.join(filter(None, words))} JOIN is not supported")
+            alias = self.add_source(join.this)
+            self.outer += [alias] if join.side else []
+
+    def add_source(self, node: exp.Expr) -> str:
+        """Note an atom, and return its alias."""
+        if not isinstance(node, exp.Table) or node.db:
+            self.refuse(node, "this is no relation: make it a query of its own, queries/NAME.sql, and name that")
+        alias = str(node.alias_or_name).lower()
+        if alias in self.sources:
+            self.refuse(node, f"{alias} is there twice: name one of them, {node.name} AS b")
+        self.sources[alias] = self.find_name(node, node.name, self.relations, "relation", "")
+        for column, type_ in self.relations[self.sources[alias]].columns.items():
+            self.types[alias, column.lower()], self.names[alias, column.lower()] = type_, column
+        return alias
 
     def qualify_names(self, tree: exp.Select) -> exp.Select:
         """Return the tree with the atom of every column, and with stars, USING, ordinals and aliases written out."""
@@ -262,7 +352,8 @@ class _Compiler:
             return
         if alias and alias not in self.sources:
             self.refuse(column, f"there is no {column.table} in FROM; there are {', '.join(self.sources)}")
-        owners = [owner for owner in ([alias] if alias else self.sources) if (owner, name) in self.types]
+        scope = self.scope_of(column)
+        owners = [owner for owner in ([alias] if alias else scope) if (owner, name) in self.types]
         using = {each.name.lower() for join in tree.args.get("joins") or () for each in join.args.get("using") or ()}
         if len(owners) == 1 or (owners and name in using):
             return
@@ -275,6 +366,15 @@ class _Compiler:
         there = list(dict.fromkeys(known for owner, known in self.types if owner in of))
         self.find_name(column, column.name, there, "column", f"; {' and '.join(of)} has {', '.join(there)}")
 
+    def scope_of(self, column: exp.Column) -> list[str]:
+        """Return the atoms that a column without an alias may be of: within NOT EXISTS, that of it comes first."""
+        outside = [alias for alias in self.sources if alias not in self.negated]
+        select = column.find_ancestor(exp.Select)
+        if select is None or select is self.tree:
+            return outside
+        inside = str(select.args["from_"].this.alias_or_name).lower()
+        return [inside] if (inside, column.name.lower()) in self.types else outside
+
     def find_name(self, node: exp.Expr, name: str, known: Iterable[str], what: str, listing: str) -> str:
         """Return the known name that is meant, or refuse it with the nearest one."""
         by_lower = {each.lower(): each for each in known}
@@ -285,12 +385,62 @@ class _Compiler:
         hint = f". Did you mean {by_lower[near[0]]}?" if near else ""
         self.refuse(node, f"there is no {what} {name}{listing}{hint}")
 
-    def list_conjuncts(self, tree: exp.Select) -> Iterator[exp.Expr]:
-        conditions = [join.args.get("on") for join in tree.args.get("joins") or ()]
-        where = tree.args.get("where")
-        for condition in (*conditions, where.this if where else None):
-            if condition is not None:
-                yield from split_conjuncts(condition)
+    def list_forms(self, tree: exp.Select) -> list[_Form]:
+        """Return the joins that a query consists of, by inclusion and exclusion over its anti-joins and outer joins.
+
+        The rows of a relation that no row of a set matches are all its rows, less those that one matches: at most one
+        does, where the key of the set is joined.
+        """
+        joins, where = tree.args.get("joins") or [], tree.args.get("where")
+        own = {str(join.this.alias_or_name): list(_conjuncts_of(join.args.get("on"))) for join in joins}
+        tests = list(_conjuncts_of(where.this if where else None))
+        negated = [test.this.this for test in tests if isinstance(test, exp.Not) and isinstance(test.this, exp.Exists)]
+        plain = [test for test in tests if not (isinstance(test, exp.Not) and isinstance(test.this, exp.Exists))]
+        for alias, conditions in own.items():
+            plain += [] if alias in self.outer else conditions
+        self.refuse_late_conditions(plain)
+        inside = tuple(alias for alias in self.sources if alias not in (*self.outer, *self.negated))
+        forms = [_Form(1, inside, tuple(plain))]
+        for select in negated:
+            alias, conditions = (
+                str(select.args["from_"].this.alias_or_name),
+                list(_conjuncts_of(select.args["where"].this)),
+            )
+            self.require_key(select, alias, conditions)
+            forms += [_extend(form, alias, conditions, -form.sign) for form in forms]
+        for alias in self.outer:
+            self.require_key(tree, alias, own[alias])
+            matched = [_extend(form, alias, own[alias], form.sign) for form in forms]
+            unmatched = [replace(form, nulled=form.nulled | {alias}) for form in forms]
+            taken = [_extend(form, alias, own[alias], -form.sign) for form in unmatched]
+            forms = [*matched, *unmatched, *taken]
+        for form in forms:
+            for condition in form.conditions:
+                self.require_kind(condition, "truth")
+        return forms
+
+    def refuse_late_conditions(self, conditions: Iterable[exp.Expr]) -> None:
+        """Refuse conditions on the nulls of an outer join."""
+        for condition in conditions:
+            for column in condition.find_all(exp.Column):
+                if column.table in self.outer:
+                    why = "put the condition into ON, or JOIN without LEFT"
+                    self.refuse(condition, f"{self.show(condition)} is about the LEFT JOIN of {column.table}: {why}")
+
+    def require_key(self, node: exp.Expr, alias: str, conditions: Iterable[exp.Expr]) -> None:
+        """Refuse an anti-join or outer join in which more than one row might match."""
+        key, name = self.relations[self.sources[alias]].key, self.sources[alias]
+        equal = {
+            side.name
+            for condition in conditions
+            if isinstance(condition, exp.EQ)
+            for side, other in ((condition.this, condition.expression), (condition.expression, condition.this))
+            if isinstance(side, exp.Column) and side.table == alias
+            if not any(column.table == alias for column in other.find_all(exp.Column))
+        }
+        if not key or not {column.lower() for column in key} <= equal:
+            has = f"its key is {', '.join(key)}" if key else "it has no key"
+            self.refuse(node, f"more than one row of {name} may match {alias}: {has}")
 
     # -- Expressions ----------------------------------------------------------------------------------------------
 
@@ -374,7 +524,7 @@ class _Compiler:
 
     # -- The last step --------------------------------------------------------------------------------------------
 
-    def add_last_step(self, tree: exp.Select, conjuncts: list[exp.Expr]) -> CompiledQuery:
+    def add_last_step(self, tree: exp.Select, forms: list[_Form]) -> CompiledQuery:
         """Return the compiled query: the core, and the sums by key where the query groups or is DISTINCT."""
         group, having, distinct = (tree.args.get(name) for name in ("group", "having", "distinct"))
         is_summed = any(select.find(exp.AggFunc) for select in tree.selects)
@@ -389,17 +539,17 @@ class _Compiler:
         if group is None:
             outputs = {select.alias: select.unalias() for select in tree.selects}
             if not distinct:
-                return self.finish(tree, conjuncts, outputs, (), {}, None, {name: quote_name(name) for name in outputs})
+                return self.finish(tree, forms, outputs, (), {}, None, {name: quote_name(name) for name in outputs})
             keys = {f"k{i}": node for i, node in enumerate(outputs.values())}
             select = {name: key for name, key in zip(outputs, keys, strict=True)}
-            return self.finish(tree, conjuncts, keys, tuple(keys), {ROWS: Measure()}, None, select)
+            return self.finish(tree, forms, keys, tuple(keys), {ROWS: Measure()}, None, select)
         if set(group.args) - {"expressions"} and any(group.args[name] for name in group.args if name != "expressions"):
             self.refuse(group, "GROUP BY lists columns or expressions only")
         keys = {f"k{i}": self.resolve_ordinal(tree, node) for i, node in enumerate(group.expressions)}
         sums = _Sums(self, keys)
         select = {each.alias: sums.rewrite(each.unalias()) for each in tree.selects}
         having_text = None if having is None else sums.rewrite(having.this)
-        return self.finish(tree, conjuncts, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
+        return self.finish(tree, forms, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
 
     def resolve_ordinal(self, tree: exp.Select, node: exp.Expr) -> exp.Expr:
         """Return the expression that `GROUP BY 1` means, where it is a constant: `qualify` leaves these as they are."""
@@ -429,7 +579,7 @@ class _Compiler:
     def finish(
         self,
         tree: exp.Select,
-        conjuncts: list[exp.Expr],
+        forms: list[_Form],
         outputs: Mapping[str, exp.Expr],
         keys: tuple[str, ...],
         sums: Mapping[str, Measure],
@@ -438,17 +588,17 @@ class _Compiler:
     ) -> CompiledQuery:
         for node in outputs.values():
             self.require_kind(node)
-        core = _CoreBuilder(self, conjuncts, outputs).build()
+        cores = tuple(_CoreBuilder(self, form, outputs).build() for form in forms)
         shown = tree.copy()
         for part in ("group", "having", "distinct"):
             shown.set(part, None)
         columns = [exp.alias_(node.copy(), name) for name, node in outputs.items()]
         core_types = self.describe(shown.select(*columns, append=False).sql(dialect="duckdb"))
         for measure in sums.values():
-            if measure.amount and core_types[measure.amount] != "bigint":
+            if measure.amount and measure.extreme is None and core_types[measure.amount] != "bigint":
                 why = "depends on the order in which its numbers are added: use whole numbers (cents)"
                 self.refuse(outputs[measure.amount], f"a sum of {core_types[measure.amount]}s {why}")
-        types = self.describe(self.text)
+        types = self.describe(self.text if self.tree.parent is None else self.tree.sql(dialect="duckdb"))
         is_set = bool(keys) and set(keys) <= set(select.values())
         normal = str(tree.sql(dialect="duckdb", comments=False))
         vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
@@ -456,7 +606,7 @@ class _Compiler:
             (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
         )
         return CompiledQuery(
-            core, core_types, keys, sums, having, select, types, normal, is_set=is_set, vertices=vertices, used=used
+            cores, core_types, keys, sums, having, select, types, normal, is_set=is_set, vertices=vertices, used=used
         )
 
     def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
@@ -523,16 +673,15 @@ class _Sums:
     def require_kinds(self, node: exp.Expr) -> None:
         """Refuse expressions on sums that the engines might evaluate differently."""
         for part in node.find_all(exp.AggFunc):
-            if not isinstance(part, _SUMS):
-                self.compiler.refuse(part, f"{part.key}() is not supported: there are count, sum and avg")
+            if not isinstance(part, (*_SUMS, *_EXTREMES)):
+                self.compiler.refuse(part, f"{part.key}() is not supported: there are count, sum, avg, min and max")
             if part.find(exp.Distinct):
                 self.compiler.refuse(part, "count(DISTINCT …): a query with SELECT DISTINCT, and one over it")
             if not isinstance(part.this, exp.Star):
-                self.compiler.require_kind(part.this, None if isinstance(part, exp.Count) else "number")
-        one = exp.Literal.number(1)
-        self.compiler.require_kind(
-            node.copy().transform(lambda part: one.copy() if isinstance(part, exp.AggFunc) else part)
-        )
+                self.compiler.require_kind(part.this, "number" if isinstance(part, (exp.Sum, exp.Avg)) else None)
+            if isinstance(part, _EXTREMES) and self.compiler.kind_of(part.this) == "vertex":
+                self.compiler.refuse(part, f"{self.compiler.show(part)}: vertices with names have no order")
+        self.compiler.require_kind(node.copy().transform(_stand_in))
 
     def sum_text(self, part: exp.AggFunc) -> str:
         """Return a sum as Spark SQL over the measures that it is made of."""
@@ -543,6 +692,9 @@ class _Sums:
         place = texts.index(text) if text in texts else len(texts)
         column, count, total = f"x{place}", f"m{2 * place + 1}", f"m{2 * place + 2}"
         self.amounts.setdefault(column, part.this)
+        if isinstance(part, _EXTREMES):
+            self.measures.setdefault(f"{part.key}{place}", Measure(amount=column, extreme=part.key))
+            return f"{part.key}{place}"
         self.measures.setdefault(count, Measure(counted=column))
         if isinstance(part, exp.Count):
             return count
@@ -554,14 +706,15 @@ class _Sums:
 class _CoreBuilder:
     """The conditions of a query, sorted by what they become: windows, filters of one atom, equalities, and the rest."""
 
-    def __init__(self, compiler: _Compiler, conjuncts: Iterable[exp.Expr], outputs: Mapping[str, exp.Expr]) -> None:
-        self.compiler, self.outputs = compiler, outputs
+    def __init__(self, compiler: _Compiler, form: _Form, outputs: Mapping[str, exp.Expr]) -> None:
+        self.compiler, self.form = compiler, form
+        self.outputs = {name: _without_columns(node, form.nulled) for name, node in outputs.items()}
         self.windows: dict[str, tuple[int, int]] = {}
         self.filters: dict[str, list[exp.Expr]] = {}
         self.equal: dict[tuple[str, str], tuple[str, str]] = {}  # column → another one of its class
         self.rest: list[exp.Expr] = []
         self.variables: dict[tuple[str, str], str] = {}
-        for condition in conjuncts:
+        for condition in form.conditions:
             self.add_condition(condition)
 
     def add_condition(self, condition: exp.Expr) -> None:
@@ -615,7 +768,7 @@ class _CoreBuilder:
         return str(bound.sql(dialect="spark"))
 
     def build(self) -> Core:
-        atoms = tuple(self.build_atom(alias, self.used_columns(alias)) for alias in self.compiler.sources)
+        atoms = tuple(self.build_atom(alias, self.used_columns(alias)) for alias in self.form.aliases)
         self.require_joined(atoms)
         less: list[tuple[str, str]] = []
         different: list[tuple[str, str]] = []
@@ -629,7 +782,7 @@ class _CoreBuilder:
             else:
                 conditions.append(self.bind(condition))
         outputs = {name: self.bind(node) for name, node in self.outputs.items()}
-        return Core(atoms, tuple(less), tuple(different), tuple(conditions), outputs)
+        return Core(atoms, tuple(less), tuple(different), tuple(conditions), outputs, self.form.sign)
 
     def used_columns(self, alias: str) -> list[str]:
         """Return the columns of an atom that are joined, returned or compared with those of others."""
@@ -662,7 +815,7 @@ class _CoreBuilder:
 
     def require_joined(self, atoms: tuple[QueryAtom, ...]) -> None:
         """Refuse an atom that no equality joins with the others."""
-        reached, left = set(atoms[0].terms), dict(zip(self.compiler.sources, atoms, strict=True))
+        reached, left = set(atoms[0].terms), dict(zip(self.form.aliases, atoms, strict=True))
         while near := [alias for alias, atom in left.items() if reached & set(atom.terms)]:
             for alias in near:
                 reached |= set(left.pop(alias).terms)
@@ -678,6 +831,22 @@ def split_conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield from split_conjuncts(node.expression)
     else:
         yield node
+
+
+def _conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    return iter(()) if condition is None else split_conjuncts(condition)
+
+
+def _extend(form: _Form, alias: str, conditions: Iterable[exp.Expr], sign: int) -> _Form:
+    """Return a form with a further atom and its conditions."""
+    return replace(form, sign=sign, aliases=(*form.aliases, alias), conditions=(*form.conditions, *conditions))
+
+
+def _without_columns(node: exp.Expr, nulled: frozenset[str]) -> exp.Expr:
+    """Return an expression with nulls in the place of the columns of some atoms."""
+    return node.copy().transform(
+        lambda part: exp.Null() if isinstance(part, exp.Column) and part.table in nulled else part
+    )
 
 
 def read_window(condition: exp.Expr) -> tuple[str, int, int] | None:
@@ -713,6 +882,14 @@ def read_window(condition: exp.Expr) -> tuple[str, int, int] | None:
 
 def _whole_number(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() and not node.is_string else None
+
+
+def _stand_in(part: exp.Expr) -> exp.Expr:
+    """Return an expression of the same kind in the place of an aggregate."""
+    if isinstance(part, _EXTREMES):
+        argument: exp.Expr = part.this.copy()
+        return argument
+    return exp.Literal.number(1) if isinstance(part, exp.AggFunc) else part
 
 
 def _reason(node: exp.Expr) -> str:

@@ -29,7 +29,7 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting
 from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
 from altneu.pipeline.state import schema
-from altneu.pipeline.storage.table_schemas import MOTIFS
+from altneu.pipeline.storage.table_schemas import ARCS, MOTIFS
 from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
 from altneu.pipeline.storage.table_schemas import table_columns as columns_of
 
@@ -56,7 +56,13 @@ TABLES = {
     "trussness": "at every epoch one `k` for each edge",
     "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
+    "arcs": "homes with a query that reads `arcs`: the landed values that are in force, as validity intervals",
+    "query_NAME": "the result of the [declared query](queries.md) NAME: the sum of `diff` up to t is how many "
+    "copies of a row there are",
+    "query_NAME_state": "where NAME has a GROUP BY or a DISTINCT: for each key and `measure` (0: the number of rows) "
+    "the sum of `diff` up to t",
 }
+QUERY_COLUMNS = {"query_NAME": "{query}", "query_NAME_state": "{keys}, measure bigint"}
 SERVING_TABLES = {
     "vertex_history": "a row per vertex for as long as its numbers stay the same: rows that hold at epoch t have "
     "`epoch <= t AND until > t`, rows that hold now have `is_current`. In a row that has not ended `until` is "
@@ -306,11 +312,14 @@ def views_page() -> list[str]:
     return lines + table(["`altneu show …`", "contents", "options", "columns"], rows)
 
 
+COLUMN_WORDS = {"{values}": "the columns of `[values]`", "{query}": "the columns of its SELECT", "{keys}": "its keys"}
+
+
 def columns(declared: str) -> str:
     named = []
     for column in declared.split(","):
         name, _, kind = column.strip().partition(" ")
-        named.append("the columns of `[values]`" if name == "{values}" else f"{code(name)} {kind}")
+        named.append(COLUMN_WORDS.get(name) or f"{code(name)} {kind}".strip())
     return ", ".join(named)
 
 
@@ -324,7 +333,7 @@ def plain_columns(table: str) -> str:
 
 
 def tables_page() -> list[str]:
-    declared = COLUMNS | MOTIFS
+    declared = COLUMNS | MOTIFS | ARCS
     lines = [
         "## Tables",
         "",
@@ -335,6 +344,7 @@ def tables_page() -> list[str]:
         "",
     ]
     rows = [[code(name), columns(own), TABLES[name]] for name, own in declared.items()]
+    rows += [[code(name), columns(own), TABLES[name]] for name, own in QUERY_COLUMNS.items()]
     lines += table(["table", "its own columns", "contents"], rows)
     lines += [
         "### Plain tables",

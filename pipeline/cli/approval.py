@@ -179,7 +179,7 @@ def _print_diff(document: dict[str, Any]) -> None:
     out.print(f"from {before['name']} (up to {before['frontier']}) to {after['name']} (up to {after['frontier']})")
     if before["home"] != after["home"]:
         out.print(f"{before['home']} → {after['home']}", markup=False)
-    if not document["totals"] and not any(document[view]["count"] for view in VIEWS):
+    if not document["totals"] and not document["queries"] and not any(document[view]["count"] for view in VIEWS):
         out.print("readers would see no difference")
     for each in document["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
@@ -199,6 +199,9 @@ def _print_diff(document: dict[str, Any]) -> None:
             f"{each['observed']}",
             markup=False,
         )
+    for each in document["queries"]:
+        rows = f"{each['came']:,} row(s) come, {each['went']:,} go"
+        out.print(f"query {each['query']} at {document['last']}: {rows}; from {each['first']} on", markup=False)
     for view in VIEWS:
         number = document[view]["count"]
         if number:

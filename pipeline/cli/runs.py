@@ -98,7 +98,7 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     queries = forecast.plan.queries
     if not forecast.chosen and queries.needs_run:
         out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
-        out.print(f"  queries    {queries.describe()}", markup=False)
+        out.print(f"  queries    {queries.describe_pending()}", markup=False)
         return
     if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
@@ -335,7 +335,8 @@ def execute_plan(
         _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
-    parts = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else [planned.run]
+    cut = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else []
+    parts = cut or [planned.run]
     size = {entry.epoch: entry.bytes for entry in planned.epochs}
     total = sum(size.get(epoch, 0) for epoch in planned.run)
     started, done = time.time(), 0

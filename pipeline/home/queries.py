@@ -83,6 +83,11 @@ def recorded_queries(config: Mapping[str, Any]) -> dict[str, QueryDefinition]:
     return {name: QueryDefinition.from_json(name, stored) for name, stored in (config.get(FOLDER) or {}).items()}
 
 
+def without_queries(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a run has recorded, without its queries."""
+    return {name: value for name, value in config.items() if name != FOLDER}
+
+
 def list_query_files(home: Home) -> list[Path]:
     """Return the files of the queries, by name."""
     return sorted((home.path / FOLDER).glob("*.sql"))
@@ -122,8 +127,8 @@ def known_relations(home: Home) -> dict[str, Relation]:
     landed = {**ends, **values, "op": "string", "seq": "bigint", "epoch": "bigint", AGE: "bigint"}
     return {
         LANDED_ROWS: Relation(landed),
-        ARCS: Relation({**ends, **values}, is_set=True),
-        EDGES: Relation({**ends, "trussness": "bigint"}, is_set=True),
+        ARCS: Relation({**ends, **values}, key=("src", "dst")),
+        EDGES: Relation({**ends, "trussness": "bigint"}, key=("src", "dst")),
     }
 
 

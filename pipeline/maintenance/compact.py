@@ -25,6 +25,7 @@ from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
 
 from ..errors import UsageError
 from ..home.home import Home
+from ..home.queries import is_query_table, recorded_queries
 from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
 from ..run import approval, serving_tables
@@ -36,7 +37,7 @@ from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
 from ..storage.horizons import Horizon, next_horizon, split_at_horizon
-from ..storage.table_schemas import INTERVALS
+from ..storage.table_schemas import INTERVALS, TIME, quote_identifier
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
 
@@ -51,6 +52,7 @@ KEYS = {
     "degrees": ["vertex"],
     "triangle_counts": ["vertex"],
     "trussness": ["a", "b"],
+    "arcs": ["src", "dst"],
     "motif_edges": ["relation", "a", "b"],
     "motif_counts": ["motif", "vertex"],
     "vertex_history": ["vertex"],
@@ -123,6 +125,7 @@ def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
     kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
     rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
+    breaks.append(ledger.revisions.last_change_of_queries(row))
     oldest = newest - home.config.retention.revisions + 1
     kept = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
@@ -164,7 +167,7 @@ def compact(
             "A compaction would lose the stored ones; nothing was changed.",
             "restore them, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
         )
-    warehouse = Warehouse(spark, home)
+    warehouse = Warehouse(spark, home, recorded_queries(ledger.runs.get(row.run_id).config))
     warehouse.ensure_tables()
     with warehouse.size_plans(row):
         facts = Compaction(home, ledger, warehouse, row, grace, say).execute()
@@ -288,9 +291,17 @@ def sort_into_files(table: str, rows: DataFrame, size: Size, horizon: Horizon | 
     Of several files at most one has rows from both sides of the horizon.
     """
     files = wanted_files(size)
+    key = _sort_key(table, rows)
     if files > 1:
         side = [] if horizon is None else [F.expr(horizon.condition)]
-        cut = rows.repartitionByRange(files, *side, *KEYS[table])
+        cut = rows.repartitionByRange(files, *side, *key)
     else:
         cut = rows.coalesce(1) if horizon is None else split_at_horizon(rows, horizon, 1)
-    return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))
+    return cut.sortWithinPartitions(*dict.fromkeys([*key, *(["epoch"] if "epoch" in rows.columns else [])]))
+
+
+def _sort_key(table: str, rows: DataFrame) -> list[str]:
+    """Return the columns by which a table is sorted; of a query's table, all data columns."""
+    if not is_query_table(table):
+        return KEYS[table]
+    return [quote_identifier(name) for name in rows.columns if name not in TIME]

@@ -13,6 +13,7 @@ from altneu.algorithms.fingerprint import Fingerprint
 
 from ..errors import UsageError, describe_error
 from ..home.home import Home
+from ..home.queries import recorded_queries
 from ..observability import openlineage
 from ..report import refresh_pages
 from ..run.run_session import RunSession
@@ -103,7 +104,8 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             f"Revision {target.revision} shares its tables with later ones, and writing them again would lose columns.",
             "restore the value columns, and repeat the command",
         )
-    warehouse = Warehouse(session_for(home, ledger), home)
+    queries = recorded_queries(ledger.runs.get(target.run_id).config)
+    warehouse = Warehouse(session_for(home, ledger), home, queries)
     with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():

@@ -25,18 +25,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from importlib import metadata
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from altneu.expectations.model import Check
 
 from ..events import log
 from ..home.home import Home
+from ..home.queries import Definitions, is_query_table, recorded_queries
 from ..optional_dependencies import require_extras
 from ..state import clock, home_identity
 from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Severity
 from ..state.stage_results import AuditFacts
-from ..storage.table_schemas import MOTIFS, NAMESPACE, TABLES, table_columns
+from ..storage.table_schemas import MOTIFS, NAMESPACE, TABLES, query_columns, table_columns
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
@@ -218,11 +220,14 @@ def dataset_name(home: Home, table: str) -> tuple[str, str]:
     return (store[1], store[2]) if store else ("file", at)
 
 
-def _dataset_facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
+def _dataset_facets(
+    home: Home, table: str, snapshot: int | None, queries: Definitions = MappingProxyType({})
+) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as columns
     from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
 
-    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in table_columns(home, table).items()]
+    typed = query_columns(queries)[table] if is_query_table(table) else table_columns(home, table)
+    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in typed.items()]
     symlink = symlinks_dataset.Identifier(home_identity.claim_identity(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
     facets: dict[str, Any] = {
         "schema": schema_dataset.SchemaDatasetFacet(known),
@@ -274,8 +279,9 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
         return []
     before = ledger.runs.get_parent(ledger.runs.get(run_id)).snapshots
     changed = {table: snapshot for table, snapshot in sorted(row.snapshots.items()) if before.get(table) != snapshot}
+    queries = recorded_queries(ledger.runs.get(run_id).config)
     return [
-        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot))
+        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot, queries))
         for table, snapshot in changed.items()
     ]
 

@@ -85,6 +85,7 @@ READERS: dict[str, Callable[[str, object], Any]] = {
     "sort": read_words,
     "as_of": read_epoch,
     "published_at": read_moment,
+    "name": read_words,
     "first": read_epoch,
     "last": read_epoch,
     "vertex": read_vertices,

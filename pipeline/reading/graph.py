@@ -38,7 +38,7 @@ from ..home.home import Home
 from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
+from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex, read_words
 from .engines import Engines
 from .published_moment import choose_revision
 from .query_executor import Answer, run_query, translate_condition_errors
@@ -258,7 +258,7 @@ class Views(Generic[F]):
         With `since_revision`, return the diffs that a consumer of that revision applies: the columns, and `diff`.
         """
         arguments: dict[str, Any] = {"as_of": as_of, "since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask_view("query", span=(name,), revision=revision, **arguments, **narrow)
+        return self._ask_view("query", span=(read_words("name", name),), revision=revision, **arguments, **narrow)
 
     def quarantine(
         self,

@@ -21,11 +21,14 @@ from pyspark.sql import functions as F
 
 from ..errors import UsageError
 from ..home.home import Home
+from ..home.queries import QueryDefinition, recorded_queries
 from ..state.epoch_status import select_newest_checks
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.totals import MEASURES, EpochTotals, TotalDiff, sum_totals, totals_at, truss_sizes
+from ..storage.table_schemas import quote_identifier
 from ..storage.warehouse import Warehouse
+from .query_results import published_queries
 from .vertex_names import replace_with_names as named_of
 
 Document = dict[str, Any]
@@ -67,6 +70,11 @@ class DiffSide:
     def list_motifs(self) -> list[str]:
         run = self.run or (self.ledger.runs.get(self.row.run_id) if self.row.revision else None)
         return list(run.config.get("motifs") or {}) if run else []
+
+    def list_queries(self) -> dict[str, QueryDefinition]:
+        if self.run is None:
+            return published_queries(self.ledger, self.row)
+        return recorded_queries(self.run.config)
 
     def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
         """Return the newest result for each epoch, suite and name."""
@@ -250,6 +258,39 @@ class RevisionDiff:
             if came or went:
                 movements.append({"k": k, "entered": came, "left": went})
         return movements
+
+    def changed_queries(self, spark: SparkSession) -> list[Document]:
+        """Count the rows of each declared query that come and go at the end, and find the first epoch at which rows do.
+
+        Rows of a query that one state does not have, or with other columns, all come or go.
+        """
+        sides = self.before.list_queries(), self.after.list_queries()
+        frames = [
+            self._query_steps(spark, name, side.get(name), sign)
+            for side, sign in zip(sides, (-1, 1), strict=True)
+            for name in side
+        ]
+        if not frames:
+            return []
+        net = _union_frames(frames).groupBy("query", "row", "epoch").agg(F.sum("diff").alias("diff"))
+        at_end = Window.partitionBy("query", "row")
+        net = net.where("diff <> 0").withColumn("n", F.sum("diff").over(at_end))
+        rows = net.groupBy("query", "row").agg(F.min("epoch").alias("first"), F.first("n").alias("n"))
+        came, went = F.greatest("n", F.lit(0)), F.greatest(-F.col("n"), F.lit(0))
+        sums = [F.sum(came).alias("came"), F.sum(went).alias("went"), F.min("first").alias("first")]
+        found = {row["query"]: row.asDict() for row in rows.groupBy("query").agg(*sums).collect()}
+        return [{**row, "first": self._label_of(row["first"])} for _, row in sorted(found.items())]
+
+    def _query_steps(self, spark: SparkSession, name: str, query: QueryDefinition | None, sign: int) -> DataFrame:
+        """Return the signed rows of a query in one state, up to its frontier: query, row (as JSON), epoch, diff."""
+        assert query is not None
+        side = self.after if sign > 0 else self.before
+        warehouse = Warehouse(spark, side.home)
+        rows = self._clamp_epochs(warehouse.read_table(query.table, side.row), side.row)
+        if query.vertices and self._compares_by_name:
+            rows = named_of(warehouse, side.row, rows, list(query.vertices))
+        data = F.to_json(F.struct(*map(quote_identifier, query.columns)), {"ignoreNullFields": "false"})
+        return rows.select(F.lit(name).alias("query"), data.alias("row"), "epoch", (F.col("diff") * sign).alias("diff"))
 
     def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
         """Return a table's rows before, and the difference to its rows after, as diff triples."""

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.approval_rule import ALWAYS, NEVER, ON_WARNING
 from ..home.home import Home
+from ..home.queries import without_queries
 from ..landing.epoch_states import compare_with_ledger
 from ..landing.local_landing import EMPTY_DIGEST
 from ..observability import openlineage
@@ -135,9 +136,8 @@ def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
             f"Nothing of the held run was published.",
             f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
-    if json.dumps(run.config) != json.dumps(
-        home.config.semantic_settings()
-    ):  # as JSON, because the order of the motifs counts
+    # Queries are published as they were when the run began. As JSON, because the order of the motifs counts.
+    if json.dumps(without_queries(run.config)) != json.dumps(home.config.semantic_settings()):
         raise UsageError(
             f"the settings in {home.path / 'altneu.toml'} differ from those that held run {run.run_id} was computed "
             f"with.",

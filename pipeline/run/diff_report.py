@@ -33,6 +33,7 @@ def diff_document(home: Home, difference: RevisionDiff, spark: SparkSession) -> 
             none = {"entered": 0, "left": 0}
             document["trusses"] = [{**sizes, **none, **moved.get(sizes["k"], {})} for sizes in document["trusses"]]
         frame.unpersist()
+    document["queries"] = difference.changed_queries(spark)
     run = difference.after.run
     document["next"] = None
     if run is not None:

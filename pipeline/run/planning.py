@@ -131,7 +131,7 @@ def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
 def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
     """Split the epochs of a plan into revisions, each with at most `[ingest] max_revision_mb` of landed files.
 
-    An epoch that is larger than this is a revision of its own. A plan without epochs is one revision.
+    An epoch that is larger than this is a revision of its own.
     """
     limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
     pieces: list[tuple[int, ...]] = []
@@ -142,4 +142,4 @@ def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
             room = limit
         pieces[-1] += (epoch,)
         room -= size.get(epoch, 0)
-    return pieces or [()]
+    return pieces

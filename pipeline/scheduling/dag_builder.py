@@ -159,9 +159,9 @@ def report(planned: PlannedRun | None, published: PublishedRun | None) -> list[s
 def stages(planned: Any) -> Any:
     """Build the tasks of a run and return publish.
 
-    The chain is plan → ingest → edges → triangles → truss → audit → approve → publish → assets, warnings → report; the
-    plan travels by XCom. The state of a run is that of its last tasks: `assets` fails it when a stage has failed,
-    although `report` still runs; `warnings` is not among the last ones.
+    The chain is plan → ingest → edges → triangles → truss → queries → audit → approve → publish → assets, warnings →
+    report; the plan travels by XCom. The state of a run is that of its last tasks: `assets` fails it when a stage has
+    failed, although `report` still runs; `warnings` is not among the last ones.
     """
     site = current_site()
     pooled: dict[str, Any] = {"pool": site.pool}

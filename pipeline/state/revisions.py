@@ -13,6 +13,8 @@ from .database_session import DatabaseSession
 from .records import EMPTY, Revision, RunKind, encode_snapshots
 from .schema import NOTHING, ledger, runs
 
+_QUERIES = "queries"  # the part of a run's recorded settings that has its queries
+
 
 @dataclass(eq=False)
 class RevisionStore:
@@ -95,18 +97,37 @@ class RevisionStore:
             connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
             connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
 
+    def last_change_of_queries(self, row: Revision) -> int:
+        """Return the last revision up to `row` that has other queries than the one before, or 0.
+
+        Its run has written tables of queries again, so that their new snapshots lack the rows of older revisions.
+        """
+        joined = sa.select(ledger.c.revision, runs.c.config).join_from(ledger, runs)
+        up_to = joined.where(ledger.c.revision <= row.revision).order_by(ledger.c.revision.desc())
+        with_queries = sa.cast(runs.c.config, sa.Text).contains(f'"{_QUERIES}":')
+        if not self.database.read_rows(up_to.where(with_queries).limit(1)):
+            return 0
+        found = self.database.read_rows(up_to)
+        for newer, older in zip(found, [*found[1:], None], strict=True):
+            before = None if older is None else (older.config or {}).get(_QUERIES)
+            if (newer.config or {}).get(_QUERIES) != before:
+                return int(newer.revision)
+        return 0
+
     def share_snapshots(self, row: Revision, own: int) -> None:
         """Let revisions before the newest `own` ones read the snapshots of the revision `row`.
 
         These contain their rows, too. `row` has just been published, by a run whose lease this process holds. A
-        revision from before a rollback or a rebuild keeps its snapshots. One that a compaction has dropped has none.
+        revision from before a rollback, a rebuild or a change of the queries keeps its snapshots. One that a compaction
+        has dropped has none.
         """
         anew = (runs.c.kind != RunKind.RUN) & (ledger.c.revision <= row.revision)  # null: a run of an early version
         last_anew = sa.select(sa.func.max(ledger.c.revision)).join_from(ledger, runs).where(anew)
         alike = ledger.c.since.is_not_distinct_from(row.since) & (ledger.c.frontier != NOTHING)
         readable = sa.cast(ledger.c.snapshots, sa.Text) != "{}"
+        last_queries = self.last_change_of_queries(row)
         with self.database.write_transaction(row.run_id) as connection:
-            first = connection.execute(last_anew).scalar_one() or 0
+            first = max(connection.execute(last_anew).scalar_one() or 0, last_queries)
             old = ledger.c.revision.between(first, row.revision - own)
             shared = ledger.update().where(old, alike, readable)
             connection.execute(shared.values(snapshots=encode_snapshots(row.snapshots)))

@@ -21,6 +21,7 @@ from ..errors import AltneuError, BatchRejected, CheckFailed, RevisionConflict, 
 from ..formatting import count_epochs
 from ..home.approval_rule import NEVER
 from ..home.home import Home
+from ..run.stages import get_stage
 from ..state.records import RunRecord, RunState, Severity
 from ..state.stage_results import ReportFacts, to_json, without_version
 from .base import (
@@ -160,6 +161,12 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
         else:
             kept.append(epoch)
     return kept
+
+
+def is_needed(path: str, planned: PlannedRun, name: str) -> bool:
+    """Tell whether a run has a stage, so that Spark has to be asked for."""
+    _, ledger = open_home(path)
+    return name == PUBLISH or get_stage(name).is_needed(ledger.runs.get(planned["run_id"]).config)
 
 
 def execute_stage_task(path: str, planned: PlannedRun, name: str, say: Say = ignore_message) -> dict[str, Any]:

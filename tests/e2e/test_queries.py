@@ -1,0 +1,153 @@
+"""Declared queries on real tables: after every run, at every epoch, what DuckDB makes of the text over the batches.
+
+One home goes through late, corrected and removed batches, and through new, changed and dropped queries. The reference
+is that of `tests/algebra/test_queries.py`: it knows the batches alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from altneu.algorithms import maintained_query
+from altneu.pipeline.errors import CheckFailed, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Revision
+from altneu.pipeline.state.stage_results import QueriesFacts
+from tests import home_helpers
+from tests.algebra.test_queries import Batches, by_duckdb, random_batch
+
+EPOCHS = range(4)
+MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src WHERE a.src < a.dst"
+PAIRS = "SELECT src, dst, count(*) AS n, sum(amount) AS s, avg(amount) AS m FROM landed WHERE age < 2 GROUP BY src, dst"
+KINDS = "SELECT DISTINCT amount, op FROM landed"
+
+
+def declare(home: Home, **texts: str) -> None:
+    """Have these queries in the home, and no others."""
+    folder = home.path / "queries"
+    folder.mkdir(exist_ok=True)
+    for file in folder.glob("*.sql"):
+        file.unlink()
+    for name, text in texts.items():
+        (folder / f"{name}.sql").write_text(text)
+
+
+def rows_of(graph: Graph, name: str, **when: Any) -> Counter[tuple[object, ...]]:
+    rows: Counter[tuple[object, ...]] = Counter()
+    for row in graph.arrow.query(name, **when).to_pylist():
+        copies = row.pop("copies", 1)
+        rows[tuple(row.values())] += copies
+    return rows
+
+
+def assert_all_rows(home: Home, batches: Batches, **texts: str) -> None:
+    graph = Graph(home.path)
+    for name, text in texts.items():
+        for epoch in batches:
+            assert rows_of(graph, name, as_of=epoch) == by_duckdb(text, batches, epoch), (name, epoch)
+
+
+def run_all(home: Home, ledger: Ledger) -> Revision:
+    """Run what has landed or changed, as `altneu backfill --all` does."""
+    plan = planning.plan_run(home, ledger, lambda epoch: True)
+    revision = runner.execute_run(home, ledger, plan)
+    assert isinstance(revision, Revision)
+    return revision
+
+
+def ways(ledger: Ledger, revision: Revision) -> dict[str, str]:
+    facts = ledger.stages.get_facts(revision.run_id, QueriesFacts)
+    return {name: each.way for name, each in facts.queries.items()}
+
+
+def make_home(path: Path, batches: Batches, **texts: str) -> tuple[Home, Ledger]:
+    home, ledger = home_helpers.make(path, '[values]\namount = "long"\n')
+    for epoch, rows in batches.items():
+        home_helpers.put(home, epoch, rows)
+    declare(home, **texts)
+    return home, ledger
+
+
+@pytest.mark.law(3, 4)
+@pytest.mark.dear("two runs with real tables, and the commits of their queries")
+def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
+    spark: SparkSession, tmp_path: Path, unaudited: None
+) -> None:
+    rng = random.Random(7)
+    batches = {epoch: random_batch(rng) for epoch in EPOCHS}
+    home, ledger = make_home(tmp_path / "home", batches, mutual=MUTUAL, pairs=PAIRS)
+    first = run_all(home, ledger)
+    assert_all_rows(home, batches, mutual=MUTUAL, pairs=PAIRS)
+    assert ways(ledger, first) == {"mutual": "anew", "pairs": "anew"}
+    graph = Graph(home.path)
+    before = {name: rows_of(graph, name) for name in ("mutual", "pairs")}
+    batches[1] = random_batch(rng)
+    home_helpers.put(home, 1, batches[1])
+    second = run_all(home, ledger)
+    assert_all_rows(home, batches, mutual=MUTUAL, pairs=PAIRS)
+    assert "anew" not in ways(ledger, second).values()
+    for name, old in before.items():
+        followed = old.copy()
+        for row in graph.arrow.query(name, since_revision=1).to_pylist():
+            followed[tuple(row.values())[:-1]] += row["diff"]
+        assert +followed == rows_of(graph, name) and rows_of(graph, name, revision=1) == old, name
+
+
+@pytest.mark.slow
+@pytest.mark.law(3)
+def test_queries_come_change_and_go_and_a_fault_stops_the_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(8)
+    batches = {epoch: random_batch(rng) for epoch in EPOCHS}
+    home, ledger = make_home(tmp_path / "home", batches, mutual=MUTUAL, pairs=PAIRS)
+    first, graph = run_all(home, ledger), Graph(home.path)
+    pairs = rows_of(graph, "pairs")
+    wider = PAIRS.replace("< 2", "< 3")
+    declare(home, mutual=f"-- who answers\n{MUTUAL.lower()}", pairs=wider, kinds=KINDS)
+    second = run_all(home, ledger)
+    assert ways(ledger, second) == {"mutual": "nothing", "pairs": "anew", "kinds": "anew"}
+    assert_all_rows(home, batches, mutual=MUTUAL, pairs=wider, kinds=KINDS)
+    assert second.snapshots["edges"] == first.snapshots["edges"]
+    assert rows_of(graph, "pairs", revision=1) == pairs
+    assert planning.plan_run(home, ledger, lambda epoch: True).is_idle
+    declare(home, kinds=KINDS)
+    assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs")
+    rollback.roll_back(home, ledger, 1)
+    assert rows_of(graph, "pairs") == pairs
+    lose_a_row(monkeypatch)
+    with pytest.raises(CheckFailed, match=r"query kinds has the row \(amount .*\) 0 times, and 1 times when it is"):
+        run_all(home, ledger)
+    assert ledger.revisions.get().revision == 3
+
+
+def lose_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: the last step of a query leaves out what is new at the first epoch."""
+    select = maintained_query.select_result
+
+    def lossy(*args: Any) -> Any:
+        rows = select(*args)
+        return type(rows)(rows.df.where("epoch > 0"), rows.time)
+
+    monkeypatch.setattr(maintained_query, "select_result", lossy)
+
+
+def test_all_problems_of_all_files_are_named_before_anything_starts(tmp_path: Path) -> None:
+    home, ledger = home_helpers.make(tmp_path / "home")
+    declare(home, fine="SELECT src FROM arcs", wrong="SELECT srx FROM arcs", Shouting="SELECT 1", edges="SELECT 1")
+    with pytest.raises(UsageError) as error:
+        planning.plan_run(home, ledger, lambda epoch: True)
+    text = str(error.value)
+    assert "queries/wrong.sql line 1, column 8: there is no column srx; arcs has src, dst. Did you mean src?" in text
+    assert "queries/Shouting.sql a query's name" in text and "queries/edges.sql a query's name" in text
+    assert "fine" not in text
