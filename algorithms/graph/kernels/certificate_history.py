@@ -42,7 +42,7 @@ def certify_history(a: Ints, b: Ints, start: Ints, until: Ints, first: int, last
     """
     none = np.empty(0, np.int64)
     start = np.maximum(start, first)
-    graph, steps, _ = prepare_replay(a, b, start, until, none, none, none, first, last, kept=True)
+    graph, steps, *_ = prepare_replay(a, b, start, until, none, none, none, first, last, kept=True)
     levels = graph.levels
     level, label, since = levels.level.copy(), levels.label.copy(), np.zeros(levels.level.size, np.int64)
     spans: list[tuple[Ints, ...]] = []
