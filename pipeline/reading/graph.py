@@ -251,6 +251,7 @@ class Views(Generic[F]):
         *,
         since_revision: int | None = None,
         all_epochs: bool = False,
+        published_at: Moment | None = None,
         **narrow: Unpack[Narrowing],
     ) -> F:
         """Return the rows of a declared query: its columns, and `copies` where a row may occur several times.
@@ -258,7 +259,8 @@ class Views(Generic[F]):
         With `since_revision`, return the diffs that a consumer of that revision applies: the columns, and `diff`.
         """
         arguments: dict[str, Any] = {"as_of": as_of, "since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask_view("query", span=(read_words("name", name),), revision=revision, **arguments, **narrow)
+        arguments |= {"revision": revision, "published_at": published_at}
+        return self._ask_view("query", span=(read_words("name", name),), **arguments, **narrow)
 
     def quarantine(
         self,

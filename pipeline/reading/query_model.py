@@ -161,7 +161,7 @@ VIEWS = (
     View(
         "query",
         "NAME",
-        ("since_revision", "revision", "all_epochs"),
+        ("since_revision", *_PUBLISHED, "all_epochs"),
         (),
         "what a consumer of the query at revision R applies",
         "diff",

@@ -55,7 +55,7 @@ def _ignored() -> list[Wrong]:
         "vertices": "7",
         "edge": "7 8",
     }
-    words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02"}
+    words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02", "NAME": "pairs"}
     rows = []
     for view in VIEWS:
         given = f"{words[view.words]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
@@ -184,6 +184,13 @@ FAST = [
     Wrong("show communities --k 1", 2, "--k 1: it must be at least 2"),
     Wrong("show changes --since-revision -1", 2, "--since-revision -1: it must be at least 0"),
     Wrong("show changes --since-revision 99", 2, "--since-revision 99 is after revision 2"),
+    Wrong("show query", 2, "NAME"),
+    Wrong("show query pairs", 2, "has no query 'pairs'"),
+    Wrong("queries --format xml", 2, "'xml' is not one of"),
+    Wrong("certify 99", 1, "revision 99 was not published; the newest is 2"),
+    Wrong("show totals --published-at tomorrow", 2, "'tomorrow' is not a moment"),
+    Wrong("show totals --published-at 2000-01-01 --revision 1", 2, "--revision and --published-at do not go together"),
+    Wrong("show totals --published-at 2000-01-01", 1, "nothing was published at 2000-01-01T00:00:00"),
     Wrong("show totals --revision 0", 2, "--revision 0: it must be at least 1"),
     Wrong("show edges --sort weight", 2, "--sort weight: edges has no such column; it has src, dst, trussness"),
     Wrong("show totals --sort -weight", 2, "--sort weight: totals has no such column"),
