@@ -10,7 +10,7 @@ Law     The proof is that of `incremental_prover` after each batch, number by nu
         copy, vertex by vertex, before the counts of the proof are given to that graph.
 Bounds  At most `IN_FLIGHT` epochs wait for their proof; then the maintenance waits.
 Cost    The copies, and two comparisons of 12 bytes for each edge and epoch. Memory: 36 bytes an edge besides the
-        prover's, and an eighth of spare room; 12 bytes for each edge that has changed at an epoch in flight.
+        prover's, and an eighth of spare room; 20 bytes for each edge that has changed at an epoch in flight.
 """
 
 # numba infers the types of kernels from the arrays that they receive.

@@ -8,8 +8,9 @@ Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) i
         and their trussness (>= 2).
 Cost    An epoch costs as much as the edges that its changes can reach, or as one peel, whichever is estimated to be
         less. Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
-        at the peak (one interval each; measured), besides input and output. To free the memory of the input, call
-        `prepare_replay`, release the vectors, and then call `run_replay`.
+        at the peak (one interval each; measured), besides input and output; 80 more where the epochs of a long window
+        are proved in another thread (`concurrent_prover`). To free the memory of the input, call `prepare_replay`,
+        release the vectors, and then call `run_replay`.
 Source  `truss_maintenance` and `truss` in this folder.
 """
 
