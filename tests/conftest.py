@@ -21,9 +21,8 @@ settings.register_profile("same examples in each run", derandomize=True)
 if not seeds.is_fresh():
     settings.load_profile("same examples in each run")
 
-pytest_plugins = [
-    f"tests.{name}" for name in ("tools", "canonical", "tiers", "costs", "session", "browser", "postgres", "rest", "s3")
-]
+PLUGINS = "scratch", "tools", "canonical", "tiers", "costs", "session", "browser", "postgres", "rest", "s3"
+pytest_plugins = [f"tests.{name}" for name in PLUGINS]
 
 gc.disable()  # what is imported and collected stays: to look through it again and again takes a fifth of the collection
 

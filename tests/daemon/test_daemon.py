@@ -57,14 +57,17 @@ def test_commands_by_daemon_are_those_of_processes(place: Place, tmp_path: Path)
     alone = Place(tmp_path / "alone" / "home", place.environment)
     shutil.copytree(place.path, alone.path)
     _, status = place.serve_and_wait()
-    commands = COMMANDS * 2
-    random.Random(seeds.one()).shuffle(commands)
-    for number, words in enumerate(commands):
-        environment = place.environment | {"COLUMNS": str(60 + 40 * (number % 3))}
-        options = {"env": environment, "umask": 0o077 if number % 2 else 0o022}
-        found, expected = (each.run(*words, **options) for each in (place, alone))
-        mine = tuple(str(part).replace(str(alone.path), str(place.path)) for part in expected)
-        assert tuple(without_daemon(str(part)) for part in found) == tuple(map(without_daemon, mine)), words
+    options = [
+        {"env": place.environment | {"COLUMNS": str(60 + 40 * (number % 3))}, "umask": 0o077 if number % 2 else 0o022}
+        for number in range(len(COMMANDS))
+    ]
+    expected = [alone.run(*words, **how) for words, how in zip(COMMANDS, options, strict=True)]
+    chosen = [*range(len(COMMANDS))] * 2
+    random.Random(seeds.one()).shuffle(chosen)
+    for number in chosen:
+        found = place.run(*COMMANDS[number], **options[number])
+        mine = tuple(str(part).replace(str(alone.path), str(place.path)) for part in expected[number])
+        assert tuple(without_daemon(str(part)) for part in found) == tuple(map(without_daemon, mine)), COMMANDS[number]
     file = Path("totals.csv")
     assert (place.path / file).read_bytes() == (alone.path / file).read_bytes()
     assert stat.S_IMODE((place.path / file).stat().st_mode) == stat.S_IMODE((alone.path / file).stat().st_mode)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tests.receiver import Receiver, alerted, receiving
 
 from . import test_epoch
 from .real import Airflow
-from .test_epoch import DAY, Load, up
+from .test_epoch import DAY, Load, states, up
 
 tiny = test_epoch.tiny  # a fixture
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
@@ -56,7 +57,7 @@ def critical(epoch: int) -> dict[str, Any]:
         "severity": "critical",
         "meaning": "Each edge is stored once.",
     }
-    told = {"remedy": "altneu audit 2004-04-15", "observed": "1 of 3 rows", "rows": []}
+    told = {"remedy": "altneu audit 2004-04-15", "observed": "1 of 3 rows", "rows": [{"a": 1, "b": 2}]}
     return {"epoch": epoch, "passed": False, **words, **told}
 
 
@@ -64,6 +65,20 @@ def titles(receiver: Receiver) -> list[str]:
     found = [body["title"] for body in receiver.bodies]
     receiver.got.clear()
     return found
+
+
+def assert_stopped_before_publish(run: Any, home: Home, ledger: Ledger, called: list[dict[str, Any]]) -> None:
+    """What a critical failure leaves: a report, and a call that says what to do."""
+    assert run.state == "failed"
+    done = states(run)
+    assert (done["truss"], done["audit"]) == ("success", "failed")
+    assert {done[name] for name in ("publish", "assets", "warnings")} == {"upstream_failed"}
+    assert done["report"] == "success" and (home.reports / "epoch=2004-04-15.html").is_file()
+    assert ledger.revisions.get().revision == 0
+    assert [(call["dag"], call["task"]) for call in called] == [("altneu_epoch", "audit")]
+    address = "/altneu/reports/epoch=2004-04-15.html"
+    parts = ("2004-04-15: edges are unique", "{'a': 1, 'b': 2}", "next: altneu report 2004-04-15", address)
+    assert [part for part in parts if part not in called[0]["error"]] == []
 
 
 @pytest.mark.usefixtures("ledger_only", "airflow")
@@ -74,9 +89,14 @@ def test_a_failing_epoch_is_told_once_and_its_end_too(
     receiver: Receiver,
 ) -> None:
     home, ledger, first = tiny
+    called: list[dict[str, Any]] = []
+    hook = ModuleType("pager")
+    hook.call = called.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pager", hook)
     with monkeypatch.context() as patch:
         fails(patch, CheckFailed("1 critical check(s) failed.", "altneu report 2004-04-15"), critical(first))
-        assert load(home.path)["altneu_epoch"].test(logical_date=DAY).state == "failed"
+        run = load(home.path, ALTNEU_ON_FAILURE="pager:call")["altneu_epoch"].test(logical_date=DAY)
+        assert_stopped_before_publish(run, home, ledger, called)
         (body,) = receiver.bodies
         assert body["title"] == "altneu: critical: edges are unique"
         assert "/altneu/reports/epoch=2004-04-15.html" in body["message"]
@@ -96,9 +116,11 @@ def test_a_task_that_fails_without_an_incident_says_so_itself(
     monkeypatch: pytest.MonkeyPatch,
     receiver: Receiver,
 ) -> None:
-    home, _, _ = tiny
+    home, ledger, _ = tiny
     dag = load(home.path, ALTNEU_WAIT_HOURS="0")["altneu_epoch"]
-    assert dag.test(logical_date=DAY + timedelta(days=2)).state == "failed"
+    run = dag.test(logical_date=DAY + timedelta(days=2))
+    assert (run.state, states(run)["landed"], states(run)["plan"]) == ("failed", "failed", "upstream_failed")
+    assert ledger.revisions.get().revision == 0
     (body,) = receiver.bodies
     assert body["title"] == "altneu: epoch 2004-04-17: altneu_epoch.landed failed"
     assert "waiting for epoch 2004-04-17" in body["message"] and "next: land it" in body["message"]

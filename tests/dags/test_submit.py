@@ -185,14 +185,14 @@ def test_the_next_try_finds_the_driver(
                 connection.execute(sa.text("UPDATE runs SET beat_at = '2004-04-15T00:00:00+00:00'"))
             go.touch()
         else:
-            threading.Timer(2, go.touch).start()
+            threading.Timer(0.5, go.touch).start()
     elif meanwhile != "it is at work":
         says.write_text('{"error": {"says": "it fails", "retry": true}}' if meanwhile == "it has failed" else "{}")
         go.touch()
         until(answer.exists)
         says.write_text("{}")
     else:
-        threading.Timer(2, go.touch).start()
+        threading.Timer(0.5, go.touch).start()
     assert task().execute(context) == {"driver": MEANWHILE[meanwhile]}
     assert context["task_state_store"] == {} and not Path(first["folder"]).exists()
     assert task().execute(context) == {"driver": MEANWHILE[meanwhile] + 1}
