@@ -68,6 +68,7 @@ def audit(
     from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage
     from ..report import refresh_pages
+    from ..run import change_log
     from ..run.cost_comparison import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -110,6 +111,7 @@ def audit(
         return
     with show_progress("audit") as say:
         results = audit.audit_published(warehouse, row, wanted, say, third_party=third_party)
+    results += change_log.check_change_log(home, ledger, lambda: warehouse)
     ledger.checks.put(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
     if output is not None and write_results is not None:

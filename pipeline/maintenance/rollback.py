@@ -8,6 +8,7 @@ tables hold exactly what is published for every reader.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from altneu.algorithms.fingerprint import Fingerprint
 
@@ -15,6 +16,7 @@ from ..errors import UsageError, describe_error
 from ..home.home import Home
 from ..observability import openlineage
 from ..report import refresh_pages
+from ..run import change_log
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state import fingerprint_sums
@@ -22,6 +24,9 @@ from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision, RunKind, StagedBatch
 from ..state.revisions import exact_revisions
 from ..storage.refs_without_spark import open_branches
+
+if TYPE_CHECKING:
+    from ..storage.warehouse import Warehouse
 
 
 def roll_back(
@@ -63,16 +68,24 @@ def roll_back(
             say(f"revision {revision} shares its tables with later ones: writing its rows again")
             pins = rewrite_revision(home, ledger, run_id, target)
         published = _republish(home, ledger, run_id, parent, target, pins, epochs)
-        if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
+        if lacking := [table for table in home.config.publish.serving_tables if table not in pins and pins]:
             say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         try:
             open_branches(home).update_refs(ledger, run_id)
             ledger.runs.forget_branches([run_id])
+            change_log.try_to_follow(home, ledger, lambda: _open_warehouse(home, ledger), say)
         except Exception as error:  # the revision is published; the next writer updates the tags and branches
             say(f"the next run, or altneu doctor, updates the tags in the tables ({describe_error(error)[0]})")
     openlineage.emit_run(home, ledger, run_id)
     refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
+
+
+def _open_warehouse(home: Home, ledger: Ledger) -> Warehouse:
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    return Warehouse(session_for(home, ledger), home)
 
 
 def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
@@ -92,8 +105,6 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
         CheckFailed: The written rows do not have the fingerprints of the revision.
     """
     from ..run import serving_tables
-    from ..storage.session import session_for
-    from ..storage.warehouse import Warehouse
     from . import compaction_verification
     from .compact import sort_into_files
 
@@ -103,7 +114,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             f"Revision {target.revision} shares its tables with later ones, and writing them again would lose columns.",
             "restore the value columns, and repeat the command",
         )
-    warehouse = Warehouse(session_for(home, ledger), home)
+    warehouse = _open_warehouse(home, ledger)
     with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():

@@ -15,6 +15,7 @@ from ..state.home_identity import ROUNDS
 from ..state.records import SERVING_TABLES, Revision
 
 NAMESPACE = "graph"
+CHANGES = "changes"  # the table that other programs follow (`run.change_log`); no revision pins it
 _TIME = "epoch bigint, revision bigint, diff bigint"
 SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 

@@ -80,7 +80,7 @@ class Warehouse(Branches):
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
         self.collections = tuple(collections)  # of diff triples
-        self.plain = tuple(dict.fromkeys(home.config.publish.tables))
+        self.plain = tuple(dict.fromkeys(home.config.publish.serving_tables))
         super().__init__(
             [*self.collections, *self.plain], lambda table: self._tables.load_table(self.table_name(table))
         )
