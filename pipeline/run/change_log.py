@@ -132,7 +132,7 @@ def list_steps(home: Home, ledger: Ledger, engines: Engines, row: Revision) -> p
     if row.frontier is None:
         return STEPS.empty_table()
 
-    def select_all(tables: Tables[R]) -> R:
+    def union_steps(tables: Tables[R]) -> R:
         parts = {
             "trussness": _select_steps(tables, row, "trussness", "a", "b"),
             "degree": _select_steps(tables, row, "degrees", "vertex"),
@@ -141,13 +141,13 @@ def list_steps(home: Home, ledger: Ledger, engines: Engines, row: Revision) -> p
         union = " UNION ALL ".join(f"SELECT '{what}' AS what, * FROM {{{what}}}" for what in parts)
         return tables.select_rows(union, **parts)
 
-    def answer_by_duckdb(tables: DuckTables) -> pa.Table:
-        return tables.to_arrow(select_all(tables))
+    def steps_by_duckdb(tables: DuckTables) -> pa.Table:
+        return tables.to_arrow(union_steps(tables))
 
-    def answer_by_spark(warehouse: Warehouse) -> pa.Table:
-        return select_all(warehouse).toArrow()
+    def steps_by_spark(warehouse: Warehouse) -> pa.Table:
+        return union_steps(warehouse).toArrow()
 
-    steps = engines.choose_and_run([row], READS, works=True, by_duckdb=answer_by_duckdb, by_spark=answer_by_spark)
+    steps = engines.choose_and_run([row], READS, works=True, by_duckdb=steps_by_duckdb, by_spark=steps_by_spark)
     return pa.concat_tables([steps.select(STEPS.names).cast(STEPS), _list_total_steps(ledger, row)])
 
 

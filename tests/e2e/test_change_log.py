@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from pyspark.sql import SparkSession
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.maintenance.compact import compact
-from altneu.pipeline.reading import views
+from altneu.pipeline.reading import external_access, views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run import change_log
 from altneu.pipeline.state import home_identity
@@ -30,6 +33,7 @@ from tests.canonical import History
 from tests.e2e.conftest import Altneu
 from tests.ledger_only import LedgerOnly
 
+REPO = Path(__file__).parents[2]
 TOML = '[edges]\nlive_for = 3\n[publish]\ntables = ["changes"]\n[retention]\nrevisions = 3\n'
 Step = tuple[str, str, str | None, int]
 
@@ -80,6 +84,18 @@ class Consumer:
             if kind == what and at <= epoch and at >= last.get(name, (at, 0))[0]:
                 last[name] = at, value
         return {name: value for name, (_, value) in last.items() if value}
+
+
+def run_recipe(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Run what docs/engines.md says, and return the rows."""
+    section = (REPO / "docs" / "engines.md").read_text().split("\n## Changes\n")[1].split("\n## ")[0]
+    (recipe,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+    said = json.dumps(external_access.external_access(home, Ledger(home.database)).to_dict())
+    given: dict[str, Any] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "check_output", lambda command: said)
+        exec(recipe, given)
+    return list(given["rows"].to_pylist())
 
 
 def kind_of(before: int | None, after: int | None) -> str:
@@ -192,7 +208,7 @@ def test_after_revisions_have_expired_the_table_itself_says_what_it_has(
     change_log.follow_publications(home, ledger, lambda: pytest.fail("needs no Spark"))
     consumer = Consumer(home)
     consumer.follow()
-    assert set(consumer.revisions) == {1, 3, 4}
+    assert set(consumer.revisions) == {1, 3, 4} == {row["revision"] for row in run_recipe(home, monkeypatch)}
     assert_has_what_is_published(consumer, ledger, (1,))
     with duckdb.connect() as database:  # a reader that keeps nothing
         database.register("changes", change_log.open_change_log(home).scan().to_arrow())
