@@ -224,7 +224,7 @@ class Publish(Section):
     )
     tables: list[setting_types.PublishedTable] = declare(
         [],
-        '["vertex_history", "edge_now", "epoch_totals", "changes"]',
+        '["vertex_history", "edge_now", "epoch_totals"]',
         "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs, and the "
         "table of [changes](engines.md#changes) that they follow",
         'a list of "vertex_history", "edge_now", "epoch_totals" and "changes"',
