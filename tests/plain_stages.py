@@ -49,7 +49,7 @@ PLAN = "replay"
 def require_plain_settings(home: Home) -> None:
     """Refuse a home whose settings these stages know nothing of."""
     config = home.config
-    unknown = [config.edge_condition, config.motifs, config.publish.tables, config.retention.epochs]
+    unknown = [config.edge_condition, config.motifs, config.publish.serving_tables, config.retention.epochs]
     assert not any(unknown), f"{home.path} needs real runs: {unknown}"
 
 

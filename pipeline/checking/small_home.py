@@ -15,6 +15,7 @@ from altneu.expectations.model import Check
 from ..errors import AltneuError, UsageError
 from ..home import memory_budget
 from ..home.home import Home
+from ..home.queries import is_query_table
 from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision
 from ..storage.condition_errors import Refused, UncertainCondition
@@ -92,10 +93,10 @@ def audit_without_spark(
 
 
 def _has_more_to_check(home: Home, revision: Revision) -> bool:
-    """Tell whether an audit looks at more than what is recomputed here: names, serving tables, missing motifs."""
-    has_serving_tables = any(table in revision.snapshots for table in SERVING_TABLES)
+    """Tell whether an audit looks at more than is recomputed here: names, queries, serving tables, missing motifs."""
+    has_others = any(table in SERVING_TABLES or is_query_table(table) for table in revision.snapshots)
     lacks_motifs = bool(home.config.motifs) and "motif_counts" not in revision.snapshots
-    return has_serving_tables or lacks_motifs or home.config.vertices.ids == "string"
+    return has_others or lacks_motifs or home.config.vertices.ids == "string"
 
 
 def _read_tables(home: Home, revision: Revision) -> Mapping[str, pa.Table]:

@@ -322,7 +322,7 @@ def tables(
     out.print(f"{'published':<10} {access.published_at}")
     out.print(f"{'frontier':<10} {access.frontier}: epochs after it are not final")
     print_rows([{"table": table, "metadata": where} for table, where in access.tables.items()])
-    lacking = [table for table in home.config.publish.tables if table not in access.tables]
+    lacking = [table for table in home.config.publish.serving_tables if table not in access.tables]
     if lacking:
         out.print(
             f"not in this revision: {', '.join(lacking)}; the next run that publishes writes them, or altneu rebuild"

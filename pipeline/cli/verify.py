@@ -68,6 +68,7 @@ def audit(
     from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage
     from ..report import refresh_pages
+    from ..run import change_log
     from ..run.cost_comparison import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -117,6 +118,7 @@ def audit(
             if small is None or not all(result["passed"] for result in by_spark):
                 results = by_spark
             reference = f" and to {reference_name(warehouse.spark)}" if third_party else ""
+    results += change_log.check_change_log(home, ledger, lambda: Warehouse(session_for(home, ledger), home))
     ledger.checks.put(None, row.revision, results)
     openlineage.emit_audit(home, ledger, results)
     if output is not None and write_results is not None:

@@ -162,6 +162,7 @@ def _spark_value(value: object) -> str:
 
 TYPES = ("long", "double", "string", "boolean")
 ServingTable = Literal["vertex_history", "edge_now", "epoch_totals"]
+PublishedTable = Literal["vertex_history", "edge_now", "epoch_totals", "changes"]  # not all of them are serving tables
 EDGE_NOW = ("trussness", "both_ways")  # the columns of `edge_now` besides src, dst and the value columns
 
 Rule = Annotated[str, AfterValidator(check_rule)]

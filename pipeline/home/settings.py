@@ -223,13 +223,23 @@ class Publish(Section):
         '"always" or a condition such as "moved > 0.5 % or warnings > 0"',
         validate_default=True,
     )
-    tables: list[setting_types.ServingTable] = declare(
+    tables: list[setting_types.PublishedTable] = declare(
         [],
         '["vertex_history", "edge_now", "epoch_totals"]',
-        "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",
-        'a list of "vertex_history", "edge_now" and "epoch_totals"',
+        "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs, and the "
+        "table of [changes](engines.md#changes) that they follow",
+        'a list of "vertex_history", "edge_now", "epoch_totals" and "changes"',
         change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
     )
+
+    @property
+    def serving_tables(self) -> list[str]:
+        """Return the tables that are a part of each revision."""
+        return [table for table in self.tables if table != "changes"]
+
+    @property
+    def logs_changes(self) -> bool:
+        return "changes" in self.tables
 
 
 class Runs(Section):

@@ -125,6 +125,8 @@ def _find_conflicts(raw: dict[str, Any]) -> list[str]:
             for name in values
             if name.casefold() in EDGE_NOW
         ]
+    if isinstance(tables, list) and "changes" in tables and "catalog" in _section_of(raw, "storage"):
+        problems.append('[publish] tables = "changes": a REST catalog cannot list it: remove one of the settings')
     where = _section_of(raw, "edges").get("where")
     if isinstance(where, str) and (why := condition_fault(where, values)):
         problems.append(f"[edges] where = {where!r}: {why}")

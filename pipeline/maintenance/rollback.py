@@ -8,14 +8,17 @@ tables hold exactly what is published for every reader.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from altneu.algorithms.fingerprint import Fingerprint
 
 from ..errors import UsageError, describe_error
 from ..home.home import Home
-from ..home.queries import recorded_queries
+from ..home.queries import Definitions, recorded_queries
 from ..observability import openlineage
 from ..report import refresh_pages
+from ..run import change_log
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state import fingerprint_sums
@@ -23,6 +26,9 @@ from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision, RunKind, StagedBatch
 from ..state.revisions import exact_revisions
 from ..storage.refs_without_spark import open_branches
+
+if TYPE_CHECKING:
+    from ..storage.warehouse import Warehouse
 
 
 def roll_back(
@@ -64,16 +70,24 @@ def roll_back(
             say(f"revision {revision} shares its tables with later ones: writing its rows again")
             pins = rewrite_revision(home, ledger, run_id, target)
         published = _republish(home, ledger, run_id, parent, target, pins, epochs)
-        if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
+        if lacking := [table for table in home.config.publish.serving_tables if table not in pins and pins]:
             say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         try:
             open_branches(home).update_refs(ledger, run_id)
             ledger.runs.forget_branches([run_id])
+            change_log.try_to_follow(home, ledger, lambda: _open_warehouse(home, ledger), say)
         except Exception as error:  # the revision is published; the next writer updates the tags and branches
             say(f"the next run, or altneu doctor, updates the tags in the tables ({describe_error(error)[0]})")
     openlineage.emit_run(home, ledger, run_id)
     refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
+
+
+def _open_warehouse(home: Home, ledger: Ledger, queries: Definitions = MappingProxyType({})) -> Warehouse:
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    return Warehouse(session_for(home, ledger), home, queries)
 
 
 def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
@@ -93,8 +107,6 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
         CheckFailed: The written rows do not have the fingerprints of the revision.
     """
     from ..run import serving_tables
-    from ..storage.session import session_for
-    from ..storage.warehouse import Warehouse
     from . import compaction_verification
     from .compact import sort_into_files
 
@@ -104,8 +116,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
             f"Revision {target.revision} shares its tables with later ones, and writing them again would lose columns.",
             "restore the value columns, and repeat the command",
         )
-    queries = recorded_queries(ledger.runs.get(target.run_id).config)
-    warehouse = Warehouse(session_for(home, ledger), home, queries)
+    warehouse = _open_warehouse(home, ledger, recorded_queries(ledger.runs.get(target.run_id).config))
     with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():

@@ -12,6 +12,7 @@ from ..home.home import Home
 from ..state import filesystem, home_identity
 from . import catalogs, iceberg
 from .branches import Branches
+from .table_schemas import CHANGES
 
 KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"}
 
@@ -28,7 +29,7 @@ def open_branches(home: Home) -> Branches:
         location = catalog.metadata_locations(table)[table]
         return iceberg.IcebergTable(table, location, json.loads(filesystem.read_file(location)), changes)
 
-    return Branches(sorted(catalog.metadata_locations()), load_table)
+    return Branches(sorted({*catalog.metadata_locations()} - {CHANGES}), load_table)
 
 
 def _missing_table_error(table: str) -> iceberg.IcebergTable:

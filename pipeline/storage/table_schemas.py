@@ -17,6 +17,7 @@ from ..state.home_identity import ROUNDS
 from ..state.records import SERVING_TABLES, Revision
 
 NAMESPACE = "graph"
+CHANGES = "changes"  # the table that other programs follow (`run.change_log`); no revision pins it
 _TIME = "epoch bigint, revision bigint, diff bigint"
 
 # table → its data columns; the time columns and diff follow in every table

@@ -87,7 +87,7 @@ class Warehouse(Branches):
         self._query_columns = query_columns(queries)
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ()), *query_inputs(queries), *self._query_columns]
         self.collections = tuple(collections)  # of diff triples
-        self.plain = tuple(dict.fromkeys(home.config.publish.tables))
+        self.plain = tuple(dict.fromkeys(home.config.publish.serving_tables))
         super().__init__(
             [*self.collections, *self.plain], lambda table: self._tables.load_table(self.table_name(table))
         )

@@ -183,6 +183,8 @@ WRONG = {  # the file -> what must be said of it
     "[truss]\nlimit_edges = -1": "[truss] limit_edges = -1: at least 0",
     "[triangles]\nlimit_edges = 0": "[triangles] limit_edges = 0: at least 1",
     "[retention]\nepochs = 0": "[retention] epochs = 0: at least 1",
+    "[publish]\ntables = ['changes']\n[storage]\ncatalog = { type = 'rest', uri = 'https://h' }": "a REST",
+    "[publish]\ntables = ['change']": 'a list of "vertex_history", "edge_now", "epoch_totals" and "changes"',
     "[retention]\nrevisions = 0": "[retention] revisions = 0: at least 1",
     "[audit]\nepochs = 'every 0'": "[audit] epochs = 'every 0': \"frontier\"",
     "[vertices]\nids = 'text'": "[vertices] ids = 'text': \"integer\" or \"string\"",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...errors import describe_error
 from ...state.records import RunKind, Severity
 from ...state.stage_results import AuditFacts, PublishFacts
-from .. import approval
+from .. import approval, change_log
 from ..run_context import RunContext
 
 TIDIED_EVERY = 10  # a revision whose number is divisible by it shares its snapshots
@@ -42,6 +42,7 @@ def publish(run: RunContext) -> PublishFacts:
             run.ledger.revisions.share_snapshots(row, run.home.config.retention.revisions)
         run.warehouse.update_refs(run.ledger, run.run_id)
         run.ledger.runs.forget_branches([run.run_id])
+        change_log.try_to_follow(run.home, run.ledger, lambda: run.warehouse, run.say)
         approval.expire_held_runs(run.home, run.ledger)
         for table in run.warehouse.tables if tidies else ():
             run.warehouse.expire_snapshots(table, run.ledger, run.run_id)

@@ -1,0 +1,237 @@
+"""The table `changes`: what each publication has changed, as rows that are only ever appended (`[publish] tables`).
+
+A row is about a number and the epoch from which on it has a value: the trussness of an edge, the degree or triangles of
+a vertex, a total, or the edges of one trussness. `before` and `after` are this value before and after the publication,
+null where none begins at that epoch. So whoever keeps the last `after` of each (what, key, other, epoch) has what is
+published, at every epoch: the value at an epoch is that of the last one that is not later.
+
+The table follows the ledger, and is not a part of the commit: each revision is one append, which names its revision,
+so that what a killed process has left out is appended by the next one, and nothing twice. Rollbacks are revisions as
+others. A compaction does not touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from altneu.expectations.model import Check
+
+from ..errors import describe_error
+from ..home.home import Home
+from ..reading.engine_protocol import R, Tables
+from ..reading.engines import Engines
+from ..reading.vertex_names import replace_with_names
+from ..state import home_identity
+from ..state.ledger import Ledger
+from ..state.records import EMPTY, Revision
+from ..storage.table_schemas import CHANGES, NAMESPACE
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from ..storage.duckdb_tables import DuckTables
+    from ..storage.warehouse import Warehouse
+
+REVISION = "altneu.revision"  # the property of a snapshot that names the revision that it has appended
+READS = ("trussness", "degrees", "triangle_counts")
+SCHEMA = pa.schema(
+    {
+        "revision": pa.int64(),
+        "published_at": pa.timestamp("us", "UTC"),
+        "epoch": pa.int64(),
+        "what": pa.string(),
+        "key": pa.string(),
+        "other": pa.string(),
+        "kind": pa.string(),
+        "before": pa.int64(),
+        "after": pa.int64(),
+    }
+)
+_STEP = ("what", "key", "other", "epoch")
+STEPS = pa.schema([*(SCHEMA.field(name) for name in _STEP), pa.field("value", pa.int64())])
+
+
+def try_to_follow(home: Home, ledger: Ledger, spark: Callable[[], Warehouse], say: Callable[[str], None]) -> None:
+    """Append what was published, if the settings ask for it. What is published stays so if that does not succeed."""
+    if home.config.publish.logs_changes:
+        try:
+            follow_publications(home, ledger, spark)
+        except Exception as error:
+            say(f"the next publication appends to the table {CHANGES} what was published ({describe_error(error)[0]})")
+
+
+def follow_publications(home: Home, ledger: Ledger, spark: Callable[[], Warehouse]) -> int:
+    """Append what the revisions have changed that the table does not have yet, and return the newest of them.
+
+    The table begins with the whole state of the newest revision. A revision that cannot be read any more is left out:
+    the next one then has its changes, too.
+    """
+    table = open_change_log(home)
+    engines = Engines(home, spark)
+    last, readable = appended_revision(table), ledger.revisions.list_readable()
+    newest = ledger.revisions.get()
+    wanted = [newest.revision] if last is None else [r for r in {*readable, newest.revision} if r > last]
+    for number in sorted(wanted):
+        row = ledger.revisions.get(number)
+        old = ledger.revisions.get(last) if last and (last in readable) else EMPTY
+        before = _fold_changes(table) if last and last not in readable else list_steps(home, ledger, engines, old)
+        rows = _compare_steps(before, list_steps(home, ledger, engines, row), old, row)
+        table.append(rows, snapshot_properties={REVISION: str(number)})
+        last = number
+    return last or 0
+
+
+def check_change_log(home: Home, ledger: Ledger, spark: Callable[[], Warehouse]) -> list[Check]:
+    """Compare what the table adds up to with what is published, as the result of a check; none without the table."""
+    row = ledger.revisions.get()
+    if not home.config.publish.logs_changes or row.frontier is None:
+        return []
+    table = open_change_log(home)
+    steps = list_steps(home, ledger, Engines(home, spark), row)
+    wrong = _compare_steps(_fold_changes(table), steps, row, row)
+    check: Check = {
+        "epoch": row.frontier,
+        "suite": CHANGES,
+        "name": "changes add up to what is published",
+        "severity": "critical",
+        "passed": not wrong.num_rows,
+        "meaning": "A program that has applied every row of the table `changes` has what the newest revision shows.",
+        "remedy": "altneu run EPOCH (appends what is lacking); else look at who has written to the table",
+        "observed": f"{wrong.num_rows:,} of {steps.num_rows:,} values differ; the table has revision "
+        f"{appended_revision(table)} of {row.revision}",
+        "rows": wrong.select([*_STEP, "before", "after"]).slice(0, 10).to_pylist(),
+    }
+    return [check]
+
+
+def open_change_log(home: Home) -> Table:
+    """Open the table, and make it where there is none yet."""
+    from pyiceberg.catalog import load_catalog
+
+    identity = home_identity.require_identity(home)
+    catalog = load_catalog(identity.catalog, type="sql", uri=home.database, warehouse=home.warehouse)
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    # a commit is refused where another process has appended since, and not repeated
+    return catalog.create_table_if_not_exists(
+        (NAMESPACE, CHANGES), SCHEMA, properties={"commit.retry.num-retries": "0", "format-version": "2"}
+    )
+
+
+def appended_revision(table: Table) -> int | None:
+    """Return the last revision that the table has, or None where it is empty."""
+    snapshot = table.current_snapshot()
+    named = snapshot.summary[REVISION] if snapshot and snapshot.summary else None
+    return None if named is None else int(named)
+
+
+def list_steps(home: Home, ledger: Ledger, engines: Engines, row: Revision) -> pa.Table:
+    """List the values of a revision with the epochs from which on they hold: what, key, other, epoch, value."""
+    if row.frontier is None:
+        return STEPS.empty_table()
+
+    def union_steps(tables: Tables[R]) -> R:
+        parts = {
+            "trussness": _select_steps(tables, row, "trussness", "a", "b"),
+            "degree": _select_steps(tables, row, "degrees", "vertex"),
+            "triangles": _select_steps(tables, row, "triangle_counts", "vertex"),
+        }
+        union = " UNION ALL ".join(f"SELECT '{what}' AS what, * FROM {{{what}}}" for what in parts)
+        return tables.select_rows(union, **parts)
+
+    def steps_by_duckdb(tables: DuckTables) -> pa.Table:
+        return tables.to_arrow(union_steps(tables))
+
+    def steps_by_spark(warehouse: Warehouse) -> pa.Table:
+        return union_steps(warehouse).toArrow()
+
+    steps = engines.choose_and_run([row], READS, works=True, by_duckdb=steps_by_duckdb, by_spark=steps_by_spark)
+    return pa.concat_tables([steps.select(STEPS.names).cast(STEPS), _list_total_steps(ledger, row)])
+
+
+def _select_steps(tables: Tables[R], row: Revision, table: str, *ends: str) -> R:
+    """Add up the diffs of a table along the epochs, by the vertices in `ends`: key, other, epoch, value."""
+    at = "epoch" if row.since is None else f"greatest(epoch, CAST({row.since} AS BIGINT))"
+    amount, data = "k * diff" if table == "trussness" else "diff", ", ".join(ends)
+    query = f"SELECT {data}, {at} AS epoch, CAST(sum({amount}) AS BIGINT) AS n FROM {{rows}}"
+    query += f" WHERE epoch <= {row.frontier} GROUP BY {data}, {at}"
+    sums = tables.select_rows(query, rows=tables.read_table(table, row))
+    named = replace_with_names(tables, row, sums, list(ends))
+    value = f"CAST(sum(n) OVER (PARTITION BY {data} ORDER BY epoch) AS BIGINT) AS value"
+    keys = _write_keys(tables.home, *ends)
+    return tables.select_rows(f"SELECT {keys}, epoch, {value} FROM {{named}} WHERE n <> 0", named=named)
+
+
+def _write_keys(home: Home, first: str, second: str | None = None) -> str:
+    """Write the columns `key` and `other` of an edge or of a vertex."""
+    if second is None:
+        return f"concat({first}, '') AS key, '' AS other"
+    if home.config.vertices.ids == "string":  # the numbers of names may change, and so their order
+        return f"least({first}, {second}) AS key, greatest({first}, {second}) AS other"
+    return f"concat({first}, '') AS key, concat({second}, '') AS other"
+
+
+def _list_total_steps(ledger: Ledger, row: Revision) -> pa.Table:
+    """List the totals at each epoch at which they change, as `list_steps` does."""
+    assert row.frontier is not None
+    changes: dict[tuple[str, str, int], int] = {}
+    for measure, k, epoch, _, diff in ledger.outputs.total_diffs(row.revision):
+        if measure != "motif" and epoch <= row.frontier:
+            key = ("truss", str(k)) if measure == "truss" else ("total", measure)
+            at = epoch if row.since is None else max(epoch, row.since)
+            changes[(*key, at)] = changes.get((*key, at), 0) + diff
+    sums: dict[tuple[str, str], int] = {}
+    steps: list[dict[str, Any]] = []
+    for (what, name, epoch), diff in sorted(changes.items()):
+        sums[what, name] = sums.get((what, name), 0) + diff
+        if diff:
+            steps.append({"what": what, "key": name, "other": "", "epoch": epoch, "value": sums[what, name]})
+    return pa.Table.from_pylist(steps, schema=STEPS)
+
+
+def _fold_changes(table: Table) -> pa.Table:
+    """Return what the table has, as `list_steps` lists it: the last value of each step."""
+    import duckdb
+
+    with duckdb.connect() as database:
+        database.register("changes", table.scan().to_arrow())
+        return database.execute(
+            "SELECT what, key, coalesce(other, '') AS other, epoch, arg_max(after, revision) AS value FROM ("
+            "SELECT * REPLACE (coalesce(after, -1) AS after) FROM changes) GROUP BY ALL HAVING value >= 0"
+        ).to_arrow_table()
+
+
+def _compare_steps(before: pa.Table, after: pa.Table, old: Revision, row: Revision) -> pa.Table:
+    """List the steps that differ, as rows of the table.
+
+    Where a compaction has folded epochs, what began before the first kept one is compared there: a step that is gone
+    has the value 0, because an older one of the consumer may still be in force.
+    """
+    import duckdb
+
+    since = max((each.since for each in (old, row) if each.since is not None), default=None)
+    folded = "false" if since is None else f"epoch = {since}"
+    with duckdb.connect() as database:
+        for name, steps in (("before", before), ("after", after)):
+            database.register(f"{name}_all", steps)
+            at = "epoch" if since is None else f"greatest(epoch, {since})"
+            database.execute(
+                f"CREATE VIEW {name}_steps AS SELECT what, key, other, {at} AS epoch, arg_max(value, epoch) AS value "
+                f"FROM {name}_all GROUP BY what, key, other, {at}"
+            )
+        moved = (
+            f"SELECT {', '.join(_STEP)}, o.value AS before, "
+            f"CASE WHEN {folded} THEN coalesce(n.value, 0) ELSE n.value END AS after "
+            f"FROM before_steps o FULL JOIN after_steps n USING ({', '.join(_STEP)}) "
+            f"WHERE CASE WHEN {folded} THEN coalesce(o.value, 0) <> coalesce(n.value, 0) "
+            "ELSE o.value IS DISTINCT FROM n.value END"
+        )
+        rows = database.sql(
+            f"SELECT {row.revision}::BIGINT AS revision, '{row.published_at}'::TIMESTAMPTZ AS published_at, "
+            "epoch, what, key, nullif(other, '') AS other, "
+            "CASE WHEN before IS NULL THEN 'insert' WHEN after IS NULL THEN 'delete' ELSE 'update' END AS kind, "
+            f"before, after FROM ({moved}) ORDER BY what, key, other, epoch"
+        )
+        return rows.to_arrow_table().cast(SCHEMA)
