@@ -10,6 +10,8 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..storage.table_schemas import query_inputs
 
+NOTHING, DELTA, ANEW = "nothing", "delta", "anew"  # what a run does for a query
+
 
 @dataclass(frozen=True)
 class QueryChanges:

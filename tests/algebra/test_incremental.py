@@ -19,6 +19,7 @@ from altneu.algorithms.algebra import incremental
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.query import Query
+from altneu.algorithms.algebra.reduce import reduce, running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, EPOCH_REVISION, Lattice
 from tests import seeds
 from tests.algebra.reference import (
@@ -87,6 +88,22 @@ def test_the_result_of_a_delta_is_the_difference_of_recomputations(spark, lattic
         assert all(want.values()), f"seed {SEED}: a reference is empty, so the case shows nothing"
         assert_same(collected(unite_labelled(deltas)), label_rows(want), SEED)
         before = whole
+
+
+@pytest.mark.law(6)
+def test_running_sums_are_reduce_with_sums(spark) -> None:
+    rng = random.Random(f"{SEED} sums")
+    runs = [[random_sets(rng, EPOCH, product(range(2), range(3))) for _ in range(CASES)] for _ in range(2)]
+    change = Change(*(frame(spark, run, ["k", "x"], EPOCH) for run in runs))
+    sums = {"n": F.col("diff"), "s": F.col("x") * F.col("diff")}
+    again = {"n": F.sum("multiplicity"), "s": F.sum(F.col("x") * F.col("multiplicity"))}
+    got = incremental.running_sums(change, ["case", "k"], sums, broadcast=True).delta
+    whole = running_sums(change.after, ["case", "k"], sums)
+    want = {
+        "delta": incremental.reduce(change, ["case", "k"], again).delta,
+        "whole": reduce(change.after, ["case", "k"], again),
+    }
+    assert_same(collected(unite_labelled({"delta": got, "whole": whole})), collected(unite_labelled(want)), SEED)
 
 
 def both(spark: SparkSession, cases: list[list[list]], names: list[str], time: Lattice) -> tuple[Change, list, list]:

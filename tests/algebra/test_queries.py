@@ -209,6 +209,15 @@ def check_history(
         old = new
 
 
+def test_pairs_are_counted_before_they_are_listed(spark: SparkSession) -> None:
+    rng = random.Random(5)
+    relations = relations_of({epoch: random_batch(rng) for epoch in range(EPOCHS)})
+    query = compile_query(QUERIES["ring"], RELATIONS)
+    rows = [row for row, _, _ in relations["landed"].elements()]
+    pairs = sum(a[1] == b[0] for a in rows if a[3] == "upsert" for b in rows)
+    assert maintained.count_pairs(query, as_frames(spark, relations)) == pairs > 0
+
+
 @pytest.mark.law(3, 4)
 def test_maintained_results_are_what_sql_gives_at_every_epoch(spark: SparkSession) -> None:
     check_history(spark, seeds.one(17), 2, broadcast=True, names=("ring", "pairs", "first contact"))

@@ -298,7 +298,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     assert run_tasks.publish_run(path, one)["reruns"] == 0
 
     # what two has still to do is not done in vain
-    for name in ("triangles", "truss", "audit"):
+    for name in ("triangles", "truss", "queries", "audit"):
         lines: list[str] = []
         says = "revision 1 was published since this run was planned: publish runs its epochs again on it"
         assert run_tasks.execute_stage_task(path, two, name, lines.append) == {"superseded": says}
@@ -345,7 +345,7 @@ def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home
     assert ledger.revisions.get().revision == 1
 
 
-AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "audit", "approve", "publish"}
+AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "queries", "audit", "approve", "publish"}
 AFTER_PLAN |= {"assets", "epochs", "warnings", "report"}
 AFTER_LANDED = {"plan"} | AFTER_PLAN
 

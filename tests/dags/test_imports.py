@@ -24,7 +24,7 @@ from tests import home_helpers
 from .conftest import DAGS, REPO
 
 Load = Callable[..., dict[str, Any]]
-STAGES = ["plan", "ingest", "edges", "triangles", "truss", "audit", "approve", "publish"]
+STAGES = ["plan", "ingest", "edges", "triangles", "truss", "queries", "audit", "approve", "publish"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_run_that_publishes_nothing_updates_no_asset(
     overtaking(monkeypatch, home, ledger, [first, first + 1])
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
-    assert skipped(run) == {"triangles", "truss", "audit", "assets", "epochs"}
+    assert skipped(run) == {"triangles", "truss", "queries", "audit", "assets", "epochs"}
     assert listed(run) == []
 
 
@@ -125,7 +125,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
     overtaking(monkeypatch, home, ledger, [first])
     run = load(home.path)["altneu_backfill"].test(logical_date=None)
     assert run.state == "success"
-    assert skipped(run) == {"triangles", "truss", "audit", "next"}
+    assert skipped(run) == {"triangles", "truss", "queries", "audit", "next"}
     assert events(run) == [{"revision": 2, "epochs": ["2004-04-16"]}]
     ((partition, extra),) = of_epochs(run).items()
     change = extra["epochs"].pop(partition)

@@ -35,7 +35,7 @@ from .test_epoch import begun
 
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
-SUBMITTED = ["ingest", "edges", "triangles", "truss", "audit", "publish"]
+SUBMITTED = ["ingest", "edges", "triangles", "truss", "queries", "audit", "publish"]
 
 
 @pytest.fixture

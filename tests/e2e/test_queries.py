@@ -15,11 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from altneu.algorithms import maintained_query
-from altneu.pipeline.errors import CheckFailed, UsageError
+from altneu.pipeline.errors import CheckFailed, RunFailed, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run import planning, runner
+from altneu.pipeline.run.stages import queries
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import Revision
 from altneu.pipeline.state.stage_results import QueriesFacts
@@ -125,6 +126,11 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
     assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs")
     rollback.roll_back(home, ledger, 1)
     assert rows_of(graph, "pairs") == pairs
+    with monkeypatch.context() as patch, pytest.raises(RunFailed, match=r"query far would look at \d+ pairs of rows"):
+        declare(home, far="SELECT e.src, f.dst FROM edges e JOIN edges f ON f.src = e.dst")
+        patch.setattr(queries, "MOST_PAIRS", 0)
+        run_all(home, ledger)
+    declare(home, kinds=KINDS)
     lose_a_row(monkeypatch)
     with pytest.raises(CheckFailed, match=r"query kinds has the row \(amount .*\) 0 times, and 1 times when it is"):
         run_all(home, ledger)

@@ -13,8 +13,8 @@ from ...state.stage_results import AuditFacts, QueriesFacts
 from ...storage.duckdb_tables import DuckTables, Query
 from ...storage.table_schemas import hidden_condition
 from ..choices.plan_choices import FULL, LOCAL, AuditChoice
+from ..query_changes import NOTHING
 from ..run_context import RunContext
-from .queries import NOTHING
 
 RUNS = 32  # in one run of so many a query is recomputed whose recomputation costs more than the run
 

@@ -8,7 +8,7 @@ stage works from the texts that the run has recorded, not from the files as they
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -27,10 +27,12 @@ from ...home.queries import ARCS, EDGES, LANDED_ROWS, STATE, QueryDefinition, co
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.table_schemas import quote_identifier, value_columns
+from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
 
-NOTHING, DELTA, ANEW = "nothing", "delta", "anew"
 Read = Callable[[str], DataFrame]
+TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES}
+MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
@@ -111,6 +113,7 @@ class _Maintainer:
         few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
         if way == ANEW:
             after = {name: self.read_relation(query, name, run.read_after) for name in query.relations}
+            self.refuse_explosion(definition, query, after)
             core = maintained.core_from_scratch(query, after)
         else:
             before = {name: self.read_relation(query, name, run.read_before) for name in query.relations}
@@ -123,6 +126,22 @@ class _Maintainer:
             return run.write_rows(definition.table, None)
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
         return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
+
+    def refuse_explosion(
+        self, definition: QueryDefinition, query: CompiledQuery, after: Mapping[str, DataFrame]
+    ) -> None:
+        """Raise `RunFailed` where a join of hubs would list too many pairs of rows, before it lists any."""
+        sizes = self.run.unpublished_revision().snapshots
+        stored = [self.run.warehouse.snapshot_size(TABLES_OF[name], sizes[TABLES_OF[name]]).rows for name in after]
+        if all(len(core.atoms) == 1 for core in query.cores) or max(stored) ** 2 <= MOST_PAIRS:
+            return
+        pairs = maintained.count_pairs(query, after)
+        if pairs > MOST_PAIRS:
+            raise RunFailed(
+                f"query {definition.name} would look at {pairs:,} pairs of rows, most of them at vertices with many "
+                f"edges; {MOST_PAIRS:,} are the most. Nothing was published.",
+                f"filter the rows that queries/{definition.name}.sql joins, or move it away",
+            )
 
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)

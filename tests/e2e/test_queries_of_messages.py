@@ -1,0 +1,68 @@
+"""Declared queries on the demo's messages: the numbers are DuckDB's over the raw file, and the audit runs the texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from altneu.pipeline.checking import audit
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.local import demo
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.warehouse import Warehouse
+from tests import home_helpers
+from tests.docs.pages import blocks, read
+from tests.e2e.test_queries import declare, run_all
+
+PAGE = [block.text for block in blocks(read("docs/queries.md")) if block.language == "sql"]
+WHOLE = {"repeat_pairs": PAGE[0], "mutual": PAGE[2], "quick_rings": PAGE[3], "triangles": PAGE[4], "week": PAGE[1]}
+EXPECTED = {"repeat_pairs": 1008, "mutual": 6458, "triangles": 14319}  # of all messages, where nothing expires
+
+
+def messages_home(path: Path, toml: str) -> tuple[Home, Ledger, list[int]]:
+    home, ledger = home_helpers.make(path, toml)
+    return home, ledger, demo.land_messages(home).epochs
+
+
+def count(graph: Graph, name: str, **when: Any) -> int:
+    return sum(row.get("copies", 1) for row in graph.arrow.query(name, **when).to_pylist())
+
+
+def audited(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> list[bool]:
+    """Whether all queries equal their texts, at each of the epochs."""
+    checks = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
+    return [check["passed"] for check in checks if check["name"].startswith("rows of queries")]
+
+
+@pytest.mark.slow
+@pytest.mark.law(4)
+def test_the_numbers_of_all_messages_before_and_after_a_correction(spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger, epochs = messages_home(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    declare(home, **WHOLE)
+    run_all(home, ledger)
+    graph, some = Graph(home.path), [epochs[15], epochs[30], epochs[-1]]
+    assert {name: count(graph, name) for name in EXPECTED} == EXPECTED
+    assert audited(spark, home, ledger, some) == [True] * 3
+    home_helpers.put(home, epochs[30], [])
+    run_all(home, ledger)
+    assert audited(spark, home, ledger, some) == [True] * 3
+    before, after = count(graph, "repeat_pairs", revision=1), count(graph, "repeat_pairs")
+    diffs = [row["diff"] for row in graph.arrow.query("repeat_pairs", since_revision=1).to_pylist()]
+    assert before == EXPECTED["repeat_pairs"] and after == before + sum(diffs) and {*diffs} == {1, -1}
+
+
+@pytest.mark.slow
+@pytest.mark.law(4)
+def test_the_ten_queries_of_the_page_equal_their_texts_on_thirty_days(spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger, epochs = messages_home(tmp_path / "home", '[epochs]\nevery = "1d"\n[edges]\nlive_for = 7\n')
+    texts = {f"page{number}": text for number, text in enumerate(PAGE)}
+    declare(home, **texts)
+    home_helpers.run(home, ledger, epochs[:29])
+    home_helpers.run(home, ledger, epochs[29:30])
+    assert audited(spark, home, ledger, [epochs[10], epochs[29]]) == [True] * 2
+    graph = Graph(home.path)
+    assert all(count(graph, name) for name in texts)
