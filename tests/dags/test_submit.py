@@ -165,7 +165,9 @@ def test_the_next_try_finds_the_driver(
 
     def task() -> spark_submit_operator.SubmittedStage:
         handed = {"home": str(home.path), "stage": "edges", "planned": json.dumps(planned)}
-        return spark_submit_operator.SubmittedStage(task_id="edges", conn_id="cluster", **handed)
+        stage = spark_submit_operator.SubmittedStage(task_id="edges", conn_id="cluster", **handed)
+        stage._status_poll_interval = 0.05
+        return stage
 
     first = task().submit_job(context)  # the task was killed after that
     context["task_state_store"][spark_submit_operator.SubmittedStage.external_id_key] = first
