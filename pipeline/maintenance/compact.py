@@ -44,6 +44,7 @@ from . import compaction_verification
 Say = Callable[[str], None]
 
 FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
+SPLIT_ROWS = 10_000  # a table of fewer rows is one file: reading them takes no longer than opening another
 KEYS = {
     "upserts": ["src", "dst"],
     "quarantine": ["epoch"],
@@ -226,7 +227,7 @@ class Compaction:
         """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
-        horizon = self._next_horizon(table)
+        horizon = self._next_horizon(table) if size.rows > SPLIT_ROWS else None
         is_folded, files = since == self.row.since, wanted_files(size) + (horizon is not None)
         if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
             return base

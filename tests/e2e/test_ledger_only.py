@@ -55,6 +55,8 @@ def without_chance(text: str) -> str:
     text = re.sub(r"/[^\s\"']*/(real|light)\b", "HOME", text)
     text = re.sub(r"\([\d,]+ a second\)", "(N a second)", text)
     text = re.sub(r"[\d,.]+ (kB|MB|bytes|B)\b", "N bytes", text)
+    # a table in memory has no files of its own for what has ended
+    text = re.sub(r"(?m)^(\w+ +)\d+ → \d+(?=  .*N bytes)", r"\1N → N", text)
     return re.sub(r"[\d,.]+ (files?|expired snapshots|snapshots|s|min|ms)\b", r"N \1", text)
 
 
