@@ -55,7 +55,7 @@ def _ignored() -> list[Wrong]:
         "vertices": "7",
         "edge": "7 8",
     }
-    words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02"}
+    words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02", "NAME": "pairs"}
     rows = []
     for view in VIEWS:
         given = f"{words[view.words]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
