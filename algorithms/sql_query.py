@@ -179,17 +179,6 @@ def spark_text(text: str) -> str:
     return str(sqlglot.parse_one(text, dialect="duckdb").sql(dialect="spark"))
 
 
-def normalize(text: str) -> str:
-    """Return a text that is equal for queries that differ only in comments, blanks, and the case of names and words."""
-    try:
-        tree = sqlglot.parse_one(text, dialect="duckdb")
-    except (ParseError, TokenError):
-        return text
-    for name in tree.find_all(exp.Identifier):
-        name.set("this", name.name.lower())
-    return str(tree.sql(dialect="duckdb", comments=False))
-
-
 def _parse(text: str) -> exp.Select | exp.Union:
     """Parse a text, and refuse what is no single SELECT or UNION."""
     try:
@@ -425,7 +414,9 @@ class _Compiler:
             for column in condition.find_all(exp.Column):
                 if column.table in self.outer:
                     why = "put the condition into ON, or JOIN without LEFT"
-                    self.refuse(condition, f"{self.show(condition)} is about the LEFT JOIN of {column.table}: {why}")
+                    self.refuse(
+                        condition, f"{self.show_expression(condition)} is about the LEFT JOIN of {column.table}: {why}"
+                    )
 
     def require_key(self, node: exp.Expr, alias: str, conditions: Iterable[exp.Expr]) -> None:
         """Refuse an anti-join or outer join in which more than one row might match."""
@@ -451,7 +442,7 @@ class _Compiler:
         """
         kind = self.kind_of(node)
         if wanted and kind not in (wanted, "null"):
-            self.refuse(node, f"{self.show(node)} is a {kind}, where a {wanted} is expected")
+            self.refuse(node, f"{self.show_expression(node)} is a {kind}, where a {wanted} is expected")
         return kind
 
     def kind_of(self, node: exp.Expr) -> str:
@@ -506,7 +497,7 @@ class _Compiler:
             return "truth"
         if isinstance(node, _ALTERNATIVES):
             return self.common_kind(node, [node.this, node.args.get("expression"), *node.expressions])
-        self.refuse(node, f"{self.show(node)} is not supported{_reason(node)}")
+        self.refuse(node, f"{self.show_expression(node)} is not supported{_reason(node)}")
 
     def require_divisor(self, node: exp.Mod | exp.Div) -> None:
         """Refuse a divisor that may be zero, where Spark fails and DuckDB does not."""
@@ -514,12 +505,12 @@ class _Compiler:
         is_literal = isinstance(by, exp.Literal) and not by.is_string and float(by.name) != 0
         is_guarded = isinstance(by, exp.Nullif) and by.expression.name == "0"
         if not (is_literal or is_guarded):
-            self.refuse(node, f"{self.show(by)} may be 0: divide by nullif({self.show(by)}, 0)")
+            self.refuse(node, f"{self.show_expression(by)} may be 0: divide by nullif({self.show_expression(by)}, 0)")
 
     def common_kind(self, node: exp.Expr, parts: Iterable[exp.Expr | None], wanted: str | None = None) -> str:
         kinds = {self.require_kind(part, wanted) for part in parts if part is not None} - {"null"}
         if len(kinds) > 1:
-            self.refuse(node, f"{self.show(node)} mixes a {' and a '.join(sorted(kinds))}")
+            self.refuse(node, f"{self.show_expression(node)} mixes a {' and a '.join(sorted(kinds))}")
         return next(iter(kinds), wanted or "null")
 
     # -- The last step --------------------------------------------------------------------------------------------
@@ -539,17 +530,19 @@ class _Compiler:
         if group is None:
             outputs = {select.alias: select.unalias() for select in tree.selects}
             if not distinct:
-                return self.finish(tree, forms, outputs, (), {}, None, {name: quote_name(name) for name in outputs})
+                return self.build_query(
+                    tree, forms, outputs, (), {}, None, {name: quote_name(name) for name in outputs}
+                )
             keys = {f"k{i}": node for i, node in enumerate(outputs.values())}
             select = {name: key for name, key in zip(outputs, keys, strict=True)}
-            return self.finish(tree, forms, keys, tuple(keys), {ROWS: Measure()}, None, select)
+            return self.build_query(tree, forms, keys, tuple(keys), {ROWS: Measure()}, None, select)
         if set(group.args) - {"expressions"} and any(group.args[name] for name in group.args if name != "expressions"):
             self.refuse(group, "GROUP BY lists columns or expressions only")
         keys = {f"k{i}": self.resolve_ordinal(tree, node) for i, node in enumerate(group.expressions)}
         sums = _Sums(self, keys)
         select = {each.alias: sums.rewrite(each.unalias()) for each in tree.selects}
         having_text = None if having is None else sums.rewrite(having.this)
-        return self.finish(tree, forms, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
+        return self.build_query(tree, forms, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
 
     def resolve_ordinal(self, tree: exp.Select, node: exp.Expr) -> exp.Expr:
         """Return the expression that `GROUP BY 1` means, where it is a constant: `qualify` leaves these as they are."""
@@ -565,7 +558,7 @@ class _Compiler:
         for select in tree.selects:
             name = select.alias_or_name
             if name.startswith("_"):
-                self.refuse(select.unalias(), f"{self.show(select.unalias())} needs a name: … AS name")
+                self.refuse(select.unalias(), f"{self.show_expression(select.unalias())} needs a name: … AS name")
             if name in RESERVED:
                 self.refuse(
                     select, f"a column of a result cannot be called {name}: name it otherwise, {name} AS at_{name}"
@@ -576,7 +569,7 @@ class _Compiler:
                 )
             seen.add(name)
 
-    def finish(
+    def build_query(
         self,
         tree: exp.Select,
         forms: list[_Form],
@@ -634,7 +627,7 @@ class _Compiler:
 
     # -- Messages -------------------------------------------------------------------------------------------------
 
-    def show(self, node: exp.Expr) -> str:
+    def show_expression(self, node: exp.Expr) -> str:
         return str(node.sql(dialect="duckdb"))
 
     def refuse(self, node: exp.Expr | None, why: str) -> NoReturn:
@@ -666,7 +659,7 @@ class _Sums:
         done = node.copy().transform(replace)
         for column in done.find_all(exp.Column):
             if column.table:
-                shown = self.compiler.show(column)
+                shown = self.compiler.show_expression(column)
                 self.compiler.refuse(column, f"{shown} is neither grouped by nor within a sum")
         return str(done.sql(dialect="spark"))
 
@@ -680,7 +673,7 @@ class _Sums:
             if not isinstance(part.this, exp.Star):
                 self.compiler.require_kind(part.this, "number" if isinstance(part, (exp.Sum, exp.Avg)) else None)
             if isinstance(part, _EXTREMES) and self.compiler.kind_of(part.this) == "vertex":
-                self.compiler.refuse(part, f"{self.compiler.show(part)}: vertices with names have no order")
+                self.compiler.refuse(part, f"{self.compiler.show_expression(part)}: vertices with names have no order")
         self.compiler.require_kind(node.copy().transform(_stand_in))
 
     def sum_text(self, part: exp.AggFunc) -> str:

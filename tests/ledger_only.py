@@ -163,7 +163,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         patch.setattr(session, "session_for", lambda *_: None)
         patch.setattr(session, "size_plans", lambda *_: contextlib.nullcontext())
         for module in (run_context, compact):
-            patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
+            patch.setattr(module, "Warehouse", lambda _, home, *queries: owner.tables(home))
         patch.setattr(duckdb_tables, "DuckTables", lambda home: MemoryReader(owner, home))
         patch.setattr(spark_reader, "_read_files", plain_stages.read_here)
         for name, work in plain_stages.WORKS.items():

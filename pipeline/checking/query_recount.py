@@ -79,7 +79,7 @@ def recompute_by_either(
     in_spark: QuerySource[DataFrame],
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Recompute queries by DuckDB, or by Spark where DuckDB cannot; `snapshots` are those of the tables."""
-    if warehouse.home.config.audit.engine != "spark" and _is_little(warehouse, snapshots, queries):
+    if warehouse.home.config.audit.engine != "spark" and _fits_duckdb(warehouse, snapshots, queries):
         try:
             return find_differing_rows(in_duckdb, queries, epochs)
         except (UncertainCondition, Refused):
@@ -87,7 +87,7 @@ def recompute_by_either(
     return find_differing_rows(in_spark, queries, epochs)
 
 
-def _is_little(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Sequence[QueryDefinition]) -> bool:
+def _fits_duckdb(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Sequence[QueryDefinition]) -> bool:
     """Tell whether DuckDB can read the tables from a disk of this machine, and they are small enough."""
     folder = filesystem.local_path(warehouse.home.warehouse)
     if warehouse.home.config.storage.catalog is not None or folder is None or not folder.is_dir():

@@ -51,14 +51,17 @@ class QueryDefinition:
         return PREFIX + self.name
 
     @property
-    def tables(self) -> dict[str, Mapping[str, str]]:
+    def columns_by_table(self) -> dict[str, Mapping[str, str]]:
         """Return the tables of the query, with their data columns."""
         state = {self.table + STATE: self.state} if self.state else {}
         return {self.table: self.columns, **state}
 
     def has_same_meaning(self, other: QueryDefinition | None) -> bool:
         """Tell whether another definition has the same rows and the same tables."""
-        return other is not None and (self.normal_form, self.tables) == (other.normal_form, other.tables)
+        return other is not None and (self.normal_form, self.columns_by_table) == (
+            other.normal_form,
+            other.columns_by_table,
+        )
 
     def to_json(self) -> dict[str, Any]:
         lists = {"relations": list(self.relations), "vertices": list(self.vertices)}

@@ -206,7 +206,7 @@ class _QueryRunner:
         elif question.view == "trusses":
             rows = views.list_trusses(home, ledger, question.revision, all_epochs=question.all_epochs, as_of=epoch)
         elif question.view == "results":
-            rows = _list_results(home, ledger, self.epoch_span)
+            rows = _list_check_results(home, ledger, self.epoch_span)
         else:
             rows = _list_checks(home, ledger, self.epoch_span)
         listed: list[Row] = [{name: row[name] for name in columns} for row in rows]
@@ -278,7 +278,7 @@ class _QueryRunner:
                 old = self.ledger.revisions.get(question.since_revision)
                 return query_results.select_result_changes(house, old, row, self.query, all_epochs=question.all_epochs)
             case "query":
-                return query_results.select_result(house, row, self.query, self.epoch)
+                return query_results.select_query_rows(house, row, self.query, self.epoch)
             case "changes" if question.since_revision is not None:
                 old = self.ledger.revisions.get(question.since_revision)
                 return views.select_changes_since(house, old, row, all_epochs=question.all_epochs, only=only)
@@ -350,7 +350,7 @@ def _filter_in_duckdb(tables: DuckTables, rows: Query, question: Question, colum
 
 
 def _condition_error(where: str, columns: Sequence[str], error: Exception) -> UsageError:
-    why = _first_line(error)
+    why = _error_line(error)
     return UsageError(f"--where {where!r} cannot be read: {why}. The columns are {', '.join(columns)}.")
 
 
@@ -362,10 +362,10 @@ def translate_condition_errors(where: str | None) -> Iterator[None]:
     except Exception as error:
         if where is None or type(error).__name__ not in _COMPUTED:
             raise
-        raise UsageError(f"--where {where!r}: {_first_line(error)}.") from None
+        raise UsageError(f"--where {where!r}: {_error_line(error)}.") from None
 
 
-def _first_line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     line = str(error).strip().splitlines()[0]
     return re.sub(r"^\[[\w.]+\] ", "", line).split(" SQLSTATE")[0].rstrip(". ")
 
@@ -403,7 +403,7 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
         ]
 
 
-def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+def _list_check_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Return every stored result, the newest first."""
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     columns = ("epoch", "revision", "at", "suite", "name", "severity", "passed", "observed", "run_id")

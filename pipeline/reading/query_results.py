@@ -41,9 +41,9 @@ def result_columns(query: QueryDefinition) -> tuple[str, ...]:
     return (*query.columns, *(() if query.is_set else (COPIES,)))
 
 
-def select_result(tables: Tables[R], revision: Revision, query: QueryDefinition, epoch: int) -> R:
+def select_query_rows(tables: Tables[R], revision: Revision, query: QueryDefinition, epoch: int) -> R:
     """Return the rows of a result as of an epoch."""
-    listed = _list_columns(tables, query)
+    listed = _quote_columns(tables, query)
     sql = (
         f"SELECT {listed}, CAST(sum(diff) AS BIGINT) AS {COPIES} FROM {{stored}} WHERE epoch <= {epoch} "
         f"GROUP BY {listed} HAVING sum(diff) <> 0"
@@ -61,7 +61,7 @@ def select_result_changes(
     By default they are about the rows at the frontier of each revision; with `all_epochs`, about the whole collection.
     """
     by = ["epoch"] if all_epochs else []
-    listed = ", ".join([_list_columns(tables, query), *by])
+    listed = ", ".join([_quote_columns(tables, query), *by])
 
     def signed_rows(revision: Revision, sign: int) -> str:
         return f"SELECT {listed}, {sign} * diff AS diff FROM {{r{sign + 1}}} WHERE epoch <= {revision.frontier}"
@@ -119,7 +119,7 @@ def _recent_facts(ledger: Ledger) -> tuple[Mapping[str, Any], Mapping[str, float
     return runs, audits
 
 
-def _list_columns(tables: Tables[R], query: QueryDefinition) -> str:
+def _quote_columns(tables: Tables[R], query: QueryDefinition) -> str:
     return ", ".join(map(tables.quote_identifier, query.columns))
 
 

@@ -71,7 +71,7 @@ class DiffSide:
         run = self.run or (self.ledger.runs.get(self.row.run_id) if self.row.revision else None)
         return list(run.config.get("motifs") or {}) if run else []
 
-    def list_queries(self) -> dict[str, QueryDefinition]:
+    def declared_queries(self) -> dict[str, QueryDefinition]:
         if self.run is None:
             return published_queries(self.ledger, self.row)
         return recorded_queries(self.run.config)
@@ -264,7 +264,7 @@ class RevisionDiff:
 
         Rows of a query that one state does not have, or with other columns, all come or go.
         """
-        sides = self.before.list_queries(), self.after.list_queries()
+        sides = self.before.declared_queries(), self.after.declared_queries()
         frames = [
             self._query_steps(spark, name, side.get(name), sign)
             for side, sign in zip(sides, (-1, 1), strict=True)

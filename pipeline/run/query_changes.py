@@ -72,9 +72,9 @@ def fresh_tables(queries: Definitions, ledger: Ledger, parent: Revision) -> froz
     before = _published_queries(ledger, parent)
     fresh = {table for table in query_inputs(queries) if table not in parent.snapshots}
     for name, definition in queries.items():
-        lacking = set(definition.tables) - set(parent.snapshots)
+        lacking = set(definition.columns_by_table) - set(parent.snapshots)
         if lacking or not definition.has_same_meaning(before.get(name)):
-            fresh |= set(definition.tables)
+            fresh |= set(definition.columns_by_table)
     return frozenset(fresh)
 
 

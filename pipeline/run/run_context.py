@@ -63,13 +63,17 @@ class RunContext:
         return Scope(self.parent, tuple(self.epochs), self.kind, self._fresh_tables)
 
     @cached_property
-    def queries(self) -> dict[str, QueryDefinition]:
+    def maintained_queries(self) -> dict[str, QueryDefinition]:
         """Return the queries that the run maintains, as it has recorded them when it began."""
         return recorded_queries(self.ledger.runs.get(self.run_id).config)
 
     @cached_property
     def _fresh_tables(self) -> frozenset[str]:
-        return query_changes.fresh_tables(self.queries, self.ledger, self.parent) if self.queries else frozenset()
+        return (
+            query_changes.fresh_tables(self.maintained_queries, self.ledger, self.parent)
+            if self.maintained_queries
+            else frozenset()
+        )
 
     @property
     def frontier(self) -> int:
@@ -111,7 +115,7 @@ class RunContext:
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        return Warehouse(self.spark, self.home, self.queries)
+        return Warehouse(self.spark, self.home, self.maintained_queries)
 
     @cached_property
     def scanning_tables(self) -> Tables[Any]:

@@ -47,7 +47,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
     @task_support.translate_errors
     def execute(self, context: Any) -> Any:
         home, stage, planned = self.application_args or ("", "", "{}")
-        if not run_tasks.is_needed(home, json.loads(planned), stage):
+        if not run_tasks.has_stage(home, json.loads(planned), stage):
             return {}
         self.done = self.execute_resumable(context)
         return self.done

@@ -108,7 +108,7 @@ def query_columns(definitions: Definitions) -> dict[str, dict[str, str]]:
     return {
         table: {**columns, **time}
         for definition in definitions.values()
-        for table, columns in definition.tables.items()
+        for table, columns in definition.columns_by_table.items()
     }
 
 

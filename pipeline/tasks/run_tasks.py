@@ -163,7 +163,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     return kept
 
 
-def is_needed(path: str, planned: PlannedRun, name: str) -> bool:
+def has_stage(path: str, planned: PlannedRun, name: str) -> bool:
     """Tell whether a run has a stage, so that Spark has to be asked for."""
     _, ledger = open_home(path)
     return name == PUBLISH or get_stage(name).is_needed(ledger.runs.get(planned["run_id"]).config)

@@ -213,7 +213,7 @@ def test_pairs_are_counted_before_they_are_listed(spark: SparkSession) -> None:
     rng = random.Random(5)
     relations = relations_of({epoch: random_batch(rng) for epoch in range(EPOCHS)})
     query = compile_query(QUERIES["ring"], RELATIONS)
-    rows = [row for row, _, _ in relations["landed"].elements()]
+    rows = [row for row, _, _ in relations["landed"]]  # copies of a row are one row with a greater diff
     pairs = sum(a[1] == b[0] for a in rows if a[3] == "upsert" for b in rows)
     assert maintained.count_pairs(query, as_frames(spark, relations)) == pairs > 0
 

@@ -119,6 +119,8 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
     second = run_all(home, ledger)
     assert ways(ledger, second) == {"mutual": "nothing", "pairs": "anew", "kinds": "anew"}
     assert_all_rows(home, batches, mutual=MUTUAL, pairs=wider, kinds=KINDS)
+    by_spark = Counter(tuple(row) for row in Graph(home.path, spark).query("pairs").collect())
+    assert by_spark == rows_of(graph, "pairs")
     assert second.snapshots["edges"] == first.snapshots["edges"]
     assert rows_of(graph, "pairs", revision=1) == pairs
     assert planning.plan_run(home, ledger, lambda epoch: True).is_idle

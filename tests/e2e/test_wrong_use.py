@@ -208,6 +208,8 @@ FAST = [
     Wrong("show edges --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
     Wrong("show trusses --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
     Wrong("show changes 2004-07-01 2005-01-01", 2, "after the frontier 2004-07-06"),
+    Wrong("show query pairs", 2, "revision 2 has no query 'pairs'; it has none"),
+    Wrong("queries --revision 77", 1, "revision 77 was not published; the newest is 2"),
     Wrong("tables --revision 77", 1, "revision 77 was not published; the newest is 2"),
     Wrong("tables --revision 0", 2, "--revision 0: it has to be at least 1"),
     Wrong("tables --format xml", 2, "'xml' is not one of"),

@@ -71,7 +71,7 @@ class Protocol:
             altneu.pipeline.maintenance.compact,
         ):
             patch.setattr(module, "refresh_pages", lambda *_: None)
-        patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda *_: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         patch.setattr(publish_stage, "TIDIED_EVERY", 1)

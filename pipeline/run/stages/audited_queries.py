@@ -27,11 +27,11 @@ def check_queries_of_run(
     Returns:
         The results of the checks, and the seconds that each query took.
     """
-    if not run.queries:
+    if not run.maintained_queries:
         return [], {}
     from altneu.expectations.suite import check_queries
 
-    wanted = [run.queries[name] for name in _choose_queries(run, decision)]
+    wanted = [run.maintained_queries[name] for name in _choose_queries(run, decision)]
     if not wanted:
         return [], {}
     at = sorted({*epochs, run.frontier})
@@ -44,7 +44,7 @@ def check_queries_of_run(
 def _choose_queries(run: RunContext, decision: AuditChoice) -> list[str]:
     """Return the changed queries that are recomputed."""
     facts = run.get_result(QueriesFacts).queries
-    changed = [name for name in run.queries if name in facts and facts[name].way != NOTHING]
+    changed = [name for name in run.maintained_queries if name in facts and facts[name].way != NOTHING]
     mode, _, n = decision.wanted.partition(" ")
     if mode == LOCAL:
         return []

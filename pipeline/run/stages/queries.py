@@ -38,7 +38,7 @@ MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may lis
 def maintain_queries(run: RunContext) -> QueriesFacts:
     arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
     maintainer = _Maintainer(run, arcs or 0)
-    queries = {name: maintainer.maintain(definition) for name, definition in run.queries.items()}
+    queries = {name: maintainer.maintain(definition) for name, definition in run.maintained_queries.items()}
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -80,7 +80,7 @@ class _Maintainer:
             if is_transient(error):
                 raise
             raise RunFailed(
-                f"query {definition.name}: {_first_line(error)}. Nothing was published.",
+                f"query {definition.name}: {_spark_message(error)}. Nothing was published.",
                 f"correct queries/{definition.name}.sql, or move it away",
             ) from error
         if way != NOTHING:
@@ -90,9 +90,9 @@ class _Maintainer:
     def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
         if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
             return ANEW
-        return DELTA if any(self.count_changes(query, name) for name in query.relations) else NOTHING
+        return DELTA if any(self.count_changed_rows(query, name) for name in query.relations) else NOTHING
 
-    def count_changes(self, query: CompiledQuery, relation: str) -> int:
+    def count_changed_rows(self, query: CompiledQuery, relation: str) -> int:
         """Return how many stored rows of a relation the run has changed."""
         if relation == LANDED_ROWS:
             return self.run.get_result(IngestFacts).changed_rows
@@ -103,21 +103,21 @@ class _Maintainer:
         return self.run.get_result(EdgesFacts).rows
 
     def write_nothing(self, definition: QueryDefinition) -> int:
-        for table in definition.tables:
+        for table in definition.columns_by_table:
             self.run.write_rows(table, None)
         return 0
 
     def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
         run = self.run
-        changes = {name: self.count_changes(query, name) for name in query.relations}
+        changes = {name: self.count_changed_rows(query, name) for name in query.relations}
         few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
         if way == ANEW:
-            after = {name: self.read_relation(query, name, run.read_after) for name in query.relations}
+            after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
             self.refuse_explosion(definition, query, after)
             core = maintained.core_from_scratch(query, after)
         else:
-            before = {name: self.read_relation(query, name, run.read_before) for name in query.relations}
-            delta = {name: self.read_relation(query, name, run.read_delta) for name, n in changes.items() if n}
+            before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
+            delta = {name: self.read_intervals(query, name, run.read_delta) for name, n in changes.items() if n}
             core = maintained.core_changes(query, before, delta, broadcast=few)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
@@ -146,7 +146,7 @@ class _Maintainer:
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
 
-    def read_relation(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
+    def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
@@ -173,5 +173,5 @@ def _interval(until: Column) -> list[Column]:
     return [column.alias(name) for column, name in zip(columns, names, strict=True)]
 
 
-def _first_line(error: PySparkException) -> str:
+def _spark_message(error: PySparkException) -> str:
     return str(error).strip().splitlines()[0].split(" SQLSTATE")[0].rstrip(". ")
