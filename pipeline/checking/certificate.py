@@ -94,14 +94,14 @@ def write_certificate(home: Home, ledger: Ledger, engines: Engines, scope: Certi
     Raises:
         CheckFailed: What is published is wrong.
     """
-    tables = read_tables(home, engines, scope)
+    tables = read_certified_rows(home, engines, scope)
     tables["totals"] = _list_totals(ledger, scope)
     _require_published_trussness(tables.pop("published"), tables["edges"], scope)
     _write_folder(folder, tables, describe_certificate(home, ledger, scope))
     return _verify_folder(folder, scope)
 
 
-def read_tables(home: Home, engines: Engines, scope: CertificateScope) -> dict[str, pa.Table]:
+def read_certified_rows(home: Home, engines: Engines, scope: CertificateScope) -> dict[str, pa.Table]:
     """Read the rows of the certificate from the tables: `edges`, `vertices`, `names`, and the trussness `published`."""
 
     def select_all(tables: Tables[R], collect: Callable[[R], pa.Table]) -> dict[str, pa.Table]:

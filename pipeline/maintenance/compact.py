@@ -227,7 +227,7 @@ class Compaction:
         """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
-        horizon = self._next_horizon(table) if size.rows > SPLIT_ROWS else None
+        horizon = self._compaction_horizon(table) if size.rows > SPLIT_ROWS else None
         is_folded, files = since == self.row.since, wanted_files(size) + (horizon is not None)
         if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
             return base
@@ -247,7 +247,7 @@ class Compaction:
             return base
         return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size, horizon), plan)
 
-    def _next_horizon(self, table: str) -> Horizon | None:
+    def _compaction_horizon(self, table: str) -> Horizon | None:
         """Return the horizon of the next run, before which rows are written to files of their own."""
         if table in SERVING_TABLES or self.row.frontier is None:
             return None

@@ -1,7 +1,7 @@
 """`altneu move` copies a whole home to another place, or to other kinds of places.
 
 It copies the tables with every snapshot, branch and tag, the landing, the database and the reports. The files come
-first, then the database in one transaction, then the proof (`_compare_fingerprints`: every table at every revision has
+first, then the database in one transaction, then the proof (`_compare_copies`: every table at every revision has
 the fingerprints that its run recorded), and last the new `altneu.toml`. Before that file is written there is no new
 home. The original is read, never written.
 
@@ -62,7 +62,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         home: The home to copy.
         to: The places of the new home.
         say: A function that takes lines about the progress.
-        prove: A function that compares the copy with the original; by default `_compare_fingerprints`.
+        prove: A function that compares the copy with the original; by default `_compare_copies`.
 
     Returns:
         What was copied and proved, or None when an earlier call had finished the move and only its journal was left,
@@ -96,7 +96,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         rows = _copy_database(home, new, catalog, copied_tables.located)
         books = Ledger(new.database)
         batches.verify_copy(home, new, ledger, books)
-        proved = _prove_copy(home, new, copied_tables, say, prove or _compare_fingerprints)
+        proved = _prove_copy(home, new, copied_tables, say, prove or _compare_copies)
         if _home_state(home, ledger) != before:
             raise AltneuError("a run or a compaction has changed the home while it was copied.", AGAIN)
         _claim_prefix(to, home, catalog)
@@ -305,7 +305,7 @@ def _prove_copy(
         ) from error
 
 
-def _compare_fingerprints(home: Home, new: Home, say: file_transfer.Say) -> dict[int, list[str]]:
+def _compare_copies(home: Home, new: Home, say: file_transfer.Say) -> dict[int, list[str]]:
     """Compare every table at every revision with its recorded fingerprints, or with those of the original.
 
     Returns:

@@ -404,8 +404,8 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
 
 
 WRONG = {
-    '[publish]\ntables = ["vertex_daily"]\n': '"vertex_history", "edge_now" and "epoch_totals"',
-    '[publish]\ntables = "edge_now"\n': '"vertex_history", "edge_now" and "epoch_totals"',
+    '[publish]\ntables = ["vertex_daily"]\n': 'a list of "vertex_history", "edge_now", "epoch_totals"',
+    '[publish]\ntables = "edge_now"\n': 'a list of "vertex_history", "edge_now", "epoch_totals"',
     '[values]\nTrussness = "long"\n[publish]\ntables = ["edge_now"]\n': "rename the one in [values]",
 }
 

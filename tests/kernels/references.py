@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +15,11 @@ Edge = tuple[int, int]
 TOTALS = {  # file: (edges, triangles, greatest trussness)
     graph.file: (graph.edges, graph.triangles, graph.trussness) for graph in GRAPHS
 }
+
+
+def live_kernel_threads() -> list[str]:
+    """Return the names of the threads of kernels and proofs that have not ended."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("kernel", "proof"))]
 
 
 def torus(n: int) -> set[Edge]:

@@ -16,7 +16,7 @@ from altneu.algorithms.graph.kernels.replay import ReplayResult, replay_window, 
 from altneu.algorithms.graph.kernels.threads import use_threads
 from altneu.algorithms.graph.proof_records import ProofScope
 from tests import seeds
-from tests.kernels.references import slow_trussness
+from tests.kernels.references import live_kernel_threads, slow_trussness
 from tests.kernels.test_proof import check_counts, check_proof
 from tests.kernels.test_replay import columns, intervals, known, random_history
 from tests.kernels.test_warm import History, at
@@ -143,7 +143,7 @@ def test_an_error_of_the_proof_is_an_error_of_the_replay(where: str, monkeypatch
     monkeypatch.setattr(IncrementalProver, where, fail)
     with pytest.raises(ArithmeticError, match="no"):
         replayed(growing_history(), 0, 2)
-    assert threading.active_count() == 1
+    assert not live_kernel_threads()
 
 
 def test_a_history_that_does_not_fit_ends_the_thread() -> None:
@@ -153,7 +153,7 @@ def test_a_history_that_does_not_fit_ends_the_thread() -> None:
     diff = np.array([-1, -1, 1], np.int64)
     with use_threads(2), pytest.raises(StateMismatch):
         resume_replay(graph, 1, (*rows, diff), np.zeros(3, bool), 2, 9, ProofScope())
-    assert threading.active_count() == 1
+    assert not live_kernel_threads()
 
 
 def test_the_epoch_of_an_edge_lasts_in_json() -> None:

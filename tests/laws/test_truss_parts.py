@@ -41,7 +41,8 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world.land_batches(1)
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, [1])
-    monkeypatch.setattr(RunContext, "count_read_rows", lambda run: 3_000_000)
+    for count in ("count_read_rows", "count_stored_rows"):
+        monkeypatch.setattr(RunContext, count, lambda run: 3_000_000)
     with executed(spark) as plans:
         runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     cut = [number for text in plans for number in partitions(text)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from altneu.pipeline.checking import small_home
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import read_rows
 from altneu.pipeline.run.choices.plan_choice import Scope
@@ -48,7 +49,7 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
     chosen: list[float | None] = []
     audited: list[bool] = []
     monkeypatch.setattr(session, "FEW_ROWS", FEW)
-    monkeypatch.setattr(small_run, "FEW_ROWS", FEW)
+    monkeypatch.setattr(small_home, "FEW_ROWS", FEW)
     sized = session.size_plans
 
     @contextmanager

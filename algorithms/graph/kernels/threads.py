@@ -94,5 +94,5 @@ def run_in_threads(work: Callable[..., T], calls: Sequence[tuple[Any, ...]], thr
     """Call `work` with each of these arguments, in so many threads, and return the results in order."""
     if threads < 2 or len(calls) < 2:
         return [work(*arguments) for arguments in calls]
-    with ThreadPoolExecutor(min(threads, len(calls))) as pool:
+    with ThreadPoolExecutor(min(threads, len(calls)), "kernel") as pool:
         return list(pool.map(work, *zip(*calls, strict=True)))

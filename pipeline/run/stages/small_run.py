@@ -54,7 +54,7 @@ def read_small_run(run: RunContext, *, first: int | None) -> SmallRun | None:
     if conditions is None:
         return None
     reader = _Reader(run)
-    delta = {table: reader.read_delta(table) for table in run.warehouse.collections}
+    delta = {table: reader.read_written_rows(table) for table in run.warehouse.collections}
     if first is None or not _is_proved_by_delta(run):
         return SmallRun({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
     return SmallRun(reader.read_compared_rows(delta, first), delta, conditions)
@@ -85,7 +85,7 @@ class _Reader:
         query = f"SELECT * FROM ({stored.sql}) WHERE {visible} AND ({condition})"
         return self.tables.to_arrow(Query(query, held or {}))
 
-    def read_delta(self, table: str) -> pa.Table:
+    def read_written_rows(self, table: str) -> pa.Table:
         """Read the rows that the run has written."""
         unchanged = self.run.verified_snapshot(table) == self.run.base_snapshot(table)
         return self.read_rows(table, "false" if unchanged else f"revision = {self.run.revision}")
