@@ -131,7 +131,8 @@ def test_a_signal_of_the_client_ends_the_command_and_the_daemon_lives(place: Pla
     client, command = awaiting_input(place)
     await_truth(lambda: catches(command, number))
     client.send_signal(number)
-    _, err = client.communicate(timeout=SECONDS)
+    client.wait(timeout=SECONDS)  # the end of standard input, which `communicate` brings, would end the command as well
+    _, err = client.communicate()
     assert (client.returncode, err.count("interrupted during")) == (130, 1), err
     assert not command.is_running() and place.run("status")[0] == 0 and place.ready()
 
