@@ -23,7 +23,7 @@ from altneu.algorithms.sql_query import CompiledQuery
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, STATE, QueryDefinition, compile_definition
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, PREFIX, STATE, QueryDefinition, compile_definition
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.table_schemas import quote_identifier, value_columns
@@ -38,7 +38,9 @@ MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may lis
 def maintain_queries(run: RunContext) -> QueriesFacts:
     arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
     maintainer = _Maintainer(run, arcs or 0)
-    queries = {name: maintainer.maintain(definition) for name, definition in run.maintained_queries.items()}
+    for definition in run.maintained_queries.values():  # those that others read come first
+        maintainer.done[definition.name] = maintainer.maintain(definition)
+    queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -67,12 +69,13 @@ class _Maintainer:
 
     def __init__(self, run: RunContext, arcs: int) -> None:
         self.run, self.arcs = run, arcs
+        self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
 
     def maintain(self, definition: QueryDefinition) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
         started = time.monotonic()
-        query = compile_definition(self.run.home, definition)
+        query = compile_definition(self.run.home, definition, self.run.maintained_queries)
         way = self.choose_way(definition, query)
         try:
             rows = self.write_nothing(definition) if way == NOTHING else self.write_changes(definition, query, way)
@@ -94,6 +97,8 @@ class _Maintainer:
 
     def count_changed_rows(self, query: CompiledQuery, relation: str) -> int:
         """Return how many stored rows of a relation the run has changed."""
+        if relation in self.done:
+            return self.done[relation].rows
         if relation == LANDED_ROWS:
             return self.run.get_result(IngestFacts).changed_rows
         if relation == ARCS:
@@ -132,7 +137,8 @@ class _Maintainer:
     ) -> None:
         """Raise `RunFailed` where a join of hubs would list too many pairs of rows, before it lists any."""
         sizes = self.run.unpublished_revision().snapshots
-        stored = [self.run.warehouse.snapshot_size(TABLES_OF[name], sizes[TABLES_OF[name]]).rows for name in after]
+        tables = [self.table_of(name) for name in after]
+        stored = [self.run.warehouse.snapshot_size(table, sizes[table]).rows for table in tables]
         if all(len(core.atoms) == 1 for core in query.cores) or max(stored) ** 2 <= MOST_PAIRS:
             return
         pairs = maintained.count_pairs(query, after)
@@ -143,11 +149,18 @@ class _Maintainer:
                 f"filter the rows that queries/{definition.name}.sql joins, or move it away",
             )
 
+    def table_of(self, relation: str) -> str:
+        """Return the table that has the rows of a relation."""
+        return PREFIX + relation if relation in self.done else TABLES_OF[relation]
+
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
 
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
+        if relation in self.done:
+            columns = [quote_identifier(name) for name in self.run.maintained_queries[relation].columns]
+            return read(PREFIX + relation).select(*columns, *_interval(F.lit(FOREVER)))
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
             rows = read("upserts").select(*columns, "diff")
