@@ -29,7 +29,7 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting
 from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
 from altneu.pipeline.state import schema
-from altneu.pipeline.storage.table_schemas import ARCS, MOTIFS
+from altneu.pipeline.storage.table_schemas import MOTIFS, QUERY_INPUTS
 from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
 from altneu.pipeline.storage.table_schemas import table_columns as columns_of
 
@@ -57,6 +57,7 @@ TABLES = {
     "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
     "arcs": "homes with a query that reads `arcs`: the landed values that are in force, as validity intervals",
+    "vertices": "homes with a query that reads `vertices`: the degree and the triangles of each vertex with an edge",
     "query_NAME": "the result of the [declared query](queries.md) NAME: the sum of `diff` up to t is how many "
     "copies of a row there are",
     "query_NAME_state": "where NAME has a GROUP BY or a DISTINCT: for each key and `measure` (0: the number of rows) "
@@ -333,7 +334,7 @@ def plain_columns(table: str) -> str:
 
 
 def tables_page() -> list[str]:
-    declared = COLUMNS | MOTIFS | ARCS
+    declared = COLUMNS | MOTIFS | QUERY_INPUTS
     lines = [
         "## Tables",
         "",

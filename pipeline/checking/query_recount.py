@@ -1,8 +1,8 @@
 """The recomputation of declared queries: the text itself, run on the landed rows as of an epoch, by DuckDB or Spark.
 
 The relations are made from the table `upserts` by SQL of their own, so that a recount shares neither the compiler nor
-the algebra nor a stored relation with the maintenance. Only `edges.trussness` comes from its table, which has proofs of
-its own. The queries are written once, for `reading.engine_protocol.Tables`.
+the algebra nor a stored relation with the maintenance. Only `edges.trussness` and `vertices.triangles` come from their
+tables, which have proofs of their own. The queries are written once, for `reading.engine_protocol.Tables`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..home.home import Home
-from ..home.queries import ARCS, EDGES, LANDED_ROWS, Definitions, QueryDefinition, list_inputs
+from ..home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, Definitions, QueryDefinition, list_inputs
 from ..reading.engine_protocol import R, Tables
 from ..reading.engines import LITTLE
 from ..state import filesystem
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..storage.warehouse import Warehouse
 
+_PROVED = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
 ROWS = 20  # differing rows of a query at an epoch that are kept
 
 
@@ -116,7 +117,7 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
     stored = {"stored": source.read(query.table), "upserts": source.read("upserts")}
-    stored |= {"trussness": source.read("trussness")} if EDGES in relations else {}
+    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
     rows = tables.collect_rows(tables.select_rows(sql, **stored))
     found = sorted(rows, key=lambda row: str(row))
     return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
@@ -166,7 +167,7 @@ def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> d
         own = [value for value in values if value.strip('"`').lower() != "age"]
         columns = ", ".join(["src", "dst", *own, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
         relations[LANDED_ROWS] = f"SELECT {columns} FROM _rows_landed"
-    if needed & {ARCS, EDGES}:
+    if needed & {ARCS, EDGES, VERTICES}:
         relations["_rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))
     if ARCS in needed:
         relations[ARCS] = f"SELECT {', '.join(['src', 'dst', *values])} FROM _rows_in_force"
@@ -177,6 +178,17 @@ def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> d
                 SELECT a, b, k FROM {{trussness}} WHERE epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0
             ) t ON t.a = least(e.src, e.dst) AND t.b = greatest(e.src, e.dst)
             GROUP BY least(e.src, e.dst), greatest(e.src, e.dst)"""
+    if VERTICES in needed:
+        relations[VERTICES] = f"""
+            SELECT d.vertex, d.degree, coalesce(t.triangles, 0) AS triangles
+            FROM (
+                SELECT vertex, count(*) AS degree
+                FROM (SELECT src AS vertex, dst FROM _rows_in_force UNION SELECT dst, src FROM _rows_in_force)
+                GROUP BY vertex
+            ) d LEFT JOIN (
+                SELECT vertex, CAST(sum(diff) AS bigint) AS triangles
+                FROM {{triangle_counts}} WHERE epoch <= {epoch} GROUP BY vertex
+            ) t ON t.vertex = d.vertex"""
     return relations
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 FOLDER = "queries"
 PREFIX, STATE = "query_", "_state"  # the tables of a query are query_NAME and query_NAME_state
-LANDED_ROWS, ARCS, EDGES = "landed", "arcs", "edges"
-RELATIONS = (LANDED_ROWS, ARCS, EDGES)
+LANDED_ROWS, ARCS, EDGES, VERTICES = "landed", "arcs", "edges", "vertices"
+RELATIONS = (LANDED_ROWS, ARCS, EDGES, VERTICES)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 _LISTS = ("relations", "key", "vertices")
 _NAMING = "a query's name begins with a letter and has at most 20 lower-case letters, digits and _"
@@ -153,6 +153,7 @@ def known_relations(home: Home, definitions: Definitions = MappingProxyType({}))
         LANDED_ROWS: Relation(landed),
         ARCS: Relation({**ends, **values}, key=("src", "dst")),
         EDGES: Relation({**ends, "trussness": "bigint"}, key=("src", "dst")),
+        VERTICES: Relation({"vertex": ends["src"], "degree": "bigint", "triangles": "bigint"}, key=("vertex",)),
         **{
             name: Relation({**query.columns, **dict.fromkeys(query.vertices, "vertex")}, query.key)
             for name, query in definitions.items()

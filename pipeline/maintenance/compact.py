@@ -54,6 +54,7 @@ KEYS = {
     "triangle_counts": ["vertex"],
     "trussness": ["a", "b"],
     "arcs": ["src", "dst"],
+    "vertices": ["vertex"],
     "motif_edges": ["relation", "a", "b"],
     "motif_counts": ["motif", "vertex"],
     "vertex_history": ["vertex"],

@@ -32,6 +32,8 @@ EPOCHS = range(4)
 MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src WHERE a.src < a.dst"
 PAIRS = "SELECT src, dst, count(*) AS n, sum(amount) AS s, avg(amount) AS m FROM landed WHERE age < 2 GROUP BY src, dst"
 ANSWERED = "SELECT m.src, m.dst, p.n FROM mutual m LEFT JOIN pairs p ON p.src = m.dst AND p.dst = m.src"
+HUBS = """SELECT v.vertex, v.degree, v.triangles, count(a.dst) AS contacts FROM vertices v
+    LEFT JOIN arcs a ON a.src = v.vertex AND a.dst = 1 GROUP BY v.vertex, v.degree, v.triangles"""
 KINDS = "SELECT DISTINCT amount, op FROM landed"
 
 
@@ -90,7 +92,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
 ) -> None:
     rng = random.Random(7)
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
-    texts = {"answered": ANSWERED, "mutual": MUTUAL, "pairs": PAIRS}
+    texts = {"answered": ANSWERED, "hubs": HUBS, "mutual": MUTUAL, "pairs": PAIRS}
     home, ledger = make_home(tmp_path / "home", batches, **texts)
     first = run_all(home, ledger)
     assert_all_rows(home, batches, **texts)

@@ -15,15 +15,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms import maintained_query as maintained
+from altneu.algorithms.algebra import incremental
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.reduce import running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
 from altneu.algorithms.graph import edge_derivation
 from altneu.algorithms.sql_query import CompiledQuery
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, PREFIX, STATE, QueryDefinition, compile_definition
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, PREFIX, STATE, VERTICES, QueryDefinition, compile_definition
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.table_schemas import quote_identifier, value_columns
@@ -31,13 +33,15 @@ from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
 
 Read = Callable[[str], DataFrame]
-TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES}
+TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
+_COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
 MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
     arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
-    maintainer = _Maintainer(run, arcs or 0)
+    vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
+    maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
     for definition in run.maintained_queries.values():  # those that others read come first
         maintainer.done[definition.name] = maintainer.maintain(definition)
     queries = maintainer.done
@@ -64,11 +68,33 @@ def _maintain_arcs(run: RunContext) -> int:
         return run.write_rows(ARCS, rows)
 
 
-class _Maintainer:
-    """The maintenance of the queries of one run. `arcs` is the number of changed intervals of the values in force."""
+def _maintain_vertices(run: RunContext) -> int:
+    """Write the changes of the vertices with their degrees and triangles, and return the number of changed rows."""
+    appends = run.appends_to(VERTICES) and run.parent.frontier is not None
+    changed = run.get_result(EdgesFacts).rows
+    if appends and not changed:
+        return run.write_rows(VERTICES, None)
 
-    def __init__(self, run: RunContext, arcs: int) -> None:
-        self.run, self.arcs = run, arcs
+    def read_counts(read: Read) -> Collection:
+        counts = [read(table).select("vertex", F.lit(table).alias("of"), "epoch", "diff") for table in _COUNTS.values()]
+        return Collection(counts[0].unionByName(counts[1]), EPOCH)
+
+    counts = read_counts(run.read_delta if appends else run.read_after)
+    sums = {name: F.when(F.col("of") == table, F.col("diff")).otherwise(F.lit(0)) for name, table in _COUNTS.items()}
+    if appends:
+        few = 2 * changed <= memory_budget.max_broadcast_rows(run.home.config)
+        change = Change(read_counts(run.read_before), counts)
+        rows = incremental.running_sums(change, ["vertex"], sums, broadcast=few).delta
+    else:
+        rows = running_sums(counts, ["vertex"], sums)
+    return run.write_rows(VERTICES, rows.df)
+
+
+class _Maintainer:
+    """The maintenance of the queries of one run. `changed` are the numbers of changed rows of `arcs` and `vertices`."""
+
+    def __init__(self, run: RunContext, changed: Mapping[str, int]) -> None:
+        self.run, self.changed = run, changed
         self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
 
@@ -101,8 +127,8 @@ class _Maintainer:
             return self.done[relation].rows
         if relation == LANDED_ROWS:
             return self.run.get_result(IngestFacts).changed_rows
-        if relation == ARCS:
-            return self.arcs
+        if relation in self.changed:
+            return self.changed[relation]
         if _reads_trussness(query):
             return self.run.get_result(TrussFacts).rows
         return self.run.get_result(EdgesFacts).rows
@@ -169,6 +195,8 @@ class _Maintainer:
             return rows.select(*columns, *_interval(F.lit(FOREVER)))
         if relation == ARCS:
             return read(ARCS).select("src", "dst", *self.values, *_interval(F.col("until")))
+        if relation == VERTICES:
+            return read(VERTICES).select("vertex", *_COUNTS, *_interval(F.lit(FOREVER)))
         ends = [F.col("a").alias("src"), F.col("b").alias("dst")]
         if _reads_trussness(query):
             return read("trussness").select(*ends, F.col("k").alias("trussness"), *_interval(F.lit(FOREVER)))
