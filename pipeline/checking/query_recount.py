@@ -103,10 +103,13 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
     listed = ", ".join(columns)
     inputs = list_inputs(query, source.definitions)
     texts = [query, *inputs.values()]
+    landed = [each for each in texts if each.has_landed]
     shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_average(texts) else listed
     relations = _relation_queries(source, {name for each in texts for name in each.relations}, epoch)
     ctes = [f"{name} AS ({sql})" for name, sql in relations.items()]
-    ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in inputs.items()]
+    ctes += [f"{tables.quote_identifier(each.name)} AS ({_landed_relation(source, each, epoch)})" for each in landed]
+    named = {name: each for name, each in inputs.items() if not each.has_landed}
+    ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
     sql = f"""
         WITH {", ".join([*ctes, f"_recomputed ({listed}) AS ({_text(source, query)}"])}
         )
@@ -117,6 +120,7 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
     stored = {"stored": source.read(query.table), "upserts": source.read("upserts")}
+    stored |= {each.state_table: source.read(each.state_table) for each in landed}
     stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
     rows = tables.collect_rows(tables.select_rows(sql, **stored))
     found = sorted(rows, key=lambda row: str(row))
@@ -190,6 +194,18 @@ def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> d
                 FROM {{triangle_counts}} WHERE epoch <= {epoch} GROUP BY vertex
             ) t ON t.vertex = d.vertex"""
     return relations
+
+
+def _landed_relation(source: QuerySource[R], relation: QueryDefinition, epoch: int) -> str:
+    """Write the query for the rows of a declared relation that are in force at an epoch."""
+    quoted = {name: source.tables.quote_identifier(name) for name in relation.columns}
+    columns, own = ", ".join(quoted.values()), ", ".join([*quoted.values(), "op", "seq", "epoch", "file", "line"])
+    values = [f"{quoted[name]} DESC NULLS LAST" for name in quoted if name not in relation.key]
+    order = ["epoch DESC", "seq DESC", "(op = 'delete')", *values]
+    key = ", ".join(quoted[name] for name in relation.key)
+    landed = f"SELECT {own} FROM {{{relation.state_table}}} WHERE epoch <= {epoch} GROUP BY {own} HAVING sum(diff) > 0"
+    placed = f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)}) AS _place"
+    return f"SELECT {columns} FROM (SELECT *, {placed} FROM ({landed})) WHERE _place = 1 AND op <> 'delete'"
 
 
 def _landed_rows(values: Sequence[str], epoch: int) -> str:

@@ -1,12 +1,14 @@
 """The declared queries of a home: the files `queries/NAME.sql`, each with one SELECT, and what a run records of them.
 
 `read_queries` compiles all files, those first that others read, and reports the problems of all of them at once. A run
-records their definitions with its settings, and its stages work from what is recorded. The modules that parse SQL are
-imported only where a home has a query.
+records their definitions with its settings, and its stages work from what is recorded. A declared relation
+(`[relations.NAME]`) has a definition as well: its result are the rows in force, and its state are the rows that have
+landed. The modules that parse SQL are imported only where a home has a query.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,14 +20,16 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import UsageError
 from .columns import SQL_TYPES
 from .home import Home
+from .setting_types import RELATIONS
+from .settings import DeclaredRelation
 
 if TYPE_CHECKING:
     from altneu.algorithms.sql_query import CompiledQuery, Relation
 
 FOLDER = "queries"
 PREFIX, STATE = "query_", "_state"  # the tables of a query are query_NAME and query_NAME_state
-LANDED_ROWS, ARCS, EDGES, VERTICES = "landed", "arcs", "edges", "vertices"
-RELATIONS = (LANDED_ROWS, ARCS, EDGES, VERTICES)
+RELATION_PREFIX, ROWS = "relation_", "_rows"  # those of a declared relation are relation_NAME and relation_NAME_rows
+LANDED_ROWS, ARCS, EDGES, VERTICES = RELATIONS
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 _LISTS = ("relations", "key", "vertices")
 _NAMING = "a query's name begins with a letter and has at most 20 lower-case letters, digits and _"
@@ -38,7 +42,7 @@ class QueryDefinition:
     state: the columns of its state, none where there is no last step. normal_form: equal for texts that mean the same.
     relations: what it reads, also other queries. key: the columns of its result of which no two rows have the same
     values, none where a row may occur twice. vertices: the columns of its result that are numbers of vertices with
-    names, in a home with string ids.
+    names, in a home with string ids. has_landed: it is a declared relation, whose rows have landed.
     """
 
     name: str
@@ -49,6 +53,7 @@ class QueryDefinition:
     relations: tuple[str, ...]
     key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
+    has_landed: bool = False
 
     @property
     def is_set(self) -> bool:
@@ -57,13 +62,17 @@ class QueryDefinition:
 
     @property
     def table(self) -> str:
-        return PREFIX + self.name
+        return (RELATION_PREFIX if self.has_landed else PREFIX) + self.name
+
+    @property
+    def state_table(self) -> str:
+        """Return the table of the state, which exists where there is one."""
+        return self.table + (ROWS if self.has_landed else STATE)
 
     @property
     def columns_by_table(self) -> dict[str, Mapping[str, str]]:
         """Return the tables of the query, with their data columns."""
-        state = {self.table + STATE: self.state} if self.state else {}
-        return {self.table: self.columns, **state}
+        return {self.table: self.columns, **({self.state_table: self.state} if self.state else {})}
 
     def has_same_meaning(self, other: QueryDefinition | None) -> bool:
         """Tell whether another definition has the same rows and the same tables."""
@@ -75,7 +84,7 @@ class QueryDefinition:
     def to_json(self) -> dict[str, Any]:
         lists = {field: list(getattr(self, field)) for field in _LISTS}
         maps = {"columns": dict(self.columns), "state": dict(self.state)}
-        return {"text": self.text, "normal_form": self.normal_form, **maps, **lists}
+        return {"text": self.text, "normal_form": self.normal_form, **maps, **lists, "has_landed": self.has_landed}
 
     @classmethod
     def from_json(cls, name: str, stored: Mapping[str, Any]) -> Self:
@@ -87,7 +96,13 @@ Definitions = Mapping[str, QueryDefinition]
 
 
 def is_query_table(table: str) -> bool:
-    return table.startswith(PREFIX)
+    """Tell whether a table is one of a query or of a declared relation."""
+    return table.startswith((PREFIX, RELATION_PREFIX))
+
+
+def is_relation_rows(table: str) -> bool:
+    """Tell whether a table has the landed rows of a declared relation."""
+    return table.startswith(RELATION_PREFIX) and table.endswith(ROWS)
 
 
 def recorded_queries(config: Mapping[str, Any]) -> dict[str, QueryDefinition]:
@@ -107,12 +122,12 @@ def list_query_files(home: Home) -> list[Path]:
 
 
 def read_queries(home: Home) -> dict[str, QueryDefinition]:
-    """Read and compile all queries of a home, those first that others read.
+    """Read and compile all queries of a home, those first that others read, with the declared relations.
 
     Raises:
         UsageError: some cannot be maintained; the message has the problems of all files.
     """
-    problems, definitions = dict[str, str](), dict[str, QueryDefinition]()
+    problems, definitions = dict[str, str](), declare_relations(home)
     texts = _read_texts(home, problems)
     for name in _sort_texts(texts, problems):
         try:
@@ -124,6 +139,33 @@ def read_queries(home: Home) -> dict[str, QueryDefinition]:
         lines = "\n".join(["the queries cannot be maintained:", *listed])
         raise UsageError(lines, "correct the files, or move them away; altneu queries")
     return definitions
+
+
+def declare_relations(home: Home) -> dict[str, QueryDefinition]:
+    """Return the definitions of the declared relations of a home."""
+    return {name: _define_relation(home, name, each) for name, each in home.config.relations.items()}
+
+
+def _define_relation(home: Home, name: str, declared: DeclaredRelation) -> QueryDefinition:
+    ids = "bigint" if home.config.vertices.ids == "integer" else "string"
+    columns = {column: SQL_TYPES.get(type_, "bigint") for column, type_ in declared.columns.items()}
+    vertices = [column for column, type_ in declared.key.items() if type_ == "vertex" and ids == "string"]
+    return QueryDefinition(
+        name,
+        f"SELECT {', '.join(map(double_quote, columns))} FROM {double_quote(name)}",
+        json.dumps([declared.key, declared.values]),
+        columns,
+        {**columns, "op": "string", "seq": "bigint", "file": "string", "line": "bigint"},
+        (),
+        tuple(declared.key),
+        tuple(vertices),
+        has_landed=True,
+    )
+
+
+def double_quote(name: str) -> str:
+    """Quote a name for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def compile_definition(home: Home, definition: QueryDefinition, definitions: Definitions) -> CompiledQuery:
@@ -172,7 +214,7 @@ def _read_texts(home: Home, problems: dict[str, str]) -> dict[str, str]:
     texts = {}
     for file in list_query_files(home):
         name = file.stem
-        if not _NAME.fullmatch(name) or name in RELATIONS or name.endswith(STATE):
+        if not _NAME.fullmatch(name) or name in {*RELATIONS, *home.config.relations} or name.endswith(STATE):
             problems[name] = f"{_NAMING}; it is no relation's, and does not end in {STATE}"
             continue
         try:

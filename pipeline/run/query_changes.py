@@ -19,7 +19,8 @@ class QueryChanges:
     """The queries of a run on a revision.
 
     kept: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped: those
-    that the revision has and the run has not. fresh: the tables that are written again.
+    that the revision has and the run has not. fresh: the tables that are written again. relations: those of them all
+    that are declared relations.
     """
 
     kept: tuple[str, ...] = ()
@@ -27,6 +28,7 @@ class QueryChanges:
     dropped: tuple[str, ...] = ()
     fresh: frozenset[str] = frozenset()
     is_published: bool = False
+    relations: tuple[str, ...] = ()
 
     @property
     def needs_run(self) -> bool:
@@ -52,7 +54,7 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         UsageError: some queries cannot be maintained.
     """
     before = _published_queries(ledger, parent)
-    if not before and not list_query_files(home):
+    if not before and not list_query_files(home) and not home.config.relations:
         return QueryChanges()
     now = read_queries(home)
     fresh, reasons = fresh_tables(now, ledger, parent), dict[str, str]()
@@ -65,6 +67,7 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         tuple(name for name in before if name not in now),
         fresh,
         parent.frontier is not None,
+        tuple(name for name, definition in now.items() if definition.has_landed),
     )
 
 
@@ -88,7 +91,7 @@ def _explain_freshness(now: QueryDefinition, before: QueryDefinition | None, ane
     inputs = [name for name in now.relations if name in anew]
     if now.has_same_meaning(before) and inputs:
         return f"it reads {inputs[0]}"
-    return "its text has changed"
+    return "its columns have changed" if now.has_landed else "its text has changed"
 
 
 def _published_queries(ledger: Ledger, parent: Revision) -> Definitions:

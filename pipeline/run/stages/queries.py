@@ -20,12 +20,13 @@ from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.reduce import running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
+from altneu.algorithms.algebra.upserts import keyed_changes
 from altneu.algorithms.graph import edge_derivation
 from altneu.algorithms.sql_query import CompiledQuery
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, PREFIX, STATE, VERTICES, QueryDefinition, compile_definition
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition
 from ...landing import predicate_validation
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.table_schemas import quote_identifier, value_columns
@@ -43,7 +44,8 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
     vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
     for definition in run.maintained_queries.values():  # those that others read come first
-        maintainer.done[definition.name] = maintainer.maintain(definition)
+        maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
+        maintainer.done[definition.name] = maintain(definition)
     queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
@@ -116,6 +118,24 @@ class _Maintainer:
             self.run.say(f"query {definition.name}: {way}, {rows:,} changed rows")
         return QueryRun(way=way, rows=rows, seconds=round(time.monotonic() - started, 2))
 
+    def maintain_relation(self, relation: QueryDefinition) -> QueryRun:
+        """Write the changes of the rows in force of a declared relation."""
+        started, run, table = time.monotonic(), self.run, relation.state_table
+        appends = run.appends_to(relation.table) and run.parent.frontier is not None
+        changed = run.get_result(IngestFacts).relations.get(relation.name, 0)
+        way = ANEW if not appends else DELTA if changed else NOTHING
+        rows = None
+        if way != NOTHING:
+            rows = keyed_changes(
+                run.read_before(table) if appends else None,
+                run.read_delta(table) if appends else run.read_after(table),
+                relation.key,
+                [name for name in relation.columns if name not in relation.key],
+                broadcast=changed <= memory_budget.max_broadcast_rows(run.home.config),
+            ).df
+        count = run.write_rows(relation.table, rows)
+        return QueryRun(way=way, rows=count, seconds=round(time.monotonic() - started, 2))
+
     def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
         if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
             return ANEW
@@ -152,7 +172,7 @@ class _Maintainer:
             core = maintained.core_changes(query, before, delta, broadcast=few)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
-        table = definition.table + STATE
+        table = definition.state_table
         if not run.write_rows(table, maintained.state_changes(query, core).df):
             return run.write_rows(definition.table, None)
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
@@ -177,7 +197,7 @@ class _Maintainer:
 
     def table_of(self, relation: str) -> str:
         """Return the table that has the rows of a relation."""
-        return PREFIX + relation if relation in self.done else TABLES_OF[relation]
+        return self.run.maintained_queries[relation].table if relation in self.done else TABLES_OF[relation]
 
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
@@ -185,8 +205,9 @@ class _Maintainer:
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
         if relation in self.done:
-            columns = [quote_identifier(name) for name in self.run.maintained_queries[relation].columns]
-            return read(PREFIX + relation).select(*columns, *_interval(F.lit(FOREVER)))
+            definition = self.run.maintained_queries[relation]
+            own = map(quote_identifier, definition.columns)
+            return read(definition.table).select(*own, *_interval(F.lit(FOREVER)))
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
             rows = read("upserts").select(*columns, "diff")
