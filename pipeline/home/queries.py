@@ -214,7 +214,10 @@ def _read_texts(home: Home, problems: dict[str, str]) -> dict[str, str]:
     texts = {}
     for file in list_query_files(home):
         name = file.stem
-        if not _NAME.fullmatch(name) or name in {*RELATIONS, *home.config.relations} or name.endswith(STATE):
+        if name in home.config.relations:
+            problems[name] = f"has the name of the relation {name}, which altneu.toml declares"
+            continue
+        if not _NAME.fullmatch(name) or name in RELATIONS or name.endswith(STATE):
             problems[name] = f"{_NAMING}; it is no relation's, and does not end in {STATE}"
             continue
         try:
@@ -235,7 +238,8 @@ def _sort_texts(texts: Mapping[str, str], problems: dict[str, str]) -> list[str]
         except CycleError as error:
             circle = sorted(set(error.args[1]))
             files = ", ".join(f"{FOLDER}/{name}.sql" for name in circle)
-            problems |= dict.fromkeys(circle, f"reads its own result: {files} read each other")
+            each_other = f": {files} read each other" if len(circle) > 1 else ""
+            problems |= dict.fromkeys(circle, f"reads its own result{each_other}")
             for name in circle:
                 del relations[name]
 
@@ -247,7 +251,7 @@ def _compile_text(
     from altneu.algorithms.maintained_query import state_columns
     from altneu.algorithms.sql_query import compile_query, named_relations
 
-    wrong = sorted(named_relations(text) & set(problems))
+    wrong = sorted((named_relations(text) & set(problems)) - set(definitions))
     if wrong:
         raise ValueError(f"reads {', '.join(wrong)}, which cannot be maintained")
     query = compile_query(text, known_relations(home, definitions))
