@@ -1,6 +1,6 @@
 """A limit on the candidates of a delta query: each join is counted before it lists anything.
 
-Law      A join that would list more than `most` candidates is refused before it lists any. What is listed stays the same.
+Law      A join that would list more than `most` candidates is refused before it lists any. Others are as without it.
 Cost     EXECUTES: the prefixes of each join are stored for as long as the limit lives, and counted by one Spark job.
          They are computed once, though later joins use them several times.
 Errors   `TooManyCandidates`, with the number, and the values that most of the candidates have.

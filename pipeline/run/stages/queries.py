@@ -8,7 +8,7 @@ stage works from the texts that the run has recorded, not from the files as they
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
