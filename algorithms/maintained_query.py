@@ -9,20 +9,22 @@ Shapes   Relations are DataFrames of signed validity intervals: their columns, a
          for each `measure`, whose amount is in `diff`: so it is a sum, and a run appends to it.
 Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
          (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
+         A `limit` and `require_few_pairs` count what a join would list before it lists anything.
          The last step reads the state of the touched keys only: sums, or for `min` and `max` all rows of the groups.
-Errors   The job fails where an expression does (an overflow).
+Errors   The job fails where an expression does (an overflow). `TooManyCandidates`, whose hub has columns of relations.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra import incremental
+from altneu.algorithms.algebra.candidate_limit import CANDIDATES, CandidateLimit, TooManyCandidates, require_few
 from altneu.algorithms.algebra.collection import DIFF, Collection
 from altneu.algorithms.algebra.delta_query import query_changes
 from altneu.algorithms.algebra.incremental import Change
@@ -36,10 +38,17 @@ MEASURE = "measure"
 Relations = Mapping[str, DataFrame]
 
 
-def core_changes(query: CompiledQuery, before: Relations, delta: Relations, *, broadcast: bool = False) -> Collection:
+def core_changes(
+    query: CompiledQuery,
+    before: Relations,
+    delta: Relations,
+    *,
+    broadcast: bool = False,
+    limit: CandidateLimit | None = None,
+) -> Collection:
     """Return how the core changes when the deltas are added; a relation without a delta stays as it is."""
     changed = [core for core in query.cores if any(atom.relation in delta for atom in core.atoms)]
-    return _add_up([_changes_of(query, core, before, delta, broadcast=broadcast) for core in changed])
+    return _add_up([_changes_of(query, core, before, delta, broadcast, limit) for core in changed])
 
 
 def _add_up(parts: Sequence[Collection]) -> Collection:
@@ -47,7 +56,12 @@ def _add_up(parts: Sequence[Collection]) -> Collection:
 
 
 def _changes_of(
-    query: CompiledQuery, core: Core, before: Relations, delta: Relations, *, broadcast: bool
+    query: CompiledQuery,
+    core: Core,
+    before: Relations,
+    delta: Relations,
+    broadcast: bool,
+    limit: CandidateLimit | None,
 ) -> Collection:
     views = {_view_key(atom): atom for atom in core.atoms}
     names = {key: f"r{place}" for place, key in enumerate(views)}
@@ -55,7 +69,21 @@ def _changes_of(
     new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
     atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in core.atoms)
     joined = Query(atoms, core.less_than, core.different)
-    return _select_outputs(query, core, query_changes(joined, old, new, broadcast=broadcast).df)
+    try:
+        changes = query_changes(joined, old, new, broadcast=broadcast, limit=limit)
+    except TooManyCandidates as error:
+        raise _name_hub(core, error) from None
+    return _select_outputs(query, core, changes.df)
+
+
+def _name_hub(core: Core, error: TooManyCandidates) -> TooManyCandidates:
+    """Return an error whose hub has a column of a relation in the place of each variable."""
+    named: dict[str, str] = {}
+    for atom in core.atoms:
+        for term, column in zip(atom.terms, atom.columns, strict=True):
+            named.setdefault(term, f"{atom.relation}.{column}")
+    hub = {named[term]: value for term, value in error.hub.items()}
+    return TooManyCandidates(error.candidates, error.most, hub, error.of_hub)
 
 
 def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
@@ -63,25 +91,58 @@ def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
     return _add_up([_join_from_scratch(query, core, relations) for core in query.cores])
 
 
-def count_pairs(query: CompiledQuery, relations: Relations) -> int:
-    """Count the pairs of rows that `core_from_scratch` lists first, whatever their times are; EXECUTES.
+def require_few_pairs(query: CompiledQuery, relations: Relations, most: int) -> int:
+    """Count the pairs of rows that the joins of `core_from_scratch` list, whatever their times are; EXECUTES.
 
-    Nothing is listed for it. A hub of degree d is d² pairs, which later joins and conditions may drop again.
+    Nothing is listed for it. A hub of degree d is d² pairs, which later conditions may drop again. An atom that several
+    atoms before it are joined with is not counted: it hardly makes the rows more.
+
+    Returns:
+        The greatest number of pairs of a join.
+
+    Raises:
+        TooManyCandidates: it is more than `most`.
     """
-    counts = [_count_first_pairs(core, relations) for core in query.cores if len(core.atoms) > 1]
-    found = functools.reduce(DataFrame.unionByName, counts).agg(F.sum("pairs")).first() if counts else None
-    return int(found[0] or 0) if found else 0
+    greatest = 0
+    for core in query.cores:
+        try:
+            greatest = max([greatest, *_count_joins(core, relations, most)])
+        except TooManyCandidates as error:
+            raise _name_hub(core, error) from None
+    return greatest
 
 
-def _count_first_pairs(core: Core, relations: Relations) -> DataFrame:
-    first, *others = core.atoms
-    other = next(each for each in others if set(each.terms) & set(first.terms))
-    shared = list(dict.fromkeys(term for term in other.terms if term in first.terms))
-    left, right = (
-        _atom_rows(atom, relations[atom.relation]).groupBy(*shared).agg(F.count("*").cast("double").alias(name))
-        for atom, name in ((first, "left"), (other, "right"))
-    )
-    return left.join(right, shared).select((F.col("left") * F.col("right")).alias("pairs"))
+def _count_joins(core: Core, relations: Relations, most: int) -> Iterator[int]:
+    """Yield how many pairs each join of a core lists, from the counts by what the later ones join on."""
+    first, *others = _list_growing_atoms(core)
+    counts = _count_rows(first, relations, first.terms)
+    for place, atom in enumerate(others):
+        later = {term for each in others[place + 1 :] for term in each.terms}
+        shared = [term for term in dict.fromkeys(atom.terms) if term in counts.columns]
+        found = _count_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
+        pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(found, shared)
+        pairs = pairs.withColumn(CANDIDATES, F.col("_left") * F.col(CANDIDATES))
+        kept = [name for name in pairs.columns if name in later]
+        by_hub = pairs.groupBy(*shared).agg(F.sum(CANDIDATES).alias(CANDIDATES))
+        yield require_few(by_hub, F.struct(*shared), most)
+        counts = pairs.groupBy(*kept).agg(F.sum(CANDIDATES).alias(CANDIDATES))
+
+
+def _list_growing_atoms(core: Core) -> list[QueryAtom]:
+    """Return the first atom and those that meet one of them, without those that meet several together."""
+    growing, left = [core.atoms[0]], list(core.atoms[1:])
+    reached = set(core.atoms[0].terms)
+    while atom := next((each for each in left if set(each.terms) & reached), None):
+        left.remove(atom)
+        if any(set(atom.terms) & reached <= set(each.terms) for each in growing):
+            growing.append(atom)
+            reached |= set(atom.terms)
+    return growing
+
+
+def _count_rows(atom: QueryAtom, relations: Relations, terms: Sequence[str]) -> DataFrame:
+    rows = _atom_rows(atom, relations[atom.relation])
+    return rows.groupBy(*dict.fromkeys(terms)).agg(F.count("*").cast("double").alias(CANDIDATES))
 
 
 def _join_from_scratch(query: CompiledQuery, core: Core, relations: Relations) -> Collection:

@@ -146,7 +146,8 @@ def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
 def check_queries(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
     """Return a check for each epoch at which declared queries were recomputed.
 
-    rows     the differences: epoch, what (`query_rows`), a (the query), b (the row), maintained, recomputed, `count`.
+    rows     the differences: epoch, what (`query_rows`), a (the query), b (the row), maintained, recomputed, `count`;
+             why (optional): the landed rows behind the row, as lines of text.
     context  epochs: those that were recomputed; labels (optional): epoch -> label.
     """
     counts: dict[int, dict[str, int]] = {}
@@ -159,7 +160,8 @@ def check_queries(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) ->
         first = next((row for row in rows if row["epoch"] == check["epoch"]), None)
         if first is not None:
             copies = f"{first['maintained']} times, and {first['recomputed']} times when it is recomputed"
-            check["observed"] += f"; the first: query {first['a']} has the row ({first['b']}) {copies}"
+            why = "".join(f"; {line}" for line in first.get("why", ())[:3])
+            check["observed"] += f"; the first: query {first['a']} has the row ({first['b']}) {copies}{why}"
     return checks
 
 

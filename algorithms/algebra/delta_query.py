@@ -14,6 +14,7 @@ Plan     Per rule the attribute order is greedy: next the variable that most ato
 Cost     Candidates per step: at most Σ min(count) (law 8), where counts are over the triples of all times. A record of
          h triples costs h rows, so compact old histories. `explain` shows the rules without running anything.
 Errors   ValueError for atoms that do not fit their relation, unknown names, or unconnected variables.
+         `TooManyCandidates` of a `limit`.
 Sets     Relations are meant to be sets at every time (`as_sets` makes them sets, `check_sets` returns the rows that are
          none): then every choice has multiplicity 1, and a projection counts the choices. For bags the result is the
          bilinear join, with multiplicities multiplied. A null is equal to, less than or different from nothing.
@@ -31,6 +32,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from altneu.algorithms.algebra.candidate_limit import CandidateLimit
 from altneu.algorithms.algebra.collection import DIFF, Collection, common_since
 from altneu.algorithms.algebra.prefix_extension import RULE, AtomLookup, Case, Extension, View
 from altneu.algorithms.algebra.query import Constant, Query, Term
@@ -151,11 +153,13 @@ def query_changes(
     delta: Mapping[str, Collection],
     fanout: Mapping[str, float] | None = None,
     broadcast: bool = False,
+    limit: CandidateLimit | None = None,
 ) -> Collection:
     """Return what the deltas add to the query's results: those of `before` and `delta` together, minus those of
     `before`.
 
-    A relation without a delta stays as it is. A delta may have any times, late ones too.
+    A relation without a delta stays as it is. A delta may have any times, late ones too. With a `limit` the joins are
+    counted, one after the other, before they list anything: this EXECUTES.
     """
     alien = [name for name in delta if name not in before]
     if alien:
@@ -170,7 +174,7 @@ def query_changes(
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
     # A rule that starts from a relation without a delta finds nothing.
     starting = [rule for rule in rules(query, fanout) if query.atoms[rule.atom].relation in delta]
-    return _run_rules(query, both, frames, starting, time, [NEU, *total_order(time)], broadcast=broadcast)
+    return _run_rules(query, both, frames, starting, time, [NEU, *total_order(time)], broadcast=broadcast, limit=limit)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -208,11 +212,12 @@ def _run_rules(
     stamp: Sequence[str],
     *,
     broadcast: bool,
+    limit: CandidateLimit | None = None,
 ) -> Collection:
     """Run all rules through their steps together."""
     views, of = _atom_views(query, relations, frames, list(dict.fromkeys([*stamp, *time.columns])))
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
-    extension = Extension(views, time, stamp, broadcast)
+    extension = Extension(views, time, stamp, broadcast, limit)
     prefixes = _apply_constraints(query, _initial_prefixes(query, rules, views, of, types, time, stamp))
     plans = [_plan_steps(query, rule, of) for rule in rules]
     for number in range(max(map(len, plans))):

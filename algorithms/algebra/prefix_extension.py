@@ -10,8 +10,9 @@ Shapes   Prefixes: the rule, one column for each variable (null until it is boun
 Index    The records of all relations of a turn, under a hash of the kind of lookup and of the values that are known:
          relations of any number and types meet in one join. Hashes may collide, so the values are compared, too.
 Cost     A turn is one equi-join, and `count` is one for each rival proposer: two exchanges each. With `broadcast` the
-         prefixes go to all executors and no relation is exchanged. Nothing is collected or cached.
-Errors   None: `delta_query` checks the query.
+         prefixes go to all executors and no relation is exchanged. Nothing is collected or cached, but with a `limit`:
+         then every turn that lists anything is counted before (`candidate_limit`).
+Errors   `TooManyCandidates` of the limit. `delta_query` checks the query.
 Source   Seed 4 (count, propose, validate of dogsdogsdogs), law 8 of the design.
 """
 
@@ -25,6 +26,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from altneu.algorithms.algebra.candidate_limit import CANDIDATES, CandidateLimit
 from altneu.algorithms.algebra.collection import DIFF
 from altneu.algorithms.algebra.time_lattice import Lattice, is_possible, literal_time
 
@@ -92,14 +94,35 @@ class Extension:
     time: Lattice
     stamp: Sequence[str]
     broadcast: bool = False
+    limit: CandidateLimit | None = None
 
     def extend(self, prefixes: DataFrame, step: Step) -> DataFrame:
         """Return the prefixes after all turns of a step."""
-        chosen = self.count(prefixes, step).where(F.col(COUNT) > 0).drop(COUNT)
+        chosen = self.count(prefixes, step).where(F.col(COUNT) > 0)
         for turn in range(max(len(case.asks) for case in step)):
             asks = {i: case.asks[turn] for i, case in enumerate(step) if turn < len(case.asks)}
-            chosen = self.answer_lookups(chosen, CASE, asks)
+            chosen = self.answer_lookups(self.admit(chosen, asks), CASE, asks)
         return chosen.drop(CASE)
+
+    @property
+    def broadcasts(self) -> bool:
+        """Tell whether the prefixes go to all executors: they are few, as far as they have been counted."""
+        return self.broadcast and (self.limit is None or self.limit.candidates <= self.limit.most_broadcast)
+
+    def admit(self, prefixes: DataFrame, asks: dict[int, AtomLookup]) -> DataFrame:
+        """Return the prefixes of a turn that the limit admits: what their lookups find has been counted."""
+        taking = {i: ask for i, ask in asks.items() if ask.takes}
+        if self.limit is None or not taking:
+            return prefixes.drop(COUNT)
+        if not self.limit.must_count:
+            self.limit.skip()
+            return prefixes.drop(COUNT)
+        if COUNT in prefixes.columns:
+            counted = prefixes.withColumnRenamed(COUNT, CANDIDATES)
+        else:
+            counted = self.count_records(prefixes, CASE, [taking]).withColumn(CANDIDATES, F.coalesce("_n_0", F.lit(1)))
+            counted = counted.drop("_n_0")
+        return self.limit.admit(counted, _known_values(taking))
 
     def count(self, prefixes: DataFrame, step: Step) -> DataFrame:
         """Return the prefixes with the columns `_case`, the case whose proposer offers least, and `_count`, its number
@@ -110,32 +133,19 @@ class Extension:
         cases: dict[int, list[int]] = {}
         for i, case in enumerate(step):
             cases.setdefault(case.rule, []).append(i)
-        only = {rule: F.lit(mine[0]) for rule, mine in cases.items() if len(mine) == 1}
+        only = {rule: F.lit(mine[0]) for rule, mine in cases.items() if not self.must_count(step, mine)}
         # the k-th proposer of every rule that has several proposers
         rivals = [
-            {rule: mine[k] for rule, mine in cases.items() if 1 < len(mine) > k}
+            {rule: mine[k] for rule, mine in cases.items() if rule not in only and len(mine) > k}
             for k in range(max(map(len, cases.values())))
         ]
         rivals = [places for places in rivals if places]
         if not rivals:
             return prefixes.withColumns({CASE: _choose_by_value(RULE, only), COUNT: F.lit(1)})
         proposers = [{rule: step[i].asks[0] for rule, i in places.items()} for places in rivals]
-        index = _Index(self, [ask for asks in proposers for ask in asks.values()])
-        sizes = index.index_rows().select("_key")
-        if self.broadcast:
-            wanted = prefixes.select(
-                F.explode(F.array(*[index.lookup_key(RULE, asks) for asks in proposers])).alias("_key")
-            )
-            sizes = sizes.join(F.broadcast(wanted.distinct()), "_key")
-        sizes = sizes.groupBy("_key").agg(F.count("*").alias("_n"))
-        counted, numbers = prefixes, []
-        for k, asks in enumerate(proposers):
-            key_sizes = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias(f"_n_{k}"))
-            asking = counted.withColumn("_asked", index.lookup_key(RULE, asks))
-            key_sizes = F.broadcast(key_sizes) if self.broadcast else key_sizes
-            counted = asking.join(key_sizes, F.col("_asked") == F.col("_found"), "left").drop("_asked", "_found")
-            numbers.append(F.when(F.col(RULE).isin(*asks), F.coalesce(f"_n_{k}", F.lit(0))))
-        least = F.least(*numbers)
+        counted = self.count_records(prefixes, RULE, proposers)
+        numbers = [F.col(f"_n_{k}") for k in range(len(proposers))]
+        least = F.least(*numbers) if len(numbers) > 1 else numbers[0]
         mine = [
             F.when(number == least, _choose_by_value(RULE, {rule: F.lit(i) for rule, i in places.items()}))
             for number, places in zip(numbers, rivals, strict=True)
@@ -143,6 +153,31 @@ class Extension:
         choice = F.coalesce(*mine, *([_choose_by_value(RULE, only)] if only else []))
         chosen = counted.withColumns({CASE: choice, COUNT: F.coalesce(least, F.lit(1))})
         return chosen.drop(*[f"_n_{k}" for k in range(len(proposers))])
+
+    def must_count(self, step: Step, mine: Sequence[int]) -> bool:
+        """Tell whether the records that the proposers of a rule offer are counted."""
+        asks = step[mine[0]].asks
+        may_explode = self.limit is not None and self.limit.must_count and bool(asks) and bool(asks[0].takes)
+        return len(mine) > 1 or may_explode
+
+    def count_records(self, prefixes: DataFrame, by: str, turns: Sequence[dict[int, AtomLookup]]) -> DataFrame:
+        """Return the prefixes with a column `_n_k` for each turn: how many records its lookup finds, or null where the
+        value of the column `by` has none.
+        """
+        index = _Index(self, [ask for asks in turns for ask in asks.values()])
+        sizes = index.index_rows().select("_key")
+        if self.broadcasts:
+            wanted = prefixes.select(F.explode(F.array(*[index.lookup_key(by, asks) for asks in turns])).alias("_key"))
+            sizes = sizes.join(F.broadcast(wanted.distinct()), "_key")
+        sizes = sizes.groupBy("_key").agg(F.count("*").alias("_n"))
+        for k, asks in enumerate(turns):
+            found = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias("_size"))
+            asking = prefixes.withColumn("_asked", index.lookup_key(by, asks))
+            found = F.broadcast(found) if self.broadcasts else found
+            counted = asking.join(found, F.col("_asked") == F.col("_found"), "left")
+            number = F.when(F.col(by).isin(*asks), F.coalesce("_size", F.lit(0)))
+            prefixes = counted.withColumn(f"_n_{k}", number).drop("_asked", "_found", "_size")
+        return prefixes
 
     def answer_lookups(self, prefixes: DataFrame, by: str, asks: dict[int, AtomLookup]) -> DataFrame:
         """Return the prefixes after one turn: each is joined with the records that its lookup finds.
@@ -171,7 +206,7 @@ class Extension:
         agree += [F.col(f"_want{name}").isNull() | (F.col(f"_want{name}") == F.col(name)) for name in index.fields]
         theirs, own = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
         agree.append(before_in_order(theirs, own, F.col("_or_equal")))
-        left, right = (records, F.broadcast(asking)) if self.broadcast else (asking, records)
+        left, right = (records, F.broadcast(asking)) if self.broadcasts else (asking, records)
         both = left.join(right, (F.col("_asked") == F.col("_key")) & functools.reduce(and_, agree))
         times = self.time.columns
         later = self.time.join_columns([F.col(c) for c in times], [F.col(f"_r_{c}") for c in times])
@@ -252,6 +287,15 @@ class _Index:
         least[DIFF] = F.lit(1).cast("bigint")
         names = list(dict.fromkeys([*self.stamp, *self.time.columns, DIFF]))
         return [(F.col(c) if own else least.get(c, F.lit(0).cast("bigint"))).alias(f"_r_{c}") for c in names]
+
+
+def _known_values(asks: dict[int, AtomLookup]) -> Column:
+    """Return the values that the lookups of some cases know, as a struct with nulls for the variables of others."""
+    known: dict[str, list[int]] = {}
+    for case, ask in asks.items():
+        for place in ask.key:
+            known.setdefault(ask.variables[place], []).append(case)
+    return F.struct(*[F.when(F.col(CASE).isin(cases), F.col(name)).alias(name) for name, cases in known.items()])
 
 
 def before_in_order(a: Sequence[Column], b: Sequence[Column], or_equal: Column | bool) -> Column:

@@ -40,7 +40,7 @@ from ..storage.warehouse import Warehouse
 from . import distributed_recount, epoch_recount, motif_reference, serving_table_checks
 from .audited_rows import recompute_edges, select_stored_rows
 from .epoch_recount import MOTIF, RECOUNT, STORED, TOTAL
-from .query_recount import recompute_published
+from .query_recount import explain_first_difference, recompute_published
 from .reported_totals_check import (
     Measure,
     ReportedTotals,
@@ -282,6 +282,7 @@ def audit_published(
         if wanted and (queries := published_queries(ledger, revision)):
             say(f"recomputing {len(queries)} quer{'y' if len(queries) == 1 else 'ies'} by their texts")
             differing, _ = recompute_published(warehouse, revision, queries, wanted)
+            differing = explain_first_difference(warehouse, revision, list(queries.values()), differing)
             checks += check_queries(differing, context)
         if wanted and any(table in revision.snapshots for table in SERVING_TABLES):
             say("comparing the serving tables")

@@ -16,6 +16,7 @@ from ..home.home import Home
 from ..home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, Definitions, QueryDefinition, list_inputs
 from ..reading.engine_protocol import R, Tables
 from ..reading.engines import LITTLE
+from ..reading.query_explanation import explain_query_difference
 from ..state import filesystem
 from ..state.records import Revision
 from ..storage.condition_errors import Refused, UncertainCondition
@@ -130,7 +131,20 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
 def _make_difference(query: QueryDefinition, epoch: int, row: Mapping[str, Any], count: int) -> dict[str, Any]:
     text = ", ".join(f"{name} {row[name]}" for name in query.columns)
     copies = {"maintained": row["maintained"], "recomputed": row["recomputed"]}
-    return {"epoch": epoch, "what": "query_rows", "a": query.name, "b": text, "count": count, **copies}
+    data = {name: row[name] for name in query.columns}
+    return {"epoch": epoch, "what": "query_rows", "a": query.name, "b": text, "row": data, "count": count, **copies}
+
+
+def explain_first_difference(
+    tables: Tables[R], revision: Revision, queries: Sequence[QueryDefinition], differences: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return differences with the landed rows that the first one follows from."""
+    if not differences:
+        return []
+    first, *others = differences
+    query = next(query for query in queries if query.name == first["a"])
+    why = explain_query_difference(tables, revision, query, first["epoch"], first["row"])
+    return [{**first, "why": why}, *others]
 
 
 def _text(source: QuerySource[R], query: QueryDefinition) -> str:

@@ -227,28 +227,43 @@ class Thing(StrEnum):
     vertex = "vertex"
     edge = "edge"
     triangle = "triangle"
+    query = "query"
 
 
 @register_command(Group.READING)
 def explain(
     thing: Annotated[Thing, typer.Argument(help="The kind of thing to explain.")],
-    vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or the three corners.")],
+    vertices: Annotated[
+        list[str],
+        typer.Argument(
+            help="One vertex, the two ends of an edge, the three corners, or the name of a query with columns of a "
+            "row as COLUMN=VALUE."
+        ),
+    ],
     as_of: Annotated[str | None, typer.Option(metavar="EPOCH", help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="The revision to read (default: the newest).")] = None,
     format: Annotated[Document, typer.Option(help="The output format.")] = Document.table,
     engine: EngineOption = Engine.auto,
     published_at: PublishedAt = None,
 ) -> None:
-    """Explain a vertex, an edge or a triangle by its landed rows, with their files, lines and epochs.
+    """Explain a vertex, an edge, a triangle or a row of a query by its landed rows, with their files, lines and epochs.
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
+
+    `altneu explain query repeat_pairs src=38 dst=475`
     """
+    values = _read_values(vertices[1:]) if thing is Thing.query else {}
     with show_progress(f"explain {thing.value}"):
-        facts = _open_graph(engine).explain(
-            thing.value, *vertices, as_of=as_of, revision=revision, published_at=published_at
-        )
+        graph = _open_graph(engine)
+        if thing is Thing.query:
+            facts = graph.explain_query(vertices[0], values, as_of=as_of, revision=revision, published_at=published_at)
+        else:
+            facts = graph.explain(thing.value, *vertices, as_of=as_of, revision=revision, published_at=published_at)
     if format is Document.json:
         print(json.dumps(facts, indent=1, default=str))
+        return
+    if thing is Thing.query:
+        _print_query_row(facts)
         return
     where = f"at {facts['epoch']}, revision {facts['revision']}"
     if thing is Thing.vertex:
@@ -268,6 +283,53 @@ def explain(
         out.print(f"({facts['edges_not_listed']:,} more edges)")
 
 
+def _read_values(words: list[str]) -> dict[str, str]:
+    """Return the columns of a row with their values, as they are typed."""
+    pairs = [word.partition("=") for word in words]
+    if not pairs or any(not sign for _, sign, _ in pairs):
+        odd = next((name for name, sign, _ in pairs if not sign), "no column")
+        raise UsageError(
+            f"{odd}: a row of a query is named by its columns.", "altneu explain query NAME src=38 dst=475"
+        )
+    return {name: value for name, _, value in pairs}
+
+
+def _print_query_row(facts: dict[str, Any]) -> None:
+    row, copies, number = facts["row"], facts["copies"], len(facts["combinations"]) + facts["combinations_not_listed"]
+    there = "is there" + (f" {copies:,} times" if copies > 1 else "") if copies else "is not there"
+    made = "nothing makes it" if not number else "1 combination of rows" if number == 1 else f"{number:,} combinations"
+    where = f"at {facts['epoch']}, revision {facts['revision']}"
+    out.print(f"query {facts['query']} ({_list_values(row)}) {there} {where}: {made}", markup=False)
+    for parts in facts["combinations"]:
+        for place, part in enumerate(parts):
+            _print_part(part, "with " if place else "")
+    if facts["combinations_not_listed"]:
+        out.print(f"({facts['combinations_not_listed']:,} more combinations)")
+    if facts["rows_not_explained"]:
+        out.print(f"({facts['rows_not_explained']:,} more rows have these values: name more columns)")
+
+
+def _print_part(part: dict[str, Any], word: str) -> None:
+    """Print a row of a relation with its landed rows; a row of `landed` is one of them."""
+    called = part["relation"] + (f" {part['alias']}" if part["alias"] != part["relation"] else "")
+    if part["relation"] == "landed":
+        out.print(f"  {word}{called}", markup=False)
+    else:
+        ends = " – ".join(_escape_value(part["row"][end]) for end in ("src", "dst"))
+        others = _list_values({name: value for name, value in part["row"].items() if name not in ("src", "dst")})
+        out.print(f"  {word}{called}: {ends}{f' ({others})' if others else ''}", markup=False)
+    for landed in part["landed"]:
+        _print_landed_row(landed, with_fate=part["relation"] != "landed")
+
+
+_KEY = ("src", "dst", "op", "fate")
+_PLACE = ("file", "line", "epoch")  # columns of a landed row that are shown apart
+
+
+def _list_values(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_escape_value(value)}" for name, value in row.items())
+
+
 def _print_edge(edge: dict[str, Any]) -> None:
     a, b = map(_escape_value, edge["edge"])
     text = f"edge {a} – {b}: {'there' if edge['there'] else 'not there'}"
@@ -280,11 +342,14 @@ def _print_edge(edge: dict[str, Any]) -> None:
         text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:
-        shown = ("src", "dst", "file", "line", "epoch", "fate", "op")
-        values = ", ".join(f"{name} {_escape_value(value)}" for name, value in row.items() if name not in shown)
-        text = f"{row['epoch']}  {row['op']} {_escape_value(row['src'])} → {_escape_value(row['dst'])} ({values})"
-        text += f"  {_escape_value(row['file'])} line {row['line']}: {_escape_value(row['fate'])}"
-        out.print(f"    {text}", markup=False)
+        _print_landed_row(row)
+
+
+def _print_landed_row(row: dict[str, Any], *, with_fate: bool = True) -> None:
+    values = _list_values({name: value for name, value in row.items() if name not in (*_PLACE, *_KEY)})
+    text = f"{row['epoch']}  {row['op']} {_escape_value(row['src'])} → {_escape_value(row['dst'])} ({values})"
+    text += f"  {_escape_value(row['file'])} line {row['line']}"
+    out.print(f"    {text}{': ' + _escape_value(row['fate']) if with_fate else ''}", markup=False)
 
 
 def _escape_value(value: Any) -> str:

@@ -88,6 +88,11 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
         out.print("  next: put the folders back, or remove an epoch on purpose: altneu run EPOCH --remove")
 
 
+def _print_queries(forecast: Forecast) -> None:
+    for place, query in enumerate(forecast.queries):
+        out.print(f"  {'' if place else 'queries':<10} {query.describe()}", markup=False)
+
+
 def _print_plan(home: Home, forecast: Forecast) -> None:
     label, counts = home.schedule.format_label, forecast.counts
     if counts:
@@ -98,7 +103,7 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     queries = forecast.plan.queries
     if not forecast.chosen and queries.needs_run:
         out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
-        out.print(f"  queries    {queries.describe_pending()}", markup=False)
+        _print_queries(forecast)
         return
     if not forecast.chosen:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
@@ -121,8 +126,7 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
         out.print("  the first revision:")
     for name, text in forecast.words.items():
         out.print(f"  {name:<10} {text}")
-    if queries.describe():
-        out.print(f"  queries    {queries.describe()}", markup=False)
+    _print_queries(forecast)
     if forecast.stages is None:
         out.print("  time       no estimate before the first published run")
     else:

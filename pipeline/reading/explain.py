@@ -29,7 +29,7 @@ def explain_edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[
     """Explain whether an edge exists, with its trussness, its triangles and its landed rows."""
     require_answerable(tables.home, revision, epoch)
     a, b = sorted(numbers_of(tables, ends, revision))
-    called, rows = _vertex_names(tables, revision, [(a, b)]), _landed_rows_with_fate(tables, revision, [(a, b)], epoch)
+    called, rows = _vertex_names(tables, revision, [(a, b)]), landed_rows_with_fate(tables, revision, [(a, b)], epoch)
     return _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, triangles=True)
 
 
@@ -38,7 +38,7 @@ def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners:
     require_answerable(tables.home, revision, epoch)
     numbers = sorted(numbers_of(tables, corners, revision))
     pairs = list(combinations(numbers, 2))
-    rows = _landed_rows_with_fate(tables, revision, pairs, epoch)
+    rows = landed_rows_with_fate(tables, revision, pairs, epoch)
     called = _vertex_names(tables, revision, pairs)
     edges = [_edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called) for a, b in pairs]
     return {
@@ -68,7 +68,7 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
             motifs.setdefault(row["motif"], []).append(diff)
     edges = _edges_at(tables, revision, epoch, number)
     rows, called = (
-        _landed_rows_with_fate(tables, revision, edges[:SHOWN], epoch),
+        landed_rows_with_fate(tables, revision, edges[:SHOWN], epoch),
         _vertex_names(tables, revision, edges[:SHOWN], number),
     )
     return {
@@ -113,7 +113,7 @@ def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int
             k = f" of trussness {row['k']}" if table == "trussness" else ""
             steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
         lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
-    for landed in _landed_rows_with_fate(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
+    for landed in landed_rows_with_fate(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
         src, dst = name_vertices(tables, revision, [landed["src"], landed["dst"]])
         place = f"{landed['file']} line {landed['line']}"
         lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
@@ -181,7 +181,7 @@ def _edge_document(
     return document
 
 
-def _landed_rows_with_fate(
+def landed_rows_with_fate(
     tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int
 ) -> list[Document]:
     """Return all landed rows of some pairs at epochs <= `epoch`, in both directions, with their fate at the epoch."""

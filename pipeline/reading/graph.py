@@ -26,7 +26,7 @@ minus the greatest value comes first), `top` and `limit`. Errors are those of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import cached_property
@@ -427,6 +427,41 @@ class Graph(Views["DataFrame"]):
         return self._engines.choose_and_run(
             [row], explain.READS, works=False, by_duckdb=explain_in, by_spark=explain_in
         )
+
+    def explain_query(
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        *,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        published_at: Moment | None = None,
+    ) -> dict[str, Any]:
+        """Return which landed rows a row of a declared query follows from, as `altneu explain query --format json`.
+
+        Args:
+            name: The query.
+            values: Columns of the row with their values.
+            as_of: The epoch (default: the frontier).
+            revision: The revision (default: the newest).
+            published_at: The moment at which it was the newest, in its place.
+        """
+        from . import query_explanation, query_results
+
+        row = self.revision(revision, published_at)
+        assert row.frontier is not None
+        query = query_results.require_query(self.ledger, row, name)
+        epoch = row.frontier if as_of is None else self.home.schedule.parse_epoch(read_epoch("as_of", as_of))
+        known = {
+            query_explanation.find_column(query, column): "null" if value is None else str(value)
+            for column, value in values.items()
+        }
+
+        def explain_in(tables: Tables[R]) -> dict[str, Any]:
+            return query_explanation.explain_query_row(tables, row, query, epoch, known)
+
+        tables = ("upserts", *(table for table in ("arcs", "trussness") if table in row.snapshots))
+        return self._engines.choose_and_run([row], tables, works=False, by_duckdb=explain_in, by_spark=explain_in)
 
     def __repr__(self) -> str:
         row = self.ledger.revisions.get()

@@ -28,6 +28,7 @@ from .choices import learned_costs
 from .choices.plan_choice import Number, PlanChoice
 from .choices.plan_choices import choose_all
 from .planning import Plan, split_by_size
+from .query_forecast import QueryForecast, forecast_queries
 
 COUNTED = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
@@ -53,6 +54,7 @@ class Forecast:
     stages: dict[str, float] | None
     words: dict[str, str]  # name of a plan choice → its description
     learned: int = 0  # number of runs from which the seconds are estimated
+    queries: Sequence[QueryForecast] = ()
 
     @property
     def revision(self) -> int | None:
@@ -105,6 +107,7 @@ class Forecast:
                 "from_changes": list(self.plan.queries.kept),
                 "anew": dict(self.plan.queries.anew),
                 "dropped": list(self.plan.queries.dropped),
+                "each": [query.to_document() for query in self.queries],
             },
             "decisions": [
                 {
@@ -144,6 +147,7 @@ def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
         stages=seconds,
         learned=learned,
         words={each.NAME: each.describe(home.schedule.format_label) for each in decided},
+        queries=forecast_queries(plan.queries, [row.facts for row in ledger.stages.list_recent(RUNS)], runs=not idle),
     )
 
 

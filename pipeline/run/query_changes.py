@@ -40,12 +40,6 @@ class QueryChanges:
         words = [*(f"{name} ({why})" for name, why in self.anew), *(f"{name} (dropped)" for name in self.dropped)]
         return ", ".join(words)
 
-    def describe(self) -> str:
-        """Describe what a run does for each query, for a person."""
-        words = [f"{name}: from its changes" for name in self.kept]
-        words += [f"{name}: anew, {why}" for name, why in self.anew]
-        return "   ".join([*words, *(f"{name}: dropped" for name in self.dropped)])
-
 
 def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChanges:
     """Compare the queries of a home with those of a revision.

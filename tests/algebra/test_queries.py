@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from altneu.algorithms import maintained_query as maintained
+from altneu.algorithms.algebra.candidate_limit import CandidateLimit, TooManyCandidates
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
@@ -222,8 +223,52 @@ def test_pairs_are_counted_before_they_are_listed(spark: SparkSession) -> None:
     relations = relations_of({epoch: random_batch(rng) for epoch in range(EPOCHS)})
     query = compile_query(QUERIES["ring"], RELATIONS)
     rows = [row for row, _, _ in relations["landed"]]  # copies of a row are one row with a greater diff
-    pairs = sum(a[1] == b[0] for a in rows if a[3] == "upsert" for b in rows)
-    assert maintained.count_pairs(query, as_frames(spark, relations)) == pairs > 0
+    meets = Counter((a[1], b[0]) for a in rows if a[3] == "upsert" for b in rows if a[1] == b[0])
+    pairs, of_hub = meets.total(), max(meets.values())
+    frames = as_frames(spark, relations)
+    assert maintained.require_few_pairs(query, frames, pairs) == pairs > 0
+    with pytest.raises(TooManyCandidates) as error:
+        maintained.require_few_pairs(query, frames, pairs - 1)
+    assert (error.value.candidates, error.value.of_hub) == (pairs, of_hub)
+    assert meets[(error.value.hub["landed.dst"],) * 2] == of_hub
+
+
+HUB = """SELECT a.src, b.dst, c.dst AS other FROM arcs a JOIN arcs b ON b.src = a.dst JOIN arcs c ON c.src = a.dst
+    WHERE c.dst < b.dst"""
+
+
+def make_arcs(spark: SparkSession, epoch: int, *ends: tuple[int, int]) -> dict[str, DataFrame]:
+    arcs: Intervals = Counter()
+    for src, dst in ends:
+        arcs[((src, dst, None), epoch, FOREVER)] = 1
+    return as_frames(spark, {"arcs": arcs})
+
+
+def test_a_change_at_a_hub_is_refused_before_its_neighbours_are_listed(spark: SparkSession) -> None:
+    query = compile_query(HUB, RELATIONS)
+    frames = make_arcs(spark, 0, (1, 2), *((7, v) for v in range(100, 140)))
+    change = make_arcs(spark, 1, (3, 7), (5, 1))
+
+    def change_core(most: int) -> Collection:
+        limit = CandidateLimit(most, 1000, 2, 41)
+        return maintained.core_changes(query, frames, change, broadcast=True, limit=limit)
+
+    with pytest.raises(TooManyCandidates) as first:
+        change_core(40)
+    assert (first.value.candidates, first.value.of_hub, first.value.hub) == (41, 40, {"arcs.dst": 7})
+    with pytest.raises(TooManyCandidates) as second:
+        change_core(1600)  # 40 pairs at the hub and one at vertex 1, and then 40 × 40 + 1
+    assert (second.value.candidates, second.value.of_hub) == (1601, 40)
+    assert change_core(1601).df.count() == 40 * 39 // 2
+
+
+def test_later_joins_are_counted_from_scratch_as_well(spark: SparkSession) -> None:
+    query = compile_query(HUB, RELATIONS)
+    frames = make_arcs(spark, 0, (3, 7), *((7, v) for v in range(100, 140)))
+    assert maintained.require_few_pairs(query, frames, 1600) == 1600
+    with pytest.raises(TooManyCandidates, match="1,600 candidates, and 1,599 are the most") as error:
+        maintained.require_few_pairs(query, frames, 1599)
+    assert error.value.hub == {"arcs.dst": 7}
 
 
 @pytest.mark.law(3, 4)

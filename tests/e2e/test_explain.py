@@ -47,7 +47,7 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     pairs = [(a, b) for a, b in combinations(range(6), 2)] + [(a, a) for a in range(6)]
     for epoch in landed:
         tables = warehouse if epoch == row.frontier else DuckTables(home)
-        rows = explain._landed_rows_with_fate(tables, row, pairs, epoch)
+        rows = explain.landed_rows_with_fate(tables, row, pairs, epoch)
         there = {tuple(sorted((r["src"], r["dst"]))) for r in rows if r["fate"] == "in force"}
         assert there == reference.edges(landed, epoch, 2, lambda w: w is not None and w > 0), (seed, epoch)
         kept = [r for r in rows if not r["fate"].startswith("taken back")]
@@ -57,7 +57,7 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
             by = [f"overwritten by {after['file']} line {after['line']}" for after in mine[1:]]
             assert [r["fate"] for r in mine[:-1]] == by, (seed, epoch, key)
     retracted = [
-        r for r in explain._landed_rows_with_fate(warehouse, row, pairs, 3) if r["fate"].startswith("taken back")
+        r for r in explain.landed_rows_with_fate(warehouse, row, pairs, 3) if r["fate"].startswith("taken back")
     ]
     assert {r["epoch"] for r in retracted} == {"1"}
     assert {r["fate"] for r in retracted} == {"taken back by the landing published as revision 2"}
@@ -98,7 +98,7 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
             alive[each.a, each.b] += each.diff * (each.epoch <= epoch < each.until)
         published = {pair for pair, n in alive.items() if n}
         for tables in (DuckTables(home), warehouse) if epoch == 5 else (DuckTables(home),):
-            found = explain._landed_rows_with_fate(tables, row, pairs, epoch)
+            found = explain.landed_rows_with_fate(tables, row, pairs, epoch)
             there = {tuple(sorted((each["src"], each["dst"]))) for each in found if each["fate"] == "in force"}
             assert there == published, (seed, epoch, tables)
     assert any(each.w is not None and math.isnan(each.w) for each in landed_rows)

@@ -98,6 +98,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     assert_all_rows(home, batches, **texts)
     assert ways(ledger, first) == dict.fromkeys(texts, "anew")
     graph = Graph(home.path)
+    assert_explained(graph)
     before = {name: rows_of(graph, name) for name in ("mutual", "pairs")}
     batches[1] = random_batch(rng)
     home_helpers.put(home, 1, batches[1])
@@ -109,6 +110,27 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
         for row in graph.arrow.query(name, since_revision=1).to_pylist():
             followed[tuple(row.values())[:-1]] += row["diff"]
         assert +followed == rows_of(graph, name) and rows_of(graph, name, revision=1) == old, name
+
+
+def assert_explained(graph: Graph) -> None:
+    """Behind each row are the landed rows that make it: as many as its count says, and an arc in either direction."""
+    for row in graph.arrow.query("pairs").to_pylist():
+        found = graph.explain_query("pairs", row)
+        assert (found["copies"], len(found["combinations"])) == (1, row["n"])
+        landed = [each for parts in found["combinations"] for part in parts for each in part["landed"]]
+        assert len({(each["file"], each["line"]) for each in landed}) == row["n"]
+        assert sum(each["amount"] or 0 for each in landed) == (row["s"] or 0)
+    for row in graph.arrow.query("mutual").to_pylist():
+        ((one, other),) = graph.explain_query("mutual", {"src": row["src"], "dst": row["dst"]})["combinations"]
+        assert [(part["row"]["src"], part["row"]["dst"]) for part in (one, other)] == [
+            (row["src"], row["dst"]),
+            (row["dst"], row["src"]),
+        ]
+        assert all([each["fate"] for each in part["landed"]].count("in force") == 1 for part in (one, other))
+    absent = graph.explain_query("mutual", {"src": 1, "dst": 1})
+    assert (absent["copies"], absent["combinations"]) == (0, [])
+    with pytest.raises(UsageError, match="has no column 'sum'; it has src, dst, n, s, m"):
+        graph.explain_query("pairs", {"sum": 1})
 
 
 @pytest.mark.slow
@@ -136,13 +158,19 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
     assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs", "answered")
     rollback.roll_back(home, ledger, 1)
     assert rows_of(graph, "pairs") == pairs
-    with monkeypatch.context() as patch, pytest.raises(RunFailed, match=r"query far would look at \d+ pairs of rows"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(RunFailed, match=r"query far would look at \d+ pairs of rows, .*edges.dst = \d"),
+    ):
         declare(home, far="SELECT e.src, f.dst FROM edges e JOIN edges f ON f.src = e.dst")
         patch.setattr(queries, "MOST_PAIRS", 0)
         run_all(home, ledger)
     declare(home, kinds=KINDS)
     lose_a_row(monkeypatch)
-    with pytest.raises(CheckFailed, match=r"query kinds has the row \(amount .*\) 0 times, and 1 times when it is"):
+    fault = (
+        r"query kinds has the row \(amount .*\) 0 times, and 1 times when it is recomputed; .* landed at 0: .* line \d"
+    )
+    with pytest.raises(CheckFailed, match=fault):
         run_all(home, ledger)
     assert ledger.revisions.get().revision == 3
 

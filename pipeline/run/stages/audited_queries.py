@@ -7,7 +7,7 @@ from typing import Any
 
 from altneu.expectations.model import Check
 
-from ...checking.query_recount import QuerySource, recompute_by_either
+from ...checking.query_recount import QuerySource, explain_first_difference, recompute_by_either
 from ...home.queries import QueryDefinition
 from ...state.stage_results import AuditFacts, QueriesFacts
 from ...storage.duckdb_tables import DuckTables, Query
@@ -37,6 +37,8 @@ def check_queries_of_run(
     at = sorted({*epochs, run.frontier})
     run.say(f"recomputing {len(wanted)} quer{'y' if len(wanted) == 1 else 'ies'}")
     differences, seconds = _recompute(run, wanted, at)
+    if differences:
+        differences = explain_first_difference(run.warehouse, run.unpublished_revision(), wanted, differences)
     labels = {epoch: run.home.schedule.format_label(epoch) for epoch in at}
     return check_queries(differences, {"epochs": at, "labels": labels}), seconds
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms import maintained_query as maintained
 from altneu.algorithms.algebra import incremental
+from altneu.algorithms.algebra.candidate_limit import CandidateLimit, TooManyCandidates
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.reduce import running_sums
@@ -28,6 +29,7 @@ from ...errors import RunFailed, is_transient
 from ...home import memory_budget
 from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition
 from ...landing import predicate_validation
+from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.table_schemas import quote_identifier, value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
@@ -106,7 +108,7 @@ class _Maintainer:
         query = compile_definition(self.run.home, definition, self.run.maintained_queries)
         way = self.choose_way(definition, query)
         try:
-            rows = self.write_nothing(definition) if way == NOTHING else self.write_changes(definition, query, way)
+            rows = self.write_nothing(definition) if way == NOTHING else self.write_counted(definition, query, way)
         except PySparkException as error:
             if is_transient(error):
                 raise
@@ -158,18 +160,31 @@ class _Maintainer:
             self.run.write_rows(table, None)
         return 0
 
-    def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
+    def write_counted(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
+        """Write the changes of a query, and refuse it where one of its joins would list too many rows."""
+        few = memory_budget.max_broadcast_rows(self.run.home.config)
+        changed = sum(self.count_changed_rows(query, name) for name in query.relations)
+        limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_largest_relation(query))
+        try:
+            return self.write_changes(definition, query, way, limit)
+        except TooManyCandidates as error:
+            raise self.describe_hub(definition, error) from error
+        finally:
+            limit.release()
+
+    def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str, limit: CandidateLimit) -> int:
         run = self.run
         changes = {name: self.count_changed_rows(query, name) for name in query.relations}
         few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
         if way == ANEW:
             after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
-            self.refuse_explosion(definition, query, after)
+            if limit.rows**2 > limit.most:
+                maintained.require_few_pairs(query, after, limit.most)
             core = maintained.core_from_scratch(query, after)
         else:
             before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
             delta = {name: self.read_intervals(query, name, run.read_delta) for name, n in changes.items() if n}
-            core = maintained.core_changes(query, before, delta, broadcast=few)
+            core = maintained.core_changes(query, before, delta, broadcast=few, limit=limit)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
         table = definition.state_table
@@ -178,22 +193,27 @@ class _Maintainer:
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
         return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
 
-    def refuse_explosion(
-        self, definition: QueryDefinition, query: CompiledQuery, after: Mapping[str, DataFrame]
-    ) -> None:
-        """Raise `RunFailed` where a join of hubs would list too many pairs of rows, before it lists any."""
+    def count_largest_relation(self, query: CompiledQuery) -> int:
+        """Return the number of stored rows of the largest relation of a query."""
         sizes = self.run.unpublished_revision().snapshots
-        tables = [self.table_of(name) for name in after]
-        stored = [self.run.warehouse.snapshot_size(table, sizes[table]).rows for table in tables]
-        if all(len(core.atoms) == 1 for core in query.cores) or max(stored) ** 2 <= MOST_PAIRS:
-            return
-        pairs = maintained.count_pairs(query, after)
-        if pairs > MOST_PAIRS:
-            raise RunFailed(
-                f"query {definition.name} would look at {pairs:,} pairs of rows, most of them at vertices with many "
-                f"edges; {MOST_PAIRS:,} are the most. Nothing was published.",
-                f"filter the rows that queries/{definition.name}.sql joins, or move it away",
-            )
+        tables = {self.table_of(name) for name in query.relations}
+        return max(self.run.warehouse.snapshot_size(table, sizes[table]).rows for table in tables)
+
+    def describe_hub(self, definition: QueryDefinition, error: TooManyCandidates) -> RunFailed:
+        """Return the error for a join of hubs, with the name of the one where most of the pairs are."""
+        columns, values = list(error.hub), list(error.hub.values())
+        if self.run.home.config.vertices.ids == "string":
+            ends = [place for place, name in enumerate(columns) if name.endswith((".src", ".dst"))]
+            revision = self.run.unpublished_revision()
+            names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
+            for place, name in zip(ends, names, strict=True):
+                values[place] = name
+        hub = " and ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
+        return RunFailed(
+            f"query {definition.name} would look at {error.candidates:,} pairs of rows, {error.of_hub:,} of them where "
+            f"{hub}; {error.most:,} are the most. Nothing was published.",
+            f"filter the rows that queries/{definition.name}.sql joins, or move it away",
+        )
 
     def table_of(self, relation: str) -> str:
         """Return the table that has the rows of a relation."""

@@ -1,0 +1,83 @@
+"""A limit on the candidates of a delta query: each join is counted before it lists anything.
+
+Law      A join that would list more than `most` candidates is refused before it lists any. Others are as without it.
+Cost     EXECUTES: the prefixes of each join are stored for as long as the limit lives, and counted by one Spark job.
+         They are computed once, though later joins use them several times.
+Errors   `TooManyCandidates`, with the number, and the values that most of the candidates have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+CANDIDATES = "_candidates"  # the column with how many records a join finds for a row
+
+
+class TooManyCandidates(Exception):
+    """A join that would list too many candidates; `hub` has the values of those that are looked up most often."""
+
+    def __init__(self, candidates: int, most: int, hub: Mapping[str, Any], of_hub: int) -> None:
+        super().__init__(f"a join would list {candidates:,} candidates, and {most:,} are the most")
+        self.candidates, self.most, self.hub, self.of_hub = candidates, most, hub, of_hub
+
+
+@dataclass
+class CandidateLimit:
+    """How many candidates a join may list, and from how many prefixes on none are sent to all executors.
+
+    changed, rows: the rows with which the joins begin, and those of the largest relation. A join is not counted where
+    it cannot list too many by these. candidates: those of the last join that was counted.
+    """
+
+    most: int
+    most_broadcast: int
+    changed: int
+    rows: int
+    candidates: int = 0
+    _stored: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def must_count(self) -> bool:
+        """Tell whether the next join may list too many candidates: all of its prefixes might be at one hub."""
+        return self.changed * self.rows > self.most
+
+    def skip(self) -> None:
+        """Note a join that is not counted."""
+        self.changed *= self.rows
+
+    def admit(self, counted: DataFrame, key: Column) -> DataFrame:
+        """Store the prefixes of a join, and return them without the column `_candidates`.
+
+        Args:
+            counted: the prefixes with the number of records that the join finds for each of them.
+            key: the values that are looked up, as a struct.
+
+        Raises:
+            TooManyCandidates: the join would list more than `most`.
+        """
+        stored = counted.withColumn("_hub", key).persist()
+        self._stored.append(stored)
+        self.changed = self.candidates = require_few(stored, F.col("_hub"), self.most)
+        return stored.drop(CANDIDATES, "_hub")
+
+    def release(self) -> None:
+        """Give the memory of the stored prefixes back."""
+        for frame in self._stored:
+            frame.unpersist()
+        self._stored.clear()
+
+
+def require_few(counted: DataFrame, key: Column, most: int) -> int:
+    """Return the sum of the column `_candidates`. Raise `TooManyCandidates` where it is more than `most`; EXECUTES."""
+    count = F.col(CANDIDATES).cast("double")  # a number of pairs may be too large for a long
+    found = counted.agg(F.sum(count), F.max(count), F.to_json(F.max_by(key, count))).first()
+    total, greatest, hub = found if found is not None and found[0] is not None else (0, 0, None)
+    if total > most:
+        raise TooManyCandidates(int(total), most, json.loads(hub or "{}"), int(greatest))
+    return int(total)
