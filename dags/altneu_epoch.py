@@ -14,6 +14,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | publish | makes the revision visible |
 | assets | updates the assets; it is skipped if this run had nothing to publish |
 | epochs | emits an event for each epoch whose results have changed since the last events; skipped if there are none |
+| days, weeks, months | emit an event for each complete period whose results have changed (`ALTNEU_PERIODS`) |
 | warnings | **fails if a check warns**; the epoch is published, and the run is a success |
 | report | writes the HTML pages, even of a run that has failed |
 

@@ -3,7 +3,8 @@
 It fails if published epochs have landed again and nobody has published the new batch; its message names them and says
 what to trigger. Nothing is changed.
 
-The other task emits events of `altneu://graph/epochs` for what was published outside Airflow since the last events.
+The other tasks emit events of `altneu://graph/epochs`, and of the assets of periods, for what was published outside
+Airflow since the last events.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from altneu.pipeline.scheduling import dag_builder, sites, task_support
-from altneu.pipeline.scheduling.epoch_events import epochs
+from altneu.pipeline.scheduling.epoch_events import make_event_tasks
 from altneu.pipeline.tasks import maintenance
 
 SITE = sites.current_site()
@@ -41,4 +42,4 @@ with DAG(
     doc_md=SITE.dag_doc(__doc__),
 ):
     relanded()
-    epochs.override(outlets=[SITE.epochs_asset])()
+    make_event_tasks()

@@ -15,6 +15,7 @@ Settings come from the environment of the scheduler and the workers (those of an
   `altneu connect` and start none.
 - `ALTNEU_SUBMIT`: the id of an Airflow connection of type Spark; each stage is then a `spark-submit` to it.
 - `ALTNEU_WATCH`: with 1, published epochs that land again are run without a person (`altneu_relanded`); default 0.
+- `ALTNEU_PERIODS`: the kinds of periods whose changes are emitted, such as `weeks` or `days,months` (default: none).
 - `ALTNEU_POOL`: the pool in which runs compute (default `altneu_stages`).
 """
 
@@ -37,7 +38,7 @@ from ..tasks import base, run_tasks
 from ..tasks.base import PlannedRun, PublishedRun
 from . import alerts, lineage
 from .approval import Approval
-from .epoch_events import epochs
+from .epoch_events import make_event_tasks
 from .sites import current_site
 from .task_callbacks import on_failure, on_success
 from .task_support import log_progress, page_address, pages_address, skip_if_overtaken, translate_errors
@@ -190,7 +191,7 @@ def stages(planned: Any) -> Any:
     before += [approve, make_task(publish, approve.output)]
     done = before[-1].output if site.submit else before[-1]
     warned = warnings(done)
-    events = [assets.override(outlets=site.table_assets)(done), epochs.override(outlets=[site.epochs_asset])(done)]
+    events = [assets.override(outlets=site.table_assets)(done), *make_event_tasks(done)]
     chain(planned, *before, [*events, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))

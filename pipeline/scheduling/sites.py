@@ -29,6 +29,7 @@ from typing import Any, Self
 from airflow.sdk import Asset, BaseHook, get_current_context
 
 from ..errors import UsageError
+from ..home.periods import PeriodUnit
 from ..tasks import base, dag_epochs
 from .dag_paths import dags_folder
 
@@ -54,6 +55,7 @@ class Site:
     submit: str | None = None  # the id of an Airflow connection of type Spark
     pool: str = base.POOL
     watch: bool = False  # published epochs that land again are run without a person
+    periods: str = ""  # the kinds of periods whose changes are emitted, separated by commas
 
     @classmethod
     def from_settings(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
@@ -84,6 +86,9 @@ class Site:
                 values[name] = float(value) if name in HOURS else str(value)
             except (TypeError, ValueError):
                 raise UsageError(f"{where}: {name} = {value!r} is not a number of hours.", f"{name} = 24") from None
+        wrong = sorted({*_list_names(values.get("periods", ""))} - {*PeriodUnit})
+        if wrong:
+            raise UsageError(f"{where}: {wrong[0]} are not a kind of periods.", "periods = days, weeks or months")
         try:
             dag_epochs.schedule_bounds(values.get("start"), values.get("end"))
         except UsageError as error:
@@ -118,7 +123,10 @@ class Site:
         return named if self.prefix == base.PREFIX else f"{named}\n\nThe home is `{self.home}`."
 
     def asset_of(self, name: str) -> Asset:
-        """Return the asset of a table, or that of `epochs`, on which other DAGs may depend."""
+        """Return the asset of a table, of `epochs` or of a kind of periods, on which other DAGs may depend.
+
+        The events of epochs and periods are partitioned: there is one for each whose published results have changed.
+        """
         return Asset(
             name=f"{self.prefix}_{name}",
             uri=f"altneu://{'graph' if self.prefix == base.PREFIX else self.prefix}/{name}",
@@ -126,16 +134,18 @@ class Site:
         )
 
     @property
+    def period_units(self) -> list[PeriodUnit]:
+        """Return the kinds of periods whose changes are emitted."""
+        return [PeriodUnit(unit) for unit in _list_names(self.periods)]
+
+    @property
     def table_assets(self) -> list[Asset]:
         return [self.asset_of(name) for name in TABLES]
 
-    @property
-    def epochs_asset(self) -> Asset:
-        """Return the asset of the epochs.
 
-        Its events are partitioned: there is one for each epoch whose published results have changed.
-        """
-        return self.asset_of("epochs")
+def _list_names(text: str) -> list[str]:
+    """List the names in a text that separates them by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 _making: ContextVar[Site | None] = ContextVar("_making", default=None)
@@ -163,9 +173,9 @@ def connection_settings(ident: str) -> dict[str, Any]:
 def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) -> None:
     """Make the DAGs of a home in the file that Airflow is reading: `<prefix>_epoch` and the others.
 
-    The settings are `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool` and `watch`;
-    the arguments come before the settings of the connection. Raise `UsageError` if one is wrong: the file then has an
-    import error that says so.
+    The settings are `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool`, `watch`
+    and `periods`; the arguments come before the settings of the connection. Raise `UsageError` if one is wrong: the
+    file then has an import error that says so.
     """
     where = f"make_dags({prefix!r})"
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", prefix):

@@ -79,16 +79,18 @@ class PublishedRun(TypedDict):
     reruns: int
 
 
-class ChangedEpochs(TypedDict):
-    """The epochs that have changed after the revision `since`, up to `revision`, for those who follow them.
+class ChangedPartitions(TypedDict):
+    """The partitions of an asset that have changed after the revision `since`, up to `revision`, for those who follow.
 
-    `epochs` has for each label the kind of the change, and the totals before and after (None: not published).
-    `revision` is None if nothing has changed.
+    `partitions` has for each label of an epoch the kind of the change, and the totals before and after (None: not
+    published); for each key of a period the kind of the change, and the kinds of its changed epochs by label.
+    `revision` is None if nothing has changed. `frontier` is the label of the frontier.
     """
 
     since: int
     revision: int | None
-    epochs: dict[str, dict[str, str | dict[str, int] | None]]
+    frontier: str | None
+    partitions: dict[str, dict[str, Any]]
 
 
 def ignore_message(text: str) -> None:

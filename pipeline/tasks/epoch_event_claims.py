@@ -1,4 +1,4 @@
-"""The events of changed epochs: each published change is delivered once, whoever has published it, by any task.
+"""The events of changed epochs and periods: each published change is delivered once to an asset, by any task.
 
 A task delivers everything that was published since the last delivery, not just what its own run has published: so what
 a command, a rollback or another DAG has published is delivered, too. See `altneu.pipeline.state.event_cursor`.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from ..errors import RevisionConflict, RunInProgress
+from ..home.home import Home
+from ..home.periods import PeriodUnit
 from ..state import event_cursor
 from ..state.event_cursor import DeliveryCursor
-from .base import ChangedEpochs, PublishedRun, Say, ignore_message, open_home
+from ..state.ledger import Ledger
+from .base import ChangedPartitions, PublishedRun, Say, ignore_message, open_home
 
 TRIES = 5
 
@@ -24,7 +28,8 @@ def claim_changes(
     state: Callable[[str], str | None],
     published: PublishedRun | None = None,
     say: Say = ignore_message,
-) -> ChangedEpochs:
+    unit: PeriodUnit | None = None,
+) -> ChangedPartitions:
     """Claim, for the task `teller`, the changes that the followers of an asset have not received yet.
 
     Args:
@@ -35,18 +40,17 @@ def claim_changes(
         published: What the run of this task has published. At the first delivery of all, its own revision is the first
             one that is delivered; without it nothing is.
         say: A function that gets lines for the log.
+        unit: The kind of the periods that are the partitions of the asset; None: the epochs are.
 
     Raises:
         RunInProgress: Another task is delivering events.
         RevisionConflict: Other tasks have claimed changes several times in a row.
     """
-    from ..reading.epoch_changes import changed_since
-
     home, ledger = open_home(path)
     own = None if published is None else published["revision"]
     for _ in range(TRIES):
-        newest = ledger.revisions.get().revision
-        event_cursor.start_cursor(ledger, asset, newest if own is None else own - 1)
+        newest = ledger.revisions.get()
+        event_cursor.start_cursor(ledger, asset, newest.revision if own is None else own - 1)
         at = event_cursor.read_cursor(ledger, asset)
         assert at is not None
         since = at.revision
@@ -56,25 +60,44 @@ def claim_changes(
                     since = at.claimed
                 case "running":
                     raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
-        changes = changed_since(home, ledger, since, newest)
-        if not event_cursor.compare_and_set(
-            ledger, asset, at, DeliveryCursor(newest) if not changes else DeliveryCursor(since, newest, teller)
-        ):
+        partitions = describe_changes(home, ledger, since, newest.revision, unit)
+        claim = DeliveryCursor(since, newest.revision, teller) if partitions else DeliveryCursor(newest.revision)
+        if not event_cursor.compare_and_set(ledger, asset, at, claim):
             continue
-        if not changes:
-            say(f"no new events: {asset} has received all up to revision {newest}")
-            return {"since": since, "revision": None, "epochs": {}}
-        words = [f"{n:,} {kind}" for kind, n in Counter(str(change.kind) for change in changes).items()]
-        say(f"epochs changed since revision {since}, up to {newest}: {', '.join(words)}")
-        return {
-            "since": since,
-            "revision": newest,
-            "epochs": {
-                change.label: {"kind": str(change.kind), "before": change.before, "after": change.after}
-                for change in changes
-            },
-        }
+        frontier = None if newest.frontier is None else home.schedule.format_label(newest.frontier)
+        if not partitions:
+            say(f"no new events: {asset} has received all up to revision {newest.revision}")
+            return {"since": since, "revision": None, "frontier": frontier, "partitions": {}}
+        words = [f"{n:,} {kind}" for kind, n in Counter(change["kind"] for change in partitions.values()).items()]
+        say(f"{unit or 'epochs'} changed since revision {since}, up to {newest.revision}: {', '.join(words)}")
+        return {"since": since, "revision": newest.revision, "frontier": frontier, "partitions": partitions}
     raise RevisionConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
+
+
+def describe_changes(
+    home: Home, ledger: Ledger, since: int, revision: int, unit: PeriodUnit | None
+) -> dict[str, dict[str, Any]]:
+    """Describe the epochs, or the periods, that the revisions after `since` up to `revision` have changed, by key."""
+    from ..reading.changed_periods import list_changed_periods
+    from ..reading.epoch_changes import changed_since
+
+    changes = changed_since(home, ledger, since, revision)
+    if unit is None:
+        return {
+            change.label: {"kind": str(change.kind), "before": change.before, "after": change.after}
+            for change in changes
+        }
+    if home.schedule.seconds is None:  # integer epochs belong to no period
+        return {}
+    published = ledger.outputs.published_batches(revision)
+    before, after = ledger.revisions.get(since).frontier, ledger.revisions.get(revision).frontier
+    return {
+        change.period.key: {
+            "kind": str(change.kind),
+            "epochs": {each.label: str(each.kind) for each in change.epochs},
+        }
+        for change in list_changed_periods(home.schedule, unit, changes, published, before, after)
+    }
 
 
 def confirm_changes(path: str, asset: str, teller: str) -> None:

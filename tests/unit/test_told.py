@@ -42,7 +42,7 @@ class World:
         """Epoch → what is told of it, by this task."""
         published = None if own is None else PublishedRun(run_id="", revision=own, epochs=[], labels=[], reruns=0)
         found = epoch_event_claims.claim_changes(str(self.home.path), ASSET, teller, self.states.get, published)
-        return {label: str(each["kind"]) for label, each in found["epochs"].items()}
+        return {label: str(each["kind"]) for label, each in found["partitions"].items()}
 
     def tell(self, teller: str, own: int | None = None) -> dict[str, str]:
         """The same; and Airflow has it."""

@@ -1,0 +1,192 @@
+"""The cursors of consumers: up to which revision a consumer has processed each of its partitions.
+
+A run of a consumer claims what has changed in its partition since the last run that succeeded: one change, however many
+publications and epochs it has, neighbours or not. The claim is confirmed after the success of the task that processes
+it. So a run that is repeated, cleared, or started twice finds nothing left, and what a run that died has claimed is
+claimed by the next one. The cursors are rows beside those of `altneu.pipeline.state.event_cursor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict
+
+from ..errors import RevisionConflict, RunInProgress, UsageError
+from ..home.home import Home
+from ..home.periods import Period, PeriodUnit, format_ranges, parse_period
+from ..state import event_cursor
+from ..state.event_cursor import DeliveryCursor
+from ..state.ledger import Ledger
+from .base import Say, ignore_message, open_home
+from .epoch_event_claims import TRIES
+
+EPOCHS, GRAPH = "epochs", "graph"  # units besides those of periods: each epoch by itself, and all of them in one
+UNITS = (EPOCHS, *PeriodUnit, GRAPH)
+NEW, CORRECTED, WITHDRAWN = "new", "corrected", "withdrawn"
+
+
+@dataclass(frozen=True)
+class ConsumerPartition:
+    """A partition of a consumer: `unit` is one of `UNITS`, and `partition` the label of an epoch, the key of a period,
+    or `graph`."""
+
+    consumer: str
+    unit: str
+    partition: str
+
+    @property
+    def cursor(self) -> str:
+        """Return the name of its cursor."""
+        return f"{self.consumer}: {self.unit} {self.partition}"
+
+    @property
+    def words(self) -> str:
+        """Return the partition in words."""
+        return "the graph" if self.unit == GRAPH else f"{self.unit.removesuffix('s')} {self.partition}"
+
+
+class PartitionChange(TypedDict):
+    """What has changed in a partition after the revision `since`, up to `revision`.
+
+    `kind` is `new` (the consumer has not processed the partition yet; of `graph`: every changed epoch is new),
+    `corrected`, or `withdrawn` (the epoch is not published any more; the period is not complete any more). `epochs` has
+    the kind of the change of each epoch by its label, and `ranges` these epochs in words. `by_hand`: a person has
+    started the run.
+    """
+
+    partition: str
+    since: int
+    revision: int
+    kind: str
+    epochs: dict[str, str]
+    ranges: str
+    by_hand: bool
+
+
+def claim_partition(
+    path: str,
+    where: ConsumerPartition,
+    teller: str,
+    state: Callable[[str], str | None],
+    *,
+    begin: int = 0,
+    by_hand: bool = False,
+    say: Say = ignore_message,
+) -> PartitionChange | None:
+    """Claim, for the task `teller`, what has changed in a partition since it was processed; None: there is nothing.
+
+    Args:
+        path: The folder of the home.
+        where: The partition.
+        teller: The token of the task that will process the change.
+        state: A function that returns whether another task with an open claim has ended (`success`), is at work
+            (`running`), or waits for a person (`waiting`); None: it has gone, or has failed.
+        begin: The revision after which the first claim of the partition begins; 0: all that is published is new.
+        by_hand: A person has started the run: what is processed is processed again.
+        say: A function that gets lines for the log.
+
+    Raises:
+        RunInProgress: Another run is processing the partition.
+        RevisionConflict: Other tasks have claimed the partition several times in a row.
+        UsageError: The partition is none of this home.
+    """
+    home, ledger = open_home(path)
+    for _ in range(TRIES):
+        newest = ledger.revisions.get().revision
+        event_cursor.start_cursor(ledger, where.cursor, begin)
+        at = event_cursor.read_cursor(ledger, where.cursor)
+        assert at is not None
+        since = at.revision
+        if at.claimed is not None and at.teller is not None and at.teller != teller:
+            match state(at.teller):
+                case "success":
+                    since = at.claimed
+                case "running":
+                    raise RunInProgress(f"the task {at.teller} is processing {where.words} up to revision {at.claimed}")
+                case "waiting":
+                    say(f"the task {at.teller} waits for an approval of {where.words}; it takes this change along")
+                    return None
+        change = describe_partition(home, ledger, where, since, newest, by_hand=by_hand)
+        claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, teller)
+        if not event_cursor.compare_and_set(ledger, where.cursor, at, claim):
+            continue
+        if change is None:
+            say(f"{where.words} has not changed since revision {since}, which {where.consumer} has processed")
+        else:
+            say(f"{where.words} is {change['kind']}, revisions {since} to {newest}: {change['ranges']}")
+        return change
+    raise RevisionConflict(f"other tasks have claimed {where.words}, {TRIES} times in a row.", "clear this task")
+
+
+def describe_partition(
+    home: Home, ledger: Ledger, where: ConsumerPartition, since: int, revision: int, *, by_hand: bool = False
+) -> PartitionChange | None:
+    """Describe what the revisions after `since` up to `revision` have changed in a partition; None: nothing."""
+    from ..reading.epoch_changes import changed_since
+
+    period = _parse_partition(home, where)
+    row = ledger.revisions.get(revision)
+    present = where.unit == GRAPH or (
+        period.is_complete(row.frontier)
+        if where.unit in {*PeriodUnit}
+        else period.first in ledger.outputs.published_batches(revision)
+    )
+    if since == 0 and where.unit != GRAPH:  # never processed
+        if not present:
+            return None
+        published = ledger.outputs.published_batches(revision)
+        kinds = {epoch: NEW for epoch in sorted(published) if period.contains(epoch)}
+    else:
+        changes = changed_since(home, ledger, since, revision)
+        kinds = {each.epoch: str(each.kind) for each in changes if where.unit == GRAPH or period.contains(each.epoch)}
+        if not kinds and not by_hand:
+            return None
+    is_correction = bool({*kinds.values()} - {NEW}) if where.unit == GRAPH else since > 0
+    return {
+        "partition": where.partition,
+        "since": since,
+        "revision": revision,
+        "kind": WITHDRAWN if not present else CORRECTED if is_correction else NEW,
+        "epochs": {home.schedule.format_label(epoch): kind for epoch, kind in kinds.items()},
+        "ranges": format_ranges(home.schedule, kinds),
+        "by_hand": by_hand,
+    }
+
+
+def has_changed_since(path: str, where: ConsumerPartition, change: PartitionChange) -> bool:
+    """Tell whether publications have changed the partition after the revision of a change."""
+    home, ledger = open_home(path, writes=False)
+    newest = ledger.revisions.get().revision
+    return describe_partition(home, ledger, where, max(change["revision"], 1), newest) is not None
+
+
+def has_claim(path: str, where: ConsumerPartition, teller: str) -> bool:
+    """Tell whether the claim of a task is open: it was neither confirmed nor taken over."""
+    _, ledger = open_home(path, writes=False)
+    at = event_cursor.read_cursor(ledger, where.cursor)
+    return at is not None and at.teller == teller
+
+
+def confirm_partition(path: str, where: ConsumerPartition, teller: str) -> None:
+    """Confirm that the change which a task has claimed was processed."""
+    _, ledger = open_home(path)
+    event_cursor.confirm_delivery(ledger, where.cursor, teller)
+
+
+def release_partition(path: str, where: ConsumerPartition, teller: str) -> None:
+    """Release the claim of a task whose change is not processed now: the next claim has it, too."""
+    _, ledger = open_home(path)
+    at = event_cursor.read_cursor(ledger, where.cursor)
+    if at is not None and at.teller == teller:
+        event_cursor.compare_and_set(ledger, where.cursor, at, DeliveryCursor(at.revision))
+
+
+def _parse_partition(home: Home, where: ConsumerPartition) -> Period:
+    """Return the epochs of a partition as a period; those of the graph are not asked for."""
+    if where.unit not in UNITS:
+        raise UsageError(f"a consumer has no unit {where.unit!r}.", f"one of {', '.join(UNITS)}")
+    if where.unit in {*PeriodUnit}:
+        return parse_period(home.schedule, PeriodUnit(where.unit), where.partition)
+    epoch = 0 if where.unit == GRAPH else home.schedule.parse_epoch(where.partition)
+    return Period(where.partition, epoch, epoch)
