@@ -88,8 +88,11 @@ class QueryDefinition:
 
     @classmethod
     def from_json(cls, name: str, stored: Mapping[str, Any]) -> Self:
-        lists = {field: tuple(stored[field]) for field in _LISTS}
-        return cls(name, **{**stored, **lists})
+        fields = dict(stored)
+        if fields.pop("is_set", False):  # what an earlier version has recorded; no row occurs twice
+            fields.setdefault("key", list(stored["columns"]))
+        lists = {field: tuple(fields.get(field, ())) for field in _LISTS}
+        return cls(name, **{**fields, **lists})
 
 
 Definitions = Mapping[str, QueryDefinition]
