@@ -200,6 +200,12 @@ def driver_memory_mb() -> int:
     return max(1024, min(_total_memory() // 2 // 2**20, 31 * 1024))
 
 
+def duckdb_memory_mb() -> int:
+    """Return the memory in MiB beyond which DuckDB spills to disk: a quarter of this machine or container, beside a
+    driver that has half of it."""
+    return max(256, _total_memory() // 4 // 2**20)
+
+
 def heap_mb(rows: float) -> int:
     """Return the heap in MiB with which a driver that works on so many rows starts; at most `driver_memory_mb`.
 

@@ -24,6 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType
 
 from ..errors import AltneuError, UsageError
+from ..home import memory_budget
 from ..home.home import Home
 from ..home.queries import is_query_table
 from ..home.uris import duckdb_pattern
@@ -68,7 +69,8 @@ class DuckTables:
         self.home = home
         # DuckDB makes this folder when memory is short
         spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"
-        self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
+        limit = f"{memory_budget.duckdb_memory_mb()}MiB"
+        self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill), "memory_limit": limit})
         self._read: dict[str, TableMetadata] = {}  # location → metadata; a metadata file never changes
         self._looked_up: dict[tuple[str, int], str] = {}  # (table, snapshot) → SQL; a snapshot never changes
 

@@ -8,8 +8,10 @@ import pytest
 
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home import memory_budget
+from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import Config
 from altneu.pipeline.local import doctor
+from altneu.pipeline.storage.duckdb_tables import DuckTables, Query
 from tests import home_helpers
 
 GIB = 2**30
@@ -204,3 +206,10 @@ def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> N
     home, _ = home_helpers.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
     check = doctor._check_task_size(home.path)
     assert check.ok is False and "500m" in check.finding and "832m" in check.remedy
+
+
+def test_duckdb_leaves_memory_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit of its own DuckDB takes four fifths of the machine, whatever Spark's driver has."""
+    monkeypatch.setattr(memory_budget, "_total_memory", lambda: 8 * GIB)
+    (row,) = DuckTables(Home.draft_home(tmp_path)).collect_rows(Query("SELECT current_setting('memory_limit') AS m"))
+    assert row["m"] == "2.0 GiB"
