@@ -9,7 +9,7 @@ engines might evaluate differently.
 Law      The rows of a query are those of its `cores`, natural joins of atoms with conditions and outputs, whose signed
          results add up, and of the last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and
          `select` make the rows. R without S is R minus R ⋈ S, because no row of R meets two rows of the set S.
-Bags     A row may occur several times, as in SQL. `is_set` tells whether it cannot.
+Bags     A row may occur several times, as in SQL. Where it cannot, the result has a `key`.
 Age      The column `age` of a log says how many epochs ago a row landed. It occurs only in comparisons with numbers,
          which become a `window` of the atom.
 Cost     Some 10 ms a query, without Spark.
@@ -115,8 +115,9 @@ class CompiledQuery:
 
     cores: joins whose results add up. core_types: their columns with their types. keys: those that the last step groups
     by. sums: the sums of the last step by name. All of them are empty where there is no last step. select: column of
-    the result → expression over the keys and sums, or over the columns of the core. vertices: columns of the result
-    whose values are vertices with names. used: the columns that occur in the text, with their relations.
+    the result → expression over the keys and sums, or over the columns of the core. key: columns of the result of
+    which no two rows have the same values, or none where a row may occur twice. vertices: columns of the result whose
+    values are vertices with names. used: the columns that occur in the text, with their relations.
     """
 
     cores: tuple[Core, ...]
@@ -127,7 +128,7 @@ class CompiledQuery:
     select: Mapping[str, str]
     types: Mapping[str, str]
     normal_form: str
-    is_set: bool
+    key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
     used: frozenset[tuple[str, str]] = frozenset()
 
@@ -172,6 +173,14 @@ def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery
         QueryError: the query cannot be maintained, or one of the engines would refuse it.
     """
     return _compile_tree(text, _parse(text), relations)
+
+
+def named_relations(text: str) -> frozenset[str]:
+    """Return the names of the relations in a text, in lower case: none where it cannot be parsed."""
+    try:
+        return frozenset(node.name.lower() for node in _parse(text).find_all(exp.Table))
+    except QueryError:
+        return frozenset()
 
 
 def spark_text(text: str) -> str:
@@ -230,7 +239,7 @@ def _compile_union(text: str, tree: exp.Union, relations: Mapping[str, Relation]
         select={name: quote_name(column) for name, column in zip(one.types, names, strict=True)},
         types=one.types,
         normal_form=f"{one.normal_form} UNION {'' if distinct else 'ALL '}{other.normal_form}",
-        is_set=distinct,
+        key=tuple(one.types) if distinct else (),
         vertices=tuple(name for name in one.vertices if name in other.vertices),
         used=one.used | other.used,
     )
@@ -592,15 +601,14 @@ class _Compiler:
                 why = "depends on the order in which its numbers are added: use whole numbers (cents)"
                 self.refuse(outputs[measure.amount], f"a sum of {core_types[measure.amount]}s {why}")
         types = self.describe(self.text if self.tree.parent is None else self.tree.sql(dialect="duckdb"))
-        is_set = bool(keys) and set(keys) <= set(select.values())
+        places = {part: name for name, part in select.items() if part in keys}  # key → a column of the result
+        key = tuple(places.values()) if len(places) == len(keys) else ()
         normal = str(tree.sql(dialect="duckdb", comments=False))
         vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
         used = frozenset(
             (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
         )
-        return CompiledQuery(
-            cores, core_types, keys, sums, having, select, types, normal, is_set=is_set, vertices=vertices, used=used
-        )
+        return CompiledQuery(cores, core_types, keys, sums, having, select, types, normal, key, vertices, used)
 
     def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
         """Yield the columns of atoms, without aliases of the result."""

@@ -29,7 +29,7 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting
 from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
 from altneu.pipeline.state import schema
-from altneu.pipeline.storage.table_schemas import ARCS, MOTIFS
+from altneu.pipeline.storage.table_schemas import MOTIFS, QUERY_INPUTS
 from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
 from altneu.pipeline.storage.table_schemas import table_columns as columns_of
 
@@ -57,12 +57,20 @@ TABLES = {
     "motif_edges": "homes with motifs: the relations of motifs besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
     "arcs": "homes with a query that reads `arcs`: the landed values that are in force, as validity intervals",
+    "vertices": "homes with a query that reads `vertices`: the degree and the triangles of each vertex with an edge",
     "query_NAME": "the result of the [declared query](queries.md) NAME: the sum of `diff` up to t is how many "
     "copies of a row there are",
     "query_NAME_state": "where NAME has a GROUP BY or a DISTINCT: for each key and `measure` (0: the number of rows) "
     "the sum of `diff` up to t",
+    "relation_NAME": "the rows of the [declared relation](queries.md#relations-of-your-own) NAME that are in force",
+    "relation_NAME_rows": "its rows as they landed",
 }
-QUERY_COLUMNS = {"query_NAME": "{query}", "query_NAME_state": "{keys}, measure bigint"}
+QUERY_COLUMNS = {
+    "query_NAME": "{query}",
+    "query_NAME_state": "{keys}, measure bigint",
+    "relation_NAME": "{relation}",
+    "relation_NAME_rows": "{relation}, op string, seq bigint, file string, line bigint",
+}
 SERVING_TABLES = {
     "vertex_history": "a row per vertex for as long as its numbers stay the same: rows that hold at epoch t have "
     "`epoch <= t AND until > t`, rows that hold now have `is_current`. In a row that has not ended `until` is "
@@ -186,7 +194,7 @@ def settings_page() -> list[str]:
         rows.append([place, toml(setting.default), plain(about.allowed), meaning, needs(setting)])
     heads = ["setting", "default", "allowed", "meaning", "what a change needs, once something is published"]
     lines += table(heads, rows)
-    lines += ["Two sections hold names of your own:", ""]
+    lines += ["Three sections hold names of your own:", ""]
     return lines + table(["section", "for example", "meaning", "what a change needs"], own)
 
 
@@ -313,6 +321,7 @@ def views_page() -> list[str]:
 
 
 COLUMN_WORDS = {"{values}": "the columns of `[values]`", "{query}": "the columns of its SELECT", "{keys}": "its keys"}
+COLUMN_WORDS |= {"{relation}": "the columns of its key and its values"}
 
 
 def columns(declared: str) -> str:
@@ -333,7 +342,7 @@ def plain_columns(table: str) -> str:
 
 
 def tables_page() -> list[str]:
-    declared = COLUMNS | MOTIFS | ARCS
+    declared = COLUMNS | MOTIFS | QUERY_INPUTS
     lines = [
         "## Tables",
         "",

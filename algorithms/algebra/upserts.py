@@ -194,6 +194,35 @@ def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_f
     return Collection.from_intervals(spans, EPOCH)
 
 
+def keyed_changes(
+    base: DataFrame | None, delta: DataFrame, key: Sequence[str], value: Sequence[str], *, broadcast: bool = True
+) -> Collection:
+    """Return how the values in force of a keyed relation change when `delta` is added to `base`: key, value.
+
+    Both are diff triples of landed rows: key, value, `op`, `seq`, `epoch`, `diff`. Only touched keys are computed.
+
+    Args:
+        base: the rows before. None: there are none.
+        delta: the changed rows.
+        key: the key columns.
+        value: the value columns.
+        broadcast: join the touched keys by broadcast; they must fit into an executor's memory.
+    """
+    columns = [*key, *value, "op", "seq", "epoch"]
+    rows = delta.select(*columns, F.col("diff").alias("_now"), F.lit(0).cast("bigint").alias("_before"))
+    if base is not None:
+        touched = delta.select(*key).distinct()
+        old = base.join(F.broadcast(touched) if broadcast else touched, [*key], "left_semi")
+        rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_now"), F.col("diff").alias("_before")))
+    # One landed row may be in several files: only whether it exists counts, before and after.
+    rows = rows.groupBy(*columns).agg(F.sum("_now").alias("_now"), F.sum("_before").alias("_before"))
+    signs = F.array(F.when(F.col("_now") > 0, F.lit(1)), F.when(F.col("_before") > 0, F.lit(-1)))
+    versions = rows.select(*columns, F.explode(signs).alias("_version")).where("_version IS NOT NULL")
+    lines = to_timelines(versions, key, value, by=["_version"])
+    signed = lines.select(*key, *value, "epoch", "until", F.col("_version").cast("bigint").alias("diff"))
+    return Collection.from_intervals(net_intervals(signed, [*key, *value]), EPOCH)
+
+
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
     """Return a collection over epochs as upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per change.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..errors import CheckFailed
 from ..state.fingerprint_sums import FingerprintDifference, Prints, fold_fingerprints, list_differences
-from ..state.records import LANDED, Revision
+from ..state.records import Revision, is_landed
 from ..storage.table_fingerprints import published_fingerprints
 from ..storage.warehouse import Warehouse
 
@@ -24,7 +24,7 @@ class FingerprintComparison:
     wrong: list[FingerprintDifference]
 
     def to_error(self) -> CheckFailed:
-        landing = " --from-landing" if {each.table for each in self.wrong} & {*LANDED} else ""
+        landing = " --from-landing" if any(is_landed(each.table) for each in self.wrong) else ""
         return CheckFailed(
             f"{len(self.wrong)} of {len(self.compared)} tables do not hold what was published as revision "
             f"{self.revision}: {', '.join(each.table for each in self.wrong)}.",

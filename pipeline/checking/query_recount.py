@@ -1,19 +1,19 @@
 """The recomputation of declared queries: the text itself, run on the landed rows as of an epoch, by DuckDB or Spark.
 
 The relations are made from the table `upserts` by SQL of their own, so that a recount shares neither the compiler nor
-the algebra nor a stored relation with the maintenance. Only `edges.trussness` comes from its table, which has proofs of
-its own. The queries are written once, for `reading.engine_protocol.Tables`.
+the algebra nor a stored relation with the maintenance. Only `edges.trussness` and `vertices.triangles` come from their
+tables, which have proofs of their own. The queries are written once, for `reading.engine_protocol.Tables`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..home.home import Home
-from ..home.queries import ARCS, EDGES, LANDED_ROWS, QueryDefinition
+from ..home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, Definitions, QueryDefinition, list_inputs
 from ..reading.engine_protocol import R, Tables
 from ..reading.engines import LITTLE
 from ..reading.query_explanation import explain_query_difference
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
     from ..storage.warehouse import Warehouse
 
+_PROVED = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
 ROWS = 20  # differing rows of a query at an epoch that are kept
 
 
 @dataclass(frozen=True)
 class QuerySource(Generic[R]):
-    """The tables of an engine, how to read one of them, and whether the engine is Spark."""
+    """The tables of an engine, how to read one of them, all queries that there are, and whether the engine is Spark."""
 
     tables: Tables[R]
     read: Callable[[str], R]
+    definitions: Definitions
     in_spark: bool
 
 
@@ -62,13 +64,13 @@ def find_differing_rows(
 
 
 def recompute_published(
-    warehouse: Warehouse, revision: Revision, queries: Sequence[QueryDefinition], epochs: Sequence[int]
+    warehouse: Warehouse, revision: Revision, queries: Definitions, epochs: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Recompute published queries, by DuckDB where it can read the tables and they are small, else by Spark."""
-    in_duckdb = DuckTables(warehouse.home)
-    duckdb_source = QuerySource(in_duckdb, lambda table: in_duckdb.read_table(table, revision), in_spark=False)
-    spark_source = QuerySource(warehouse, lambda table: warehouse.read_table(table, revision), in_spark=True)
-    return recompute_by_either(warehouse, revision.snapshots, queries, epochs, duckdb_source, spark_source)
+    in_duckdb, all_queries = DuckTables(warehouse.home), list(queries.values())
+    duckdb_source = QuerySource(in_duckdb, lambda table: in_duckdb.read_table(table, revision), queries, in_spark=False)
+    spark_source = QuerySource(warehouse, lambda table: warehouse.read_table(table, revision), queries, in_spark=True)
+    return recompute_by_either(warehouse, revision.snapshots, all_queries, epochs, duckdb_source, spark_source)
 
 
 def recompute_by_either(
@@ -100,24 +102,27 @@ def _fits_duckdb(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Se
 def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int) -> list[dict[str, Any]]:
     tables, columns = source.tables, [source.tables.quote_identifier(name) for name in query.columns]
     listed = ", ".join(columns)
-    shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_average(query) else listed
-    relations = _relation_queries(source, query, epoch)
-    ctes = ", ".join(
-        [
-            *(f"{name} AS ({sql})" for name, sql in relations.items()),
-            f"recomputed ({listed}) AS ({_text(source, query)}\n)",
-        ]
-    )
+    inputs = list_inputs(query, source.definitions)
+    texts = [query, *inputs.values()]
+    landed = [each for each in texts if each.has_landed]
+    shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_average(texts) else listed
+    relations = _relation_queries(source, {name for each in texts for name in each.relations}, epoch)
+    ctes = [f"{name} AS ({sql})" for name, sql in relations.items()]
+    ctes += [f"{tables.quote_identifier(each.name)} AS ({_landed_relation(source, each, epoch)})" for each in landed]
+    named = {name: each for name, each in inputs.items() if not each.has_landed}
+    ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
     sql = f"""
-        WITH {ctes}
+        WITH {", ".join([*ctes, f"_recomputed ({listed}) AS ({_text(source, query)}"])}
+        )
         SELECT {listed}, CAST(sum(maintained) AS bigint) AS maintained, CAST(sum(recomputed) AS bigint) AS recomputed
         FROM (
             SELECT {shown}, diff AS maintained, 0 AS recomputed FROM {{stored}} WHERE epoch <= {epoch}
-            UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM recomputed
+            UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM _recomputed
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
     stored = {"stored": source.read(query.table), "upserts": source.read("upserts")}
-    stored |= {"trussness": source.read("trussness")} if EDGES in relations else {}
+    stored |= {each.state_table: source.read(each.state_table) for each in landed}
+    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
     rows = tables.collect_rows(tables.select_rows(sql, **stored))
     found = sorted(rows, key=lambda row: str(row))
     return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
@@ -152,8 +157,15 @@ def _text(source: QuerySource[R], query: QueryDefinition) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _has_average(query: QueryDefinition) -> bool:
-    return "avg(" in query.normal_form.lower()
+def _typed_text(source: QuerySource[R], query: QueryDefinition) -> str:
+    """Return the text of a query that another one reads, with the types that its result is stored with."""
+    columns = [source.tables.quote_identifier(name) for name in query.columns]
+    typed = [f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(columns, query.columns.values(), strict=True)]
+    return f"SELECT {', '.join(typed)} FROM (\n{_text(source, query)}\n) AS t ({', '.join(columns)})"
+
+
+def _has_average(queries: Sequence[QueryDefinition]) -> bool:
+    return any("avg(" in query.normal_form.lower() for query in queries)
 
 
 def _comparable_column(column: str, type_: str) -> str:
@@ -161,28 +173,53 @@ def _comparable_column(column: str, type_: str) -> str:
     return f"CAST(CAST({column} AS float) AS double) AS {column}" if type_ == "double" else column
 
 
-def _relation_queries(source: QuerySource[R], query: QueryDefinition, epoch: int) -> dict[str, str]:
-    """Write the queries for the relations of a query as they are at an epoch, those that others build on first."""
+def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> dict[str, str]:
+    """Write the queries for relations as they are at an epoch, those that others build on first.
+
+    Their names begin with an underscore where no text may name them.
+    """
     home, quote = source.tables.home, source.tables.quote_identifier
     values = [quote(name) for name in home.config.values]
-    needed = {*query.relations}
-    relations = {"rows_landed": _landed_rows(values, epoch)}
+    relations = {"_rows_landed": _landed_rows(values, epoch)}
     if LANDED_ROWS in needed:
         own = [value for value in values if value.strip('"`').lower() != "age"]
         columns = ", ".join(["src", "dst", *own, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
-        relations[LANDED_ROWS] = f"SELECT {columns} FROM rows_landed"
-    if needed & {ARCS, EDGES}:
-        relations["rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))
+        relations[LANDED_ROWS] = f"SELECT {columns} FROM _rows_landed"
+    if needed & {ARCS, EDGES, VERTICES}:
+        relations["_rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))
     if ARCS in needed:
-        relations[ARCS] = f"SELECT {', '.join(['src', 'dst', *values])} FROM rows_in_force"
+        relations[ARCS] = f"SELECT {', '.join(['src', 'dst', *values])} FROM _rows_in_force"
     if EDGES in needed:
         relations[EDGES] = f"""
             SELECT least(e.src, e.dst) AS src, greatest(e.src, e.dst) AS dst, max(t.k) AS trussness
-            FROM rows_in_force e LEFT JOIN (
+            FROM _rows_in_force e LEFT JOIN (
                 SELECT a, b, k FROM {{trussness}} WHERE epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0
             ) t ON t.a = least(e.src, e.dst) AND t.b = greatest(e.src, e.dst)
             GROUP BY least(e.src, e.dst), greatest(e.src, e.dst)"""
+    if VERTICES in needed:
+        relations[VERTICES] = f"""
+            SELECT d.vertex, d.degree, coalesce(t.triangles, 0) AS triangles
+            FROM (
+                SELECT vertex, count(*) AS degree
+                FROM (SELECT src AS vertex, dst FROM _rows_in_force UNION SELECT dst, src FROM _rows_in_force)
+                GROUP BY vertex
+            ) d LEFT JOIN (
+                SELECT vertex, CAST(sum(diff) AS bigint) AS triangles
+                FROM {{triangle_counts}} WHERE epoch <= {epoch} GROUP BY vertex
+            ) t ON t.vertex = d.vertex"""
     return relations
+
+
+def _landed_relation(source: QuerySource[R], relation: QueryDefinition, epoch: int) -> str:
+    """Write the query for the rows of a declared relation that are in force at an epoch."""
+    quoted = {name: source.tables.quote_identifier(name) for name in relation.columns}
+    columns, own = ", ".join(quoted.values()), ", ".join([*quoted.values(), "op", "seq", "epoch", "file", "line"])
+    values = [f"{quoted[name]} DESC NULLS LAST" for name in quoted if name not in relation.key]
+    order = ["epoch DESC", "seq DESC", "(op = 'delete')", *values]
+    key = ", ".join(quoted[name] for name in relation.key)
+    landed = f"SELECT {own} FROM {{{relation.state_table}}} WHERE epoch <= {epoch} GROUP BY {own} HAVING sum(diff) > 0"
+    placed = f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)}) AS _place"
+    return f"SELECT {columns} FROM (SELECT *, {placed} FROM ({landed})) WHERE _place = 1 AND op <> 'delete'"
 
 
 def _landed_rows(values: Sequence[str], epoch: int) -> str:
@@ -201,7 +238,7 @@ def _rows_in_force(home: Home, values: Sequence[str], epoch: int, condition: str
     if condition is not None:
         tests.append(f"coalesce({condition}, false)")
     placed = f"row_number() OVER (PARTITION BY src, dst ORDER BY {', '.join(order)}) AS place"
-    return f"SELECT * FROM (SELECT *, {placed} FROM rows_landed WHERE src <> dst) WHERE {' AND '.join(tests)}"
+    return f"SELECT * FROM (SELECT *, {placed} FROM _rows_landed WHERE src <> dst) WHERE {' AND '.join(tests)}"
 
 
 def _condition(source: QuerySource[R], home: Home) -> str | None:

@@ -69,6 +69,10 @@ def land(
     ids: Annotated[
         str | None, typer.Option(metavar="TYPE", help="The type of the vertices of a new home: integer or string.")
     ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Land rows of this relation of [relations], for --epoch, and no edges."),
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")
     ] = False,
@@ -86,6 +90,8 @@ def land(
     `altneu land messages.txt --columns src,dst,ts --time ts --every 1d`
 
     `altneu land edges.csv --epoch 1`   lands a file whose header names src and dst.
+
+    `altneu land people.csv --relation people --epoch 1`   lands rows of a declared relation beside the edges.
 
     `altneu land --empty --epoch 7`   says that nothing happened in epoch 7.
     """
@@ -107,6 +113,7 @@ def land(
         append=append,
         empty=empty,
         dry_run=dry_run,
+        relation=relation,
         far=yes,
     )
 

@@ -138,6 +138,15 @@ def _check_column(name: str) -> str:
     return name
 
 
+def _check_relation_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,19}", name) or name in RELATIONS or name.endswith(("_rows", "_state")):
+        raise ValueError(
+            "a relation's name begins with a letter, has at most 20 lower-case letters, digits and _, does not end in "
+            f"_rows or _state, and is none of {', '.join(RELATIONS)}"
+        )
+    return name
+
+
 def _check_motif_name(name: str) -> str:
     if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
         raise ValueError("a name consists of letters, digits, _ and -, and is not a column of `show`")
@@ -160,6 +169,7 @@ def _spark_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+RELATIONS = ("landed", "arcs", "edges", "vertices")  # what queries may name in every home
 TYPES = ("long", "double", "string", "boolean")
 ServingTable = Literal["vertex_history", "edge_now", "epoch_totals"]
 PublishedTable = Literal["vertex_history", "edge_now", "epoch_totals", "changes"]  # not all of them are serving tables
@@ -178,6 +188,8 @@ Master = Annotated[str, _text_that(is_master), AfterValidator(without_token)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value)]
 Column = Annotated[str, AfterValidator(_check_column)]
 Type = Annotated[str, _text_that(TYPES.__contains__)]
+KeyType = Annotated[str, _text_that(("vertex", "long", "string").__contains__)]
+RelationName = Annotated[str, AfterValidator(_check_relation_name)]
 MotifName = Annotated[str, AfterValidator(_check_motif_name)]
 Motif = Annotated[str | list[str], BeforeValidator(_check_motif)]
 

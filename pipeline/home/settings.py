@@ -13,9 +13,9 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from . import setting_types
@@ -382,6 +382,25 @@ class Spark(Section):
     )
 
 
+class DeclaredRelation(Section):
+    """A relation that lands beside the edges: no two rows in force have the same values in the columns of the key."""
+
+    key: dict[setting_types.Column, setting_types.KeyType] = Field(min_length=1)
+    values: dict[setting_types.Column, setting_types.Type] = {}
+
+    @model_validator(mode="after")
+    def require_different_names(self) -> Self:
+        names = [name.casefold() for name in (*self.key, *self.values)]
+        if len(set(names)) < len(names):
+            raise ValueError("two of its columns have the same name")
+        return self
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Return the columns with their types, as a file of rows has them."""
+        return {**self.key, **self.values}
+
+
 class Config(Section):
     """The settings of a home. Units are in the names or in the texts of `About`."""
 
@@ -406,6 +425,15 @@ class Config(Section):
         "patterns to count at every vertex: a-b is an edge, a->b an upsert with its direction, either with a "
         "condition on the values; a list of patterns is counted as one motif",
         restates="rebuild",
+    )
+    relations: dict[setting_types.RelationName, DeclaredRelation] = declare(
+        {},
+        'people = { key = { id = "vertex" }, values = { country = "string", age = "long" } }',
+        "[relations for queries](queries.md#relations-of-your-own), such as attributes of vertices: the columns that "
+        "identify a row, with their types (vertex, long, string), and the others (as in `[values]`)",
+        'a table with key and as needed values, such as { key = { id = "vertex" }, values = { country = "string" } }; '
+        "a column of the key is a vertex, long or string",
+        change="nothing; the next run reads the files of the relation again",
     )
     truss: Truss = Truss()
     audit: Audit = Audit()

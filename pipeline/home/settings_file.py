@@ -188,6 +188,7 @@ def _example_lines(setting: Setting) -> list[str]:
 
 
 def _comment_lines(start: str, meaning: str) -> list[str]:
+    meaning = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", meaning)  # the links of the reference lead nowhere from here
     below = len(start) > 52
     first, *more = textwrap.wrap(meaning, 94 if below else 116 - max(22, len(start))) or [""]
     if below:

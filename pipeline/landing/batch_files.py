@@ -60,7 +60,8 @@ def NO_SEAL() -> None:
 
 @dataclass(frozen=True)
 class BatchFiles:
-    """The files of one epoch's folder.
+    """The files of one epoch's folder, and those of declared relations in its subfolders, whose names begin with the
+    relation and a slash.
 
     `incomplete` is the reason why they are not a batch yet, or None. `read_seal` reads the marker of the folder.
     `digest` is that of the content, where the files are known to be as they were; `folder_stamp` is the stamp of an
@@ -74,6 +75,15 @@ class BatchFiles:
     read_seal: Callable[[], int | None] = field(default=NO_SEAL, repr=False, compare=False)
     digest: str | None = field(default=None, repr=False, compare=False)
     folder_stamp: str = field(default="", repr=False, compare=False)
+    relation_files: tuple[LandedFile, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[LandedFile, ...]:
+        return self.files + self.relation_files
+
+    def files_of(self, relation: str) -> tuple[LandedFile, ...]:
+        """Return the files of a declared relation."""
+        return tuple(file for file in self.relation_files if file.name.startswith(f"{relation}/"))
 
     @cached_property
     def sealed(self) -> int | None:
@@ -82,11 +92,11 @@ class BatchFiles:
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
+        return sum(file.bytes for file in self.all_files)
 
     def newest_change(self) -> datetime:
         """Return the time at which the newest of the files was written."""
-        return datetime.fromtimestamp(max(file.changed for file in self.files), UTC).replace(microsecond=0)
+        return datetime.fromtimestamp(max(file.changed for file in self.all_files), UTC).replace(microsecond=0)
 
 
 def parse_epoch_folder(home: Home, folder: str) -> int:

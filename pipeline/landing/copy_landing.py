@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import AltneuError, Unavailable
+from ..errors import AltneuError, Unavailable, UsageError
 from ..home.home import Home
 from ..state import file_transfer, filesystem
 from ..state.ledger import Ledger
@@ -33,16 +33,19 @@ def copy_landing(source: Home, target: Home, say: file_transfer.Say) -> CopiedBa
 
     Raises:
         Unavailable: A store does not answer.
+        UsageError: There are files of relations, and the other landing is in an object store.
         AltneuError: The landing is being changed.
     """
     batches = list_batches(source)
+    if target.landed_remotely and any(batch.relation_files for batch in batches.values()):
+        raise UsageError("relations ([relations]) cannot land in an object store yet.", "a [landing] on a disk")
     existing = file_transfer.list_existing(target.landed_at)
     wanted = [
         file_transfer.CopyRequest(
             file.location, f"{_target_folder(target, batch)}/{file.name}", file.bytes, file.changed
         )
         for batch in batches.values()
-        for file in batch.files
+        for file in batch.all_files
     ]
     named = {filesystem.normalize_location(file.target) for file in wanted}
     try:
@@ -93,7 +96,7 @@ def verify_copy(source: Home, target: Home, former: Ledger, ledger: Ledger) -> N
     actual = digest_batches(ledger, theirs.values())
     wrong = [epoch for epoch in expected if actual.get(epoch) != expected[epoch]]
     for epoch in wrong:
-        for file in theirs[epoch].files if epoch in theirs else ():
+        for file in theirs[epoch].all_files if epoch in theirs else ():
             filesystem.delete_file(file.location)
     if wrong or actual.keys() - expected.keys():
         which = ", ".join(ours[epoch].label for epoch in wrong[:3]) or "an epoch that was removed"

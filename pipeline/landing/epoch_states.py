@@ -44,6 +44,7 @@ class EpochState:
     rows: int = 0
     bytes: int = 0
     why: str | None = None
+    relations: frozenset[str] = frozenset()  # those of which files have landed
 
 
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
@@ -61,7 +62,7 @@ def _compare(home: Home, ledger: Ledger, parent: Revision, published: Mapping[in
         if files is None:
             state = "published" if batch and batch.digest == local_landing.EMPTY_DIGEST else "gone"
         elif files.incomplete is not None:
-            emptied = not files.files and batch is not None and batch.digest == local_landing.EMPTY_DIGEST
+            emptied = not files.all_files and batch is not None and batch.digest == local_landing.EMPTY_DIGEST
             state = "published" if emptied else "incomplete"
         elif batch is not None and batch.digest == digests[epoch]:
             state = "published"
@@ -78,11 +79,12 @@ def _compare(home: Home, ledger: Ledger, parent: Revision, published: Mapping[in
             home.schedule.format_label(epoch),
             state,
             digests.get(epoch),
-            len(files.files) if files else 0,
+            len(files.all_files) if files else 0,
             batch.revision if batch else None,
             batch.rows if batch else 0,
             files.bytes if files else 0,
             why,
+            frozenset(file.name.partition("/")[0] for file in files.relation_files) if files else frozenset(),
         )
     return states
 

@@ -22,7 +22,7 @@ from .field_types import infer_type, is_value
 from .file_reader import read_blocks
 from .local_landing import list_batches
 from .options import HELP, LandOptions
-from .row_schema import BrokenFileError, RowSchema
+from .row_schema import BrokenFileError, RowSchema, relation_schema
 from .sampling import SEPARATOR_WORDS, Sample, take_sample
 from .sources import Source
 from .time_forms import read_form
@@ -120,6 +120,39 @@ def infer_format(home: Home, sources: list[Source], options: LandOptions) -> Raw
     }
     remarks = {sample.source: _describe_surprises(sample, own) for sample, own in zip(samples, names, strict=True)}
     return RawFormat(final, order, layouts, clock, values, declared, remarks)
+
+
+def infer_relation_format(home: Home, sources: list[Source], options: LandOptions) -> RawFormat:
+    """Infer how to read files with the rows of a declared relation. Raise `UsageError` if they do not fit it."""
+    assert options.relation is not None
+    _require_text_for(options, sources)
+    schema = relation_schema(home, options.relation)
+    samples = [take_sample(source, options, schema.types) for source in sources]
+    names = _name_columns(samples, options)
+    order = options.columns or names[0]
+    where = f"--columns {','.join(order)}" if options.columns else f"{samples[0].source.name} has {', '.join(order)}"
+    missing = [name for name in home.config.relations[options.relation].key if name not in order]
+    unknown = [name for name in order if name not in schema.types and name != "_"]
+    if missing or unknown or len({*order} - {"_"}) < len([name for name in order if name != "_"]):
+        why = f"{missing[0]} is missing" if missing else f"{unknown[0]} is unknown" if unknown else "one is there twice"
+        raise UsageError(
+            f"{where}: {why}; {options.relation} has {', '.join(home.config.relations[options.relation].columns)}.",
+            f"--columns …   (the file's columns in order; _ skips one), or [relations] {options.relation}",
+        )
+    used = {name: schema.types[name] for name in order if name != "_"}
+    layouts = {
+        sample.source: RowSchema(
+            used,
+            schema.optional & used.keys(),
+            own,
+            sample.separator,
+            bool(sample.header),
+            sample.comment,
+            _list_fields(sample, own),
+        )
+        for sample, own in zip(samples, names, strict=True)
+    }
+    return RawFormat(home, order, layouts, None, {}, {})
 
 
 def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:

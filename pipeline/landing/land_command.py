@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ..home.home import Config, Home
 from ..home.settings_file import Entries
 from . import epoch_splitter, object_store_landing
 from .atomic_placement import Draft, discard_unused, landing_lock, recover_landing, report_undone
-from .format_inference import RawFormat, infer_format
+from .format_inference import RawFormat, infer_format, infer_relation_format
 from .local_landing import COMPLETE, EMPTY, count_batch_rows, list_batches, seal_folder
 from .options import HELP, LandOptions
 from .sources import prepare_sources, require_files
@@ -66,13 +66,16 @@ def land(
     """
     options.require_text()
     epoch = _resolve_epoch_option(home, options)
+    if options.relation is not None:
+        _require_relation(home, options)
     if not options.empty:
         require_files(files)
     draft = Draft(home.landing, say, home.path / "altneu.toml")
     try:
         form = None
         if not options.empty:
-            form = infer_format(home, prepare_sources(files, draft.folder / "inputs"), options)
+            infer = infer_format if options.relation is None else infer_relation_format
+            form = infer(home, prepare_sources(files, draft.folder / "inputs"), options)
             if not confirm(form):
                 raise UsageError("nothing was landed.", HELP)
         if home.landed_remotely:
@@ -86,6 +89,8 @@ def land(
         else:
             form, result = _split_files(form, epoch, draft, say)
             _require_rows(form, result)
+            if options.relation is not None:
+                _move_into_subfolders(draft.new, options.relation)
         report = LandReport(form.home if form else home, sorted(result.rows), sum(result.rows.values()), form=form)
         report.comments = result.comments
         report.rejected, report.declared = result.rejected, form.declared if form else {}
@@ -95,6 +100,33 @@ def land(
         if not (home.path / "altneu.toml").exists():
             discard_unused(home.landing)
     return report
+
+
+def _require_relation(home: Home, options: LandOptions) -> None:
+    """Raise `UsageError` for a relation that is not declared, or options that do not go with one."""
+    known = home.config.relations
+    if options.relation not in known:
+        there = f"there are {', '.join(known)}" if known else "there is none"
+        raise UsageError(
+            f"--relation {options.relation}: altneu.toml does not declare it; {there}.",
+            f'[relations] {options.relation} = {{ key = {{ id = "vertex" }}, values = {{ … }} }} in altneu.toml',
+        )
+    if options.epoch is None or options.time_column or options.every or options.ids:
+        raise UsageError("--relation goes with --epoch E, without --time, --every and --ids.", HELP)
+    if home.landed_remotely:
+        raise UsageError(
+            f"relations cannot land in an object store yet, and {home.landed_at} is in one.",
+            "a [landing] on a disk of this machine",
+        )
+
+
+def _move_into_subfolders(new: Path, relation: str) -> None:
+    """Move the files of each epoch into the subfolder of a relation."""
+    for folder in list(new.iterdir()):
+        files = list(folder.iterdir())
+        (folder / relation).mkdir()
+        for file in files:
+            file.rename(folder / relation / file.name)
 
 
 def _resolve_epoch_option(home: Home, options: LandOptions) -> int | None:
@@ -200,7 +232,7 @@ def _seal_and_place_batches(
             _require_near_epochs(report, batches, options)
         old = [batches[epoch] for epoch in report.epochs if epoch in batches]
         for landed in old:
-            if landed.incomplete and landed.files and options.append:
+            if landed.incomplete and landed.all_files and (options.append or landed.relation_files):
                 raise UsageError(
                     f"nothing can be added to epoch {landed.label}: {landed.incomplete}",
                     "wait, then type the same command again",
@@ -211,10 +243,11 @@ def _seal_and_place_batches(
                     f"rename {home.landed_at}/epoch={landed.label} to epoch={label(landed.epoch)}",
                 )
         counts = {landed.epoch: count_batch_rows(landed) for landed in old}
-        report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
+        if options.relation is None:
+            report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
         if options.dry_run:
             return
-        total = {epoch: result.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
+        total = _count_edge_rows(result, counts, options)
         if moves:
             (home.landing / "_rejected").mkdir(exist_ok=True)
         if home.landed_remotely:
@@ -223,8 +256,7 @@ def _seal_and_place_batches(
             draft.place_batches([], None, moves)
             return
         for epoch in report.epochs:
-            if options.append:
-                _add_former_files(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch))
+            _carry_former_files(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch), options)
             seal_folder(draft.new / label(epoch), total[epoch])
         home.landing.mkdir(parents=True, exist_ok=True)
         draft.place_batches([label(epoch) for epoch in report.epochs], settings, moves)
@@ -250,13 +282,40 @@ def _merge_settings(report: LandReport) -> str | None:
     return text
 
 
+def _count_edge_rows(
+    result: epoch_splitter.SplitResult, landed: Mapping[int, int], options: LandOptions
+) -> dict[int, int]:
+    """Return how many rows of edges the new batches have, by epoch; `landed` are those of the former batches."""
+    kept = landed if options.append or options.relation else {}
+    return {epoch: kept.get(epoch, 0) + (0 if options.relation else rows) for epoch, rows in result.rows.items()}
+
+
+def _carry_former_files(old: Path, new: Path, options: LandOptions) -> None:
+    """Put the files of a batch that a land does not replace next to the new files."""
+    if options.relation and old.is_dir():
+        _link_files(_list_data_files(old), new)
+    elif options.append:
+        _add_former_files(old, new)
+    for folder in [each for each in old.iterdir() if each.is_dir()] if old.is_dir() else []:
+        if folder.name != options.relation:
+            (new / folder.name).mkdir(exist_ok=True)
+            _link_files(_list_data_files(folder), new / folder.name)
+        elif options.append:
+            (new / folder.name).mkdir(exist_ok=True)
+            _add_former_files(folder, new / folder.name)
+
+
+def _list_data_files(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
+
+
 def _add_former_files(old: Path, new: Path) -> None:
     """Put the files of a batch next to the new files, which take free names."""
     if not old.is_dir():
         return
-    kept = [file for file in old.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
+    kept = _list_data_files(old)
     taken = {file.name for file in kept}
-    for file in sorted(new.iterdir()):
+    for file in sorted(_list_data_files(new)):
         name, rest = file.name, file.name.split("-", 1)[1]
         number = 0
         while name in taken:
@@ -267,7 +326,11 @@ def _add_former_files(old: Path, new: Path) -> None:
             file.rename(new / f"_{name}")
     for file in sorted(new.glob("_*")):
         file.rename(new / file.name[1:])
-    for file in kept:
+    _link_files(kept, new)
+
+
+def _link_files(files: Iterable[Path], new: Path) -> None:
+    for file in files:
         try:
             (new / file.name).hardlink_to(file)
         except OSError:  # the file system has no links

@@ -3,7 +3,8 @@
 `list_batches` finds the folders, and `digest_batches` shows whether their content has changed (not their times). A
 folder counts as landed when it holds a data file and is complete: a `_SUCCESS` in it is newer than everything else
 (altneu and Spark write it last), or nothing in it has changed for `[ingest] settle` seconds. The file `_EMPTY` makes an
-empty batch. `object_store_landing` says when a batch in an object store counts.
+empty batch. A subfolder with the name of a declared relation has the files of that relation, which are a part of the
+batch. `object_store_landing` says when a batch in an object store counts.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from ..errors import Unavailable
+from ..errors import AltneuError, Unavailable
 from ..home.home import Home
 from ..state import filesystem
 from ..state.ledger import Ledger
@@ -79,32 +81,59 @@ def list_batches(
 def _describe_folder(home: Home, folder: str, epoch: int, disturbed: str | None) -> BatchFiles:
     at = os.stat(folder)  # before its names are read, so that a later name changes the stamp
     label, names = folder.rpartition("/epoch=")[2], os.listdir(folder)
-    stats = {
-        name: os.stat(f"{folder}/{name}") for name in batch_files.iterate_data_names(home, f"epoch={label}", names)
-    }
-    files = tuple(LandedFile.from_stat(f"{folder}/{name}", name, stat) for name, stat in stats.items())
-    read_seal = partial(_read_sealed_count, folder, files) if COMPLETE in names and files else NO_SEAL
-    why = disturbed or batch_files.explain_unfinished(home, epoch, names)
+    _refuse_unknown_folders(home, folder, names)
+    relations = sorted(set(names) & set(home.config.relations))
+    own = [name for name in names if name not in relations]
+    inner = {relation: os.listdir(f"{folder}/{relation}") for relation in relations}
+    files = _stat_files(home, folder, own)
+    parts = [_stat_files(home, folder, inner[relation], f"{relation}/") for relation in relations]
+    others = tuple(chain.from_iterable(parts))
+    every = (*files, *others)
+    read_seal = partial(_read_sealed_count, folder, every) if COMPLETE in names and every else NO_SEAL
+    written = [*own, *(name for each in inner.values() for name in each)]
+    why = disturbed or batch_files.explain_unfinished(home, epoch, written)
     if why is None:
-        unexpected = None if files or EMPTY in names else NOT_ASKED_FOR
-        why = _explain_unsettled(home, folder, at, stats, read_seal) if files else unexpected
-    stamp = stamp_folder(at) if time.time() - at.st_mtime > YOUNG[0] else ""
-    return BatchFiles(epoch, label, files, why, read_seal, folder_stamp=stamp)
+        unexpected = None if every or EMPTY in names else NOT_ASKED_FOR
+        folders = [at, *(os.stat(f"{folder}/{relation}") for relation in relations)]
+        why = _explain_unsettled(home, folder, folders, every, read_seal) if every else unexpected
+    is_old = time.time() - at.st_mtime > YOUNG[0] and not relations
+    stamp = stamp_folder(at) if is_old else ""
+    return BatchFiles(epoch, label, files, why, read_seal, folder_stamp=stamp, relation_files=others)
+
+
+def _stat_files(home: Home, folder: str, names: Iterable[str], prefix: str = "") -> tuple[LandedFile, ...]:
+    """Describe the data files among some names; those of a relation are in the subfolder `prefix`."""
+    place = f"epoch={folder.rpartition('/epoch=')[2]}/{prefix}".rstrip("/")
+    return tuple(
+        LandedFile.from_stat(f"{folder}/{prefix}{name}", f"{prefix}{name}", os.stat(f"{folder}/{prefix}{name}"))
+        for name in batch_files.iterate_data_names(home, place, names)
+    )
+
+
+def _refuse_unknown_folders(home: Home, folder: str, names: Iterable[str]) -> None:
+    """Raise `AltneuError` for a subfolder that is no declared relation's."""
+    for name in names:
+        is_plain = name.startswith((".", "_")) or name.endswith(SUFFIXES) or name in home.config.relations
+        if not is_plain and os.path.isdir(f"{folder}/{name}"):
+            raise AltneuError(
+                f"{folder}/{name} has the files of a relation {name}, which altneu.toml does not declare.",
+                f"declare it under [relations], or remove {folder}/{name}",
+            )
 
 
 def _explain_unsettled(
     home: Home,
     folder: str,
-    at: os.stat_result,
-    stats: Mapping[str, os.stat_result],
+    folders: Sequence[os.stat_result],
+    files: Sequence[LandedFile],
     read_seal: Callable[[], int | None],
 ) -> str | None:
-    """Explain why the files may not be whole yet, or return None.
+    """Explain why the files may not be whole yet, or return None; `folders` are those that they are in.
 
     It looks at ctime, because copying tools set mtime back.
     """
-    changes = {name: stat.st_ctime for name, stat in stats.items()}
-    changes["its list of files"] = at.st_mtime
+    changes = {file.name: file.changed for file in files}
+    changes["its list of files"] = max(at.st_mtime for at in folders)
     if read_seal is not NO_SEAL:
         complete = os.stat(f"{folder}/{COMPLETE}").st_ctime
         if changes["its list of files"] <= complete + TICK:
@@ -125,11 +154,8 @@ def seal_folder(folder: Path, rows: int) -> None:
     """Mark a folder as complete, after everything else is written into it."""
     if not rows:
         (folder / EMPTY).touch()
-    stamps = {
-        file.name: _format_stamp(LandedFile.from_path(file))
-        for file in folder.iterdir()
-        if not file.name.startswith((".", "_"))
-    }
+    files = [path for path in (*folder.glob("[!._]*"), *folder.glob("[!._]*/[!._]*")) if path.is_file()]
+    stamps = {str(file.relative_to(folder)): _format_stamp(LandedFile.from_path(file)) for file in files}
     (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": stamps}) + "\n")
 
 
@@ -201,13 +227,16 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
         Unavailable: An object store does not answer.
     """
     batches = list(batches)
-    listed = [file for batch in batches if batch.digest is None for file in batch.files]
+    listed = [file for batch in batches if batch.digest is None for file in batch.all_files]
     digests = digest_files(ledger, listed, remember=remember)
-    return {
-        batch.epoch: batch.digest
-        or (combine_digests(digests[file] for file in batch.files) if batch.files else EMPTY_DIGEST)
-        for batch in batches
-    }
+    return {batch.epoch: batch.digest or _digest_batch(batch, digests) for batch in batches}
+
+
+def _digest_batch(batch: BatchFiles, digests: Mapping[LandedFile, str]) -> str:
+    """Return the digest of a batch by those of its files; of a relation's file it says the relation, too."""
+    own = [digests[file] for file in batch.files]
+    own += [f"{file.name.partition('/')[0]}:{digests[file]}" for file in batch.relation_files]
+    return combine_digests(own) if own else EMPTY_DIGEST
 
 
 def digest_files(ledger: Ledger, listed: list[LandedFile], *, remember: bool = True) -> dict[LandedFile, str]:
@@ -268,9 +297,17 @@ def is_unchanged(ledger: Ledger, batches: Iterable[BatchFiles], digests: dict[in
         path = filesystem.local_path(file.location)
         return object_store_landing.restat_file(file) if path is None else LandedFile.from_path(path)
 
+    def restat_relation_file(file: LandedFile) -> LandedFile:
+        return replace(restat_file(file), name=file.name)
+
     try:
         fresh = [
-            replace(batch, digest=None, files=tuple(filesystem.map_parallel(restat_file, batch.files)))
+            replace(
+                batch,
+                digest=None,
+                files=tuple(filesystem.map_parallel(restat_file, batch.files)),
+                relation_files=tuple(map(restat_relation_file, batch.relation_files)),
+            )
             for batch in batches
         ]
         return digest_batches(ledger, fresh, remember=False) == digests

@@ -27,6 +27,7 @@ class LandOptions:
     empty: bool = False
     dry_run: bool = False
     comment: str | None = None
+    relation: str | None = None  # the files have the rows of this declared relation, not edges
     far: bool = False  # accept epochs that are 100 years or more from all others and from today
 
     def require_text(self) -> None:

@@ -25,14 +25,15 @@ def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
     own = dict(zip(layout.names, layout.fields, strict=True)) if layout.names and layout.fields else {}
     own = own or {name: name for name in layout.types}
     good = block.good
-    if layout.types["src"] == "string" and pc.any(pc.equal(good["src"], own["src"])).as_py():
+    first = layout.key[0]
+    if layout.types[first] == "string" and pc.any(pc.equal(good[first], own[first])).as_py():
         tests = []
         for name, type_ in layout.types.items():
             is_empty = pc.is_null(good[name])
             is_named = pc.fill_null(pc.equal(good[name], own.get(name)), False) if type_ == "string" else is_empty
-            tests.append(is_named if name in ("src", "dst") else pc.or_(is_named, is_empty))
+            tests.append(is_named if name in layout.key else pc.or_(is_named, is_empty))
         repeated = functools.reduce(pc.and_, tests)
-        text = (layout.separator or ",").join(layout.fields or (own["src"], own["dst"]))
+        text = (layout.separator or ",").join(layout.fields or [own[name] for name in layout.key])
         bad += [(line, REPEATED_HEADER, text) for line in good.filter(repeated)["line"].to_pylist()]
         good = good.filter(pc.invert(repeated))
     return Block(good, sorted(bad), block.comments)
@@ -43,4 +44,4 @@ def _is_header(text: str, layout: RowSchema) -> bool:
         cells = split_record(text, layout.separator or guess_separator(text))
     except ValueError:
         return False
-    return cells == list(layout.fields) if layout.fields else {"src", "dst"} <= set(cells) <= set(layout.types)
+    return cells == list(layout.fields) if layout.fields else {*layout.key} <= set(cells) <= set(layout.types)

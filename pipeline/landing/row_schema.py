@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..home.columns import reserved
+
+if TYPE_CHECKING:
+    from ..home.home import Home
 
 BLOCK = 16 << 20  # the number of bytes of text that are read at once
 COMMENTS = ("#", "%")  # the marks of comments before a header
@@ -59,6 +62,13 @@ class RowSchema:
     comment: tuple[str, ...] = COMMENTS
     fields: tuple[str, ...] | None = None
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns that say which thing a row is about: src and dst, or the key of a relation."""
+        return (
+            ("src", "dst") if "src" in self.types else tuple(name for name in self.types if name not in self.optional)
+        )
+
 
 @dataclass
 class Block:
@@ -67,6 +77,15 @@ class Block:
     good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
     bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
     comments: int = 0  # the number of comment lines before the header, in the first block of a file
+
+
+def relation_schema(home: Home, relation: str) -> RowSchema:
+    """Return the schema of a landed file of a declared relation."""
+    declared = home.config.relations[relation]
+    vertex = "long" if home.config.vertices.ids == "integer" else "string"
+    types = {name: vertex if type_ == "vertex" else type_ for name, type_ in declared.columns.items()}
+    types |= {"op": "string", "seq": "long"}
+    return RowSchema(types, optional=frozenset(types) - set(declared.key))
 
 
 def skip_bom(stream: Any) -> None:

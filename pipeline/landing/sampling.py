@@ -175,7 +175,7 @@ def _are_comments(
 
     Raise `UsageError` if the last of them may be the header itself.
     """
-    first_type = types.get(options.columns[0], "string") if options.columns else types["src"]
+    first_type = types.get(options.columns[0], "string") if options.columns else types.get("src", "string")
     if first_type != "string":
         return True
     if not body:
@@ -278,7 +278,11 @@ def has_header(rows: list[list[str]], options: LandOptions, types: Mapping[str, 
         return False
     if typed:
         return True
-    undecided = types["src"] == "string" and len(rows) > 1 and not _is_like_the_rows(first, rows[1:], options.columns)
+    undecided = (
+        types.get("src", "string") == "string"
+        and len(rows) > 1
+        and not _is_like_the_rows(first, rows[1:], options.columns)
+    )
     return None if undecided else False
 
 

@@ -21,15 +21,17 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..errors import BatchRejected, Unavailable
+from ..home.columns import SQL_TYPES
 from ..home.home import Home
 from ..home.s3_config import S3
 from ..storage import local_frame
 from ..storage.session import count_cores
-from ..storage.table_schemas import ddl_schema, value_columns
+from ..storage.table_schemas import ddl_schema, quote_identifier, value_columns
 from . import OPERATIONS, BatchFiles
+from .batch_files import LandedFile
 from .file_reader import read_blocks
 from .repeated_headers import HARMLESS, reject_repeated_headers
-from .row_schema import BrokenFileError, RowSchema
+from .row_schema import BrokenFileError, RowSchema, relation_schema
 
 FEW_FILES = 8  # up to this number each file is a task; of more files a core gets about four tasks, since sizes differ
 
@@ -50,13 +52,33 @@ def read_good_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]
     )
 
 
+def read_relation_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], relation: str) -> DataFrame:
+    """Return the usable rows of a declared relation's landed files: its columns, op, seq, file, line, epoch.
+
+    The files are read again at every use of the frame.
+    """
+    types = {name: _spark_type(home, type_) for name, type_ in home.config.relations[relation].columns.items()}
+    own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
+    schema = ddl_schema(types | own)
+    return _read_files(spark, home, landed, _iterate_good, schema, lambda batch: batch.files_of(relation))
+
+
+def _spark_type(home: Home, type_: str) -> str:
+    return _ID[home.config.vertices.ids] if type_ == "vertex" else SQL_TYPES[type_]
+
+
 def read_bad_rows(spark: SparkSession, home: Home, landed: Iterable[BatchFiles]) -> DataFrame:
-    """Return the malformed rows of the landed files: file, line, reason, text, epoch.
+    """Return the malformed rows of the landed files, also of those of relations: file, line, reason, text, epoch.
 
     The files are read again at every use of the frame.
     """
     return _read_files(
-        spark, home, landed, _iterate_bad, "file string, line bigint, reason string, text string, epoch bigint"
+        spark,
+        home,
+        landed,
+        _iterate_bad,
+        "file string, line bigint, reason string, text string, epoch bigint",
+        _all_files,
     )
 
 
@@ -79,14 +101,15 @@ def count_rows(
             (`predicate_validation.count_failures`).
 
     Returns:
-        Epoch → (good rows, quarantined rows); and epoch → what is wrong with its batch: a broken file, or too large a
-        share of malformed rows.
+        Epoch → (good rows of the edges, quarantined rows of all files); and epoch → what is wrong with its batch: a
+        broken file, or too large a share of malformed rows.
 
     Raises:
         Unavailable: A file cannot be reached.
     """
     schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
-    files = _read_files(spark, home, landed, _count_file, f"{schema}line bigint, reason string, text string").collect()
+    schema += "line bigint, reason string, text string"
+    files = _read_files(spark, home, landed, _count_file, schema, _all_files).collect()
     files.sort(key=lambda row: (row.epoch, row.file))
     away = next((row for row in files if row.fatal and row.again), None)
     if away:
@@ -101,7 +124,8 @@ def count_rows(
     counts: dict[int, tuple[int, int]] = {}
     for row in files:
         before = counts.get(row.epoch, (0, 0))
-        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
+        is_edges = row.file.count("/") == 1
+        counts[row.epoch] = before[0] + is_edges * row.good, before[1] + row.bad
     wrong: dict[int, BatchRejected] = {}
     for epochs in [[epoch] for epoch in counts] if apart else [list(counts)]:
         error = _describe_wrong_batch(home, [row for row in files if row.epoch in epochs])
@@ -154,10 +178,27 @@ class _File:
 _Rows = Callable[[_File], Iterator[pa.Table]]
 
 
-def _read_files(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], rows: _Rows, schema: str) -> DataFrame:
-    """Return what `rows` yields for each of the files, with one file per task as far as there are cores."""
-    form = _row_schema_of(home)
-    files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+def _all_files(batch: BatchFiles) -> tuple[LandedFile, ...]:
+    return batch.all_files
+
+
+def _edge_files(batch: BatchFiles) -> tuple[LandedFile, ...]:
+    return batch.files
+
+
+def _read_files(
+    spark: SparkSession,
+    home: Home,
+    landed: Iterable[BatchFiles],
+    rows: _Rows,
+    schema: str,
+    choose: Callable[[BatchFiles], tuple[LandedFile, ...]] = _edge_files,
+) -> DataFrame:
+    """Return what `rows` yields for each of the files that are chosen, with one file per task as far as there are
+    cores.
+    """
+    forms = {"": _row_schema_of(home)} | {name: relation_schema(home, name) for name in home.config.relations}
+    files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in choose(batch)]
     s3 = S3.from_environment()  # the executors may have other keys in their environment
     if not files:
         return spark.createDataFrame([], schema)
@@ -165,6 +206,7 @@ def _read_files(spark: SparkSession, home: Home, landed: Iterable[BatchFiles], r
     def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
+                form = forms[name.split("/")[1] if name.count("/") == 2 else ""]
                 for table in rows(_File(epoch, path, name, form, s3)):
                     yield from table.to_batches(1 << 17)
 
@@ -259,35 +301,39 @@ def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
     plus = new.withColumn("diff", F.lit(1).cast("bigint"))
     if old is None:
         return plus
-    data = new.columns
+    data = [quote_identifier(name) for name in new.columns]
     minus = old.select(*data, (-F.col("diff")).alias("diff"))
     return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def select_new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
-    """Return the entries (id, name) that the dictionary `names` lacks for the string ids src and dst of some rows.
+def select_new_names(ids: DataFrame, names: DataFrame) -> DataFrame:
+    """Return the entries (id, name) that the dictionary `names` lacks for some string ids, in a column `name`.
 
     New names are numbered in alphabetical order after the greatest id; the ids mean nothing outside the store.
     """
-    seen = rows.select(F.explode(F.array("src", "dst")).alias("name")).distinct()
-    fresh = seen.join(names, "name", "left_anti")
+    fresh = ids.distinct().join(names, "name", "left_anti")
     last = names.agg(F.coalesce(F.max("id"), F.lit(-1)).alias("last"))
     order = F.row_number().over(Window.orderBy("name"))
     return fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
 
 
-def replace_names_by_ids(rows: DataFrame, names: DataFrame) -> DataFrame:
-    """Return the rows with integers for their string ids src and dst, by the dictionary `names` (id, name).
+def list_ids(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the string ids in some columns of rows, in a column `name`."""
+    return rows.select(F.explode(F.array(*map(quote_identifier, columns))).alias("name"))
+
+
+def replace_names_by_ids(rows: DataFrame, names: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the rows with integers for their string ids in some columns, by the dictionary `names` (id, name).
 
     The dictionary has all of the names.
 
     Cost: two joins, at ingest alone; the graph's joins see integers.
     """
     out = rows
-    for end in ("src", "dst"):
-        entry = names.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
-        out = out.join(entry, end).drop(end).withColumnRenamed(f"_{end}", end)
-    return out.select(*rows.columns)
+    for column in columns:
+        entry = names.select(F.col("id").alias(f"_{column}"), F.col("name").alias(column))
+        out = out.join(entry, column).drop(column).withColumnRenamed(f"_{column}", column)
+    return out.select(*map(quote_identifier, rows.columns))
 
 
 def _row_schema_of(home: Home) -> RowSchema:

@@ -373,7 +373,7 @@ def _check_location(home: Path) -> Iterator[Check]:
     from ..home.home import Home
     from ..state import database, versions
     from ..state.home_identity import find_identity, open_ledger, verify_identity
-    from ..state.records import LANDED
+    from ..state.records import is_landed
     from ..storage.avro_files import NotAvro
     from ..storage.file_inventory import take_inventory
 
@@ -404,7 +404,7 @@ def _check_location(home: Path) -> Iterator[Check]:
     if inventory.missing:
         lacking = next(iter(inventory.missing.values()))
         count = sum(map(len, inventory.missing.values()))
-        again = "altneu rebuild --from-landing" if set(inventory.missing) & set(LANDED) else "altneu rebuild"
+        again = "altneu rebuild --from-landing" if any(map(is_landed, inventory.missing)) else "altneu rebuild"
         tables = ", ".join(inventory.missing)
         what = f"{count:,} of {inventory.files:,} files are missing, of {tables}; the first: {lacking[0]}"
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")

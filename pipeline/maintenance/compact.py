@@ -25,7 +25,7 @@ from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
 
 from ..errors import UsageError
 from ..home.home import Home
-from ..home.queries import is_query_table, recorded_queries
+from ..home.queries import is_query_table, is_relation_rows, recorded_queries
 from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
 from ..run import approval, serving_tables
@@ -54,6 +54,7 @@ KEYS = {
     "triangle_counts": ["vertex"],
     "trussness": ["a", "b"],
     "arcs": ["src", "dst"],
+    "vertices": ["vertex"],
     "motif_edges": ["relation", "a", "b"],
     "motif_counts": ["motif", "vertex"],
     "vertex_history": ["vertex"],
@@ -81,7 +82,7 @@ def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_
     """
     data = [column for column in rows.columns if column not in ("revision", "diff")]
     revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
-    if since is None or table in ("names", "quarantine"):
+    if since is None or table in ("names", "quarantine") or is_relation_rows(table):  # their epochs stay
         return _sum_diffs(rows.withColumn("revision", revision), data)
     begin = F.lit(since).cast("bigint")
     if table != "upserts":

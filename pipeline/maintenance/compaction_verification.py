@@ -22,7 +22,7 @@ from ..home.home import Home
 from ..run.semantic_settings import changed_meaning
 from ..state.fingerprint_sums import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.ledger import Ledger
-from ..state.records import LANDED, SERVING_TABLES, Revision
+from ..state.records import SERVING_TABLES, Revision, is_landed
 from ..storage.table_fingerprints import revision_fingerprints, table_fingerprints
 from ..storage.warehouse import Warehouse, visible_rows
 
@@ -146,7 +146,7 @@ def _first_difference(
 
 
 def _damaged_error(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
-    landing = " --from-landing" if difference.table in LANDED else ""
+    landing = " --from-landing" if is_landed(difference.table) else ""
     return CheckFailed(
         f"the stored tables are not what was published as revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}. Nothing was replaced.",

@@ -15,7 +15,7 @@ from typing import Any
 from ..home.home import Home
 from ..state.fingerprint_sums import RunningFingerprint, subtract_fingerprints
 from ..state.ledger import Ledger
-from ..state.records import LANDED, Revision, RunKind
+from ..state.records import Revision, RunKind, is_landed
 from ..state.totals import MEASURES, sum_totals, totals_at
 
 Totals = dict[str, int]
@@ -101,12 +101,12 @@ def _epochs_with_changed_graph(
     """Return the epochs at which the graphs of two consecutive revisions differ."""
     known = ledger.outputs.fingerprints_at([parent.revision, row.revision])
     before, after = known[parent.revision], known[row.revision]
-    tables = {table for table in row.collections if table not in LANDED}
+    tables = {table for table in row.collections if not is_landed(table)}
     first = parent.frontier is None
     if not tables <= {*after} or not (first or tables <= {*before}):
         start = min(run, default=None)
         return {epoch for epoch in epochs if start is None or epoch >= start}
-    tables = {*before, *after} - {*LANDED}
+    tables = {table for table in (*before, *after) if not is_landed(table)}
     apart = [RunningFingerprint(subtract_fingerprints(after[table], before.get(table, {}))) for table in tables]
     return {epoch for epoch in epochs if any(each.advance_to(epoch) for each in apart)}
 

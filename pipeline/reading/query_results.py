@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
-from ..home.queries import STATE, QueryDefinition, recorded_queries
+from ..home.queries import QueryDefinition, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.stage_results import AuditFacts, QueriesFacts
@@ -96,9 +96,9 @@ def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
             {
                 "query": name,
                 "columns": ", ".join(query.columns),
-                "reads": ", ".join(query.relations),
+                "reads": "its files" if query.has_landed else ", ".join(query.relations),
                 "stored": sizes[query.table].rows if query.table in sizes else None,
-                "state": sizes[query.table + STATE].rows if query.table + STATE in sizes else None,
+                "state": sizes[query.state_table].rows if query.state_table in sizes else None,
                 "last": None if last is None else last.way,
                 "seconds": None if last is None else last.seconds,
                 "recomputed": audits.get(name),

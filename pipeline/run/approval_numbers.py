@@ -13,7 +13,7 @@ from ..home.home import Home
 from ..reading.revision_diff import DiffSide, RevisionDiff
 from ..state.fingerprint_sums import RunningFingerprint
 from ..state.ledger import Ledger
-from ..state.records import LANDED, Revision, RunKind, RunRecord
+from ..state.records import Revision, RunKind, RunRecord, is_landed
 from ..state.stage_results import AuditFacts
 from ..state.totals import MEASURES, EpochTotals, totals_at, truss_sizes
 from .choices.plan_choice import Scope
@@ -109,5 +109,5 @@ def _count_restated(ledger: Ledger, run: RunRecord, published: int | None) -> in
         return 0
     epochs = sorted(epoch for epoch in ledger.outputs.published_batches(run.parent) if epoch <= published)
     prints = ledger.outputs.staged_fingerprints(run.run_id)
-    moved = [RunningFingerprint(by_epoch) for table, by_epoch in prints.items() if table not in LANDED]
+    moved = [RunningFingerprint(by_epoch) for table, by_epoch in prints.items() if not is_landed(table)]
     return sum(any([bool(each.advance_to(epoch)) for each in moved]) for epoch in epochs)

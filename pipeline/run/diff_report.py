@@ -50,7 +50,7 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
 
     if home.schedule.seconds is None:
         return rows
-    label = F.udf(home.schedule.format_label)
+    label = F.udf(lambda epoch: home.schedule.format_label(epoch))  # Spark warns of hints that it does not use
     return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
 
 
@@ -81,7 +81,8 @@ def diff_markdown(document: Document) -> str:
     before, after = document["before"], document["after"]
     lines = [f"### What readers would see change: {before['name']} → {after['name']}", ""]
     listed = [view for view in VIEWS if view in document]
-    if not document["totals"] and not any(document[view]["count"] for view in listed):
+    queries = document.get("queries", [])
+    if not document["totals"] and not queries and not any(document[view]["count"] for view in listed):
         lines += ["No difference.", ""]
     lines += _totals_table(document["totals"])
     sizes = [each for each in document["trusses"] if each["before"] != each["after"]]
@@ -96,6 +97,7 @@ def diff_markdown(document: Document) -> str:
         for each in document["checks"]
     ]
     lines += _markdown_table("Checks", checks)
+    lines += _markdown_table(f"Queries at {document['last']}", queries)
     for view in listed:
         rows = document[view]["rows"]
         first = f", the largest {len(rows)}" if document[view]["count"] > len(rows) else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ..errors import UsageError
 from ..home.home import Home
+from ..home.queries import RELATION_PREFIX
 from ..landing.epoch_states import REMEDY, EpochState, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
@@ -45,8 +46,10 @@ def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochState], bool], *
     """Plan a run of the epochs that `wanted` accepts; with `force`, also of those whose batch is unchanged."""
     parent, states = compare_with_ledger(home, ledger)
     epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
-    run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
-    return Plan(parent, epochs, run, queries=compare_queries(home, ledger, parent))
+    queries = compare_queries(home, ledger, parent)
+    own = {e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published")}
+    run = own | _epochs_of_new_relations(states.values(), queries)
+    return Plan(parent, epochs, tuple(epoch for epoch in states if epoch in run), queries=queries)
 
 
 def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[EpochState], bool]:
@@ -100,7 +103,14 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
         if entry.state != "published":
             run.append(epoch)
     queries = compare_queries(home, ledger, parent) if run else QueryChanges()
+    run += sorted(_epochs_of_new_relations(states.values(), queries) - {*run}) if run else []
     return Plan(parent, tuple(chosen), tuple(run), queries=queries)
+
+
+def _epochs_of_new_relations(states: Iterable[EpochState], queries: QueryChanges) -> set[int]:
+    """Return the published epochs with files of a relation that has to be read again, because it is new or changed."""
+    relations = {name for name in queries.relations if RELATION_PREFIX + name in queries.fresh}
+    return {each.epoch for each in states if each.state == "published" and each.relations & relations}
 
 
 def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:

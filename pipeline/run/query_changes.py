@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..home.home import Home
-from ..home.queries import Definitions, list_query_files, read_queries, recorded_queries
+from ..home.queries import Definitions, QueryDefinition, list_query_files, read_queries, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..storage.table_schemas import query_inputs
@@ -18,7 +19,8 @@ class QueryChanges:
     """The queries of a run on a revision.
 
     kept: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped: those
-    that the revision has and the run has not. fresh: the tables that are written again.
+    that the revision has and the run has not. fresh: the tables that are written again. relations: those of them all
+    that are declared relations.
     """
 
     kept: tuple[str, ...] = ()
@@ -26,6 +28,7 @@ class QueryChanges:
     dropped: tuple[str, ...] = ()
     fresh: frozenset[str] = frozenset()
     is_published: bool = False
+    relations: tuple[str, ...] = ()
 
     @property
     def needs_run(self) -> bool:
@@ -45,31 +48,44 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         UsageError: some queries cannot be maintained.
     """
     before = _published_queries(ledger, parent)
-    if not before and not list_query_files(home):
+    if not before and not list_query_files(home) and not home.config.relations:
         return QueryChanges()
     now = read_queries(home)
-    fresh, reasons = fresh_tables(now, ledger, parent), {}
+    fresh, reasons = fresh_tables(now, ledger, parent), dict[str, str]()
     for name, definition in now.items():
         if definition.table in fresh:
-            reasons[name] = "its text has changed" if name in before else "it is new"
+            reasons[name] = _explain_freshness(definition, before.get(name), reasons)
     return QueryChanges(
         tuple(name for name in now if name not in reasons),
         tuple(reasons.items()),
         tuple(name for name in before if name not in now),
         fresh,
         parent.frontier is not None,
+        tuple(name for name, definition in now.items() if definition.has_landed),
     )
 
 
 def fresh_tables(queries: Definitions, ledger: Ledger, parent: Revision) -> frozenset[str]:
-    """Return the tables of new and changed queries, and the inputs that the revision does not have."""
+    """Return the tables of new and changed queries and of those that read them, and the inputs that the revision does
+    not have.
+    """
     before = _published_queries(ledger, parent)
     fresh = {table for table in query_inputs(queries) if table not in parent.snapshots}
     for name, definition in queries.items():
         lacking = set(definition.columns_by_table) - set(parent.snapshots)
-        if lacking or not definition.has_same_meaning(before.get(name)):
+        inputs = {queries[other].table for other in definition.relations if other in queries}
+        if lacking or inputs & fresh or not definition.has_same_meaning(before.get(name)):
             fresh |= set(definition.columns_by_table)
     return frozenset(fresh)
+
+
+def _explain_freshness(now: QueryDefinition, before: QueryDefinition | None, anew: Collection[str]) -> str:
+    if before is None:
+        return "it is new"
+    inputs = [name for name in now.relations if name in anew]
+    if now.has_same_meaning(before) and inputs:
+        return f"it reads {inputs[0]}"
+    return "its columns have changed" if now.has_landed else "its text has changed"
 
 
 def _published_queries(ledger: Ledger, parent: Revision) -> Definitions:

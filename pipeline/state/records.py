@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from altneu.expectations.model import Check
 
+from ..home.queries import is_relation_rows
 from ..home.setting_types import ServingTable
 from . import clock
 from .process_identity import counts_as_dead
@@ -28,6 +29,11 @@ Json: TypeAlias = dict[
     str, Any
 ]  # a JSON object whose fields other modules define: the facts of a stage, the settings of a run
 Row: TypeAlias = sa.Row[*tuple[Any, ...]]
+
+
+def is_landed(table: str) -> bool:
+    """Tell whether a table has landed rows: all others are computed from them."""
+    return table in LANDED or is_relation_rows(table)
 
 
 class RunKind(StrEnum):

@@ -96,6 +96,7 @@ class IngestFacts(Facts):
         default=None, metadata=_shown_as("line", "page", called="before")
     )  # rows of the replaced batches
     quarantine_sample: Sequence[QuarantinedRow]
+    relations: Mapping[str, int] = field(default_factory=dict)  # declared relation → changed rows
 
 
 @dataclass(frozen=True, kw_only=True)

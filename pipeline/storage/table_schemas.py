@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ..errors import AltneuError
 from ..home.columns import SQL_TYPES
 from ..home.home import Home
-from ..home.queries import Definitions
+from ..home.queries import Definitions, is_query_table
 from ..state.home_identity import ROUNDS
 from ..state.records import SERVING_TABLES, Revision
 
@@ -35,8 +35,10 @@ MOTIFS = {  # further tables of homes with motifs
     "motif_edges": "relation string, a bigint, b bigint, until bigint",
     "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
-ARCS = {  # a further table of homes with a query that reads `arcs`: the landed values that are in force, with direction
+QUERY_INPUTS = {  # further tables of homes with a query that reads a relation of the same name
+    # the landed values that are in force, with direction
     "arcs": "src bigint, dst bigint, {values}, until bigint",
+    "vertices": "vertex bigint, degree bigint, triangles bigint",
 }
 ALWAYS = {  # the bigint columns of a table that are never null
     "upserts": ("src", "dst"),
@@ -48,6 +50,7 @@ ALWAYS = {  # the bigint columns of a table that are never null
     "motif_edges": ("a", "b"),
     "motif_counts": ("vertex",),
     "arcs": ("src", "dst"),
+    "vertices": ("vertex", "degree", "triangles"),
 }
 TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplicity; all others are data
 CERTIFICATES = ROUNDS + "certificates"  # a cache, not a table of the home: see `storage.truss_checkpoint_table`
@@ -97,7 +100,7 @@ def table_columns(home: Home, table: str) -> dict[str, str]:
         return serving_columns(home, table)
     if table == CERTIFICATES:
         return dict(column.split() for column in _CERTIFICATE.split(", "))
-    before, values, after = f"{(TABLES | MOTIFS | ARCS)[table]}, {_TIME}".partition("{values}")
+    before, values, after = f"{(TABLES | MOTIFS | QUERY_INPUTS)[table]}, {_TIME}".partition("{values}")
     own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
     return own[0] | (value_columns(home) if values else {}) | own[1]
 
@@ -114,7 +117,12 @@ def query_columns(definitions: Definitions) -> dict[str, dict[str, str]]:
 
 def query_inputs(definitions: Definitions) -> tuple[str, ...]:
     """Return the tables that exist only where a query reads them."""
-    return tuple(table for table in ARCS if any(table in each.relations for each in definitions.values()))
+    return tuple(table for table in QUERY_INPUTS if any(table in each.relations for each in definitions.values()))
+
+
+def is_made_for_queries(table: str) -> bool:
+    """Tell whether a table exists only where a query has it or reads it."""
+    return table in QUERY_INPUTS or is_query_table(table)
 
 
 def require_pinned_snapshot(table: str, revision: Revision) -> int:

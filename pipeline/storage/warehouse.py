@@ -34,10 +34,10 @@ from .file_tiers import FilePlan
 from .horizons import Horizon
 from .session import register_catalog, size_plans
 from .table_schemas import (
-    ARCS,
     MOTIFS,
     TABLES,
     ddl_schema,
+    is_made_for_queries,
     query_columns,
     query_inputs,
     quote_identifier,
@@ -138,7 +138,7 @@ class Warehouse(Branches):
             # a new table, or one that an earlier version made
             if not own.items() <= self.load_metadata(table).properties().items():
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
-        for table in (*self.plain, *(table for table in self.collections if table in ARCS or is_query_table(table))):
+        for table in (*self.plain, *filter(is_made_for_queries, self.collections)):
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
@@ -315,7 +315,7 @@ class Warehouse(Branches):
             *(
                 table
                 for table in ledger.runs.pinned_snapshots()
-                if (table in SERVING_TABLES or table in ARCS or is_query_table(table)) and table not in self.tables
+                if (table in SERVING_TABLES or is_made_for_queries(table)) and table not in self.tables
             ),
         ]
 

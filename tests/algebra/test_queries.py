@@ -130,7 +130,15 @@ def by_duckdb(text: str, batches: Batches, epoch: int) -> Counter[tuple[object, 
                 FROM rows WHERE src <> dst
             ),
             arcs AS (SELECT src, dst, amount FROM last WHERE place = 1 AND op <> 'delete'),
-            edges AS (SELECT DISTINCT least(src, dst) AS src, greatest(src, dst) AS dst FROM arcs)
+            edges AS (SELECT DISTINCT least(src, dst) AS src, greatest(src, dst) AS dst FROM arcs),
+            ends AS (SELECT src, dst FROM edges UNION SELECT dst, src FROM edges),
+            vertices AS (
+                SELECT src AS vertex, count(*) AS degree, (
+                    SELECT count(*) FROM ends a JOIN ends b ON a.dst = b.src JOIN ends c ON c.src = b.dst
+                    WHERE a.src = e.src AND c.dst = e.src AND a.dst < b.dst
+                ) AS triangles
+                FROM ends e GROUP BY src
+            )
             SELECT * FROM ({text}) AS result"""
         return Counter(connection.execute(query).fetchall())
 

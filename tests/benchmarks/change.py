@@ -46,7 +46,7 @@ def ran(home: Home, ledger: Ledger, epoch: int) -> tuple[list[float], float, str
     rows = {row.stage: row for row in ledger.stages.select(revision.run_id)}
     workers = max((row.facts.cost.workers or 0 for row in rows.values() if row.facts.cost), default=0)
     mode = ledger.stages.get_facts(revision.run_id, AuditFacts).mode or ""
-    return [seconds, *(rows[name].seconds for name in stages.NAMES)], workers / 1e9, mode
+    return [seconds, *(rows[name].seconds if name in rows else 0.0 for name in stages.NAMES)], workers / 1e9, mode
 
 
 @dataclass

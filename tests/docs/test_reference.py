@@ -37,7 +37,7 @@ def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator:
     from altneu.pipeline.state.records import SERVING_TABLES
     from altneu.pipeline.storage import table_schemas
 
-    declared = table_schemas.TABLES | table_schemas.MOTIFS | table_schemas.ARCS | generator.QUERY_COLUMNS
+    declared = table_schemas.TABLES | table_schemas.MOTIFS | table_schemas.QUERY_INPUTS | generator.QUERY_COLUMNS
     assert set(generator.TABLES) == set(declared)
     assert set(generator.SERVING_TABLES) == set(SERVING_TABLES)
     assert set(generator.DATABASE) == set(schema.metadata.tables)

@@ -7,6 +7,7 @@ is that of `tests/algebra/test_queries.py`: it knows the batches alone.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,14 @@ from tests.algebra.test_queries import Batches, by_duckdb, random_batch
 EPOCHS = range(4)
 MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src WHERE a.src < a.dst"
 PAIRS = "SELECT src, dst, count(*) AS n, sum(amount) AS s, avg(amount) AS m FROM landed WHERE age < 2 GROUP BY src, dst"
+ANSWERED = "SELECT m.src, m.dst, p.n FROM mutual m LEFT JOIN pairs p ON p.src = m.dst AND p.dst = m.src"
+HUBS = """SELECT v.vertex, v.degree, v.triangles, count(a.dst) AS contacts FROM vertices v
+    LEFT JOIN arcs a ON a.src = v.vertex AND a.dst = 1 GROUP BY v.vertex, v.degree, v.triangles"""
 KINDS = "SELECT DISTINCT amount, op FROM landed"
 
 
 def declare(home: Home, **texts: str) -> None:
-    """Have these queries in the home, and no others."""
+    """Have these queries in the home, and no others. Their texts may name others of them."""
     folder = home.path / "queries"
     folder.mkdir(exist_ok=True)
     for file in folder.glob("*.sql"):
@@ -55,8 +59,10 @@ def rows_of(graph: Graph, name: str, **when: Any) -> Counter[tuple[object, ...]]
 def assert_all_rows(home: Home, batches: Batches, **texts: str) -> None:
     graph = Graph(home.path)
     for name, text in texts.items():
+        others = [f"{other} AS ({texts[other]})" for other in texts if re.search(rf"\b{other} [mp]\b", text)]
+        whole = f"WITH {', '.join(others)} {text}" if others else text
         for epoch in batches:
-            assert rows_of(graph, name, as_of=epoch) == by_duckdb(text, batches, epoch), (name, epoch)
+            assert rows_of(graph, name, as_of=epoch) == by_duckdb(whole, batches, epoch), (name, epoch)
 
 
 def run_all(home: Home, ledger: Ledger) -> Revision:
@@ -87,10 +93,11 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
 ) -> None:
     rng = random.Random(7)
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
-    home, ledger = make_home(tmp_path / "home", batches, mutual=MUTUAL, pairs=PAIRS)
+    texts = {"answered": ANSWERED, "hubs": HUBS, "mutual": MUTUAL, "pairs": PAIRS}
+    home, ledger = make_home(tmp_path / "home", batches, **texts)
     first = run_all(home, ledger)
-    assert_all_rows(home, batches, mutual=MUTUAL, pairs=PAIRS)
-    assert ways(ledger, first) == {"mutual": "anew", "pairs": "anew"}
+    assert_all_rows(home, batches, **texts)
+    assert ways(ledger, first) == dict.fromkeys(texts, "anew")
     graph = Graph(home.path)
     assert_explained(graph)
     assert_pages(home, ledger, batches, mutual=MUTUAL, pairs=PAIRS)
@@ -98,7 +105,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     batches[1] = random_batch(rng)
     home_helpers.put(home, 1, batches[1])
     second = run_all(home, ledger)
-    assert_all_rows(home, batches, mutual=MUTUAL, pairs=PAIRS)
+    assert_all_rows(home, batches, **texts)
     assert "anew" not in ways(ledger, second).values()
     for name, old in before.items():
         followed = old.copy()
@@ -147,21 +154,22 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
 ) -> None:
     rng = random.Random(8)
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
-    home, ledger = make_home(tmp_path / "home", batches, mutual=MUTUAL, pairs=PAIRS)
+    home, ledger = make_home(tmp_path / "home", batches, answered=ANSWERED, mutual=MUTUAL, pairs=PAIRS)
     first, graph = run_all(home, ledger), Graph(home.path)
     pairs = rows_of(graph, "pairs")
     wider = PAIRS.replace("< 2", "< 3")
-    declare(home, mutual=f"-- who answers\n{MUTUAL.lower()}", pairs=wider, kinds=KINDS)
+    declare(home, mutual=f"-- who answers\n{MUTUAL.lower()}", pairs=wider, kinds=KINDS, answered=ANSWERED)
+    assert dict(planning.plan_run(home, ledger, lambda epoch: True).queries.anew)["answered"] == "it reads pairs"
     second = run_all(home, ledger)
-    assert ways(ledger, second) == {"mutual": "nothing", "pairs": "anew", "kinds": "anew"}
-    assert_all_rows(home, batches, mutual=MUTUAL, pairs=wider, kinds=KINDS)
+    assert ways(ledger, second) == {"mutual": "nothing", "pairs": "anew", "kinds": "anew", "answered": "anew"}
+    assert_all_rows(home, batches, mutual=MUTUAL, pairs=wider, kinds=KINDS, answered=ANSWERED)
     by_spark = Counter(tuple(row) for row in Graph(home.path, spark).query("pairs").collect())
     assert by_spark == rows_of(graph, "pairs")
     assert second.snapshots["edges"] == first.snapshots["edges"]
     assert rows_of(graph, "pairs", revision=1) == pairs
     assert planning.plan_run(home, ledger, lambda epoch: True).is_idle
     declare(home, kinds=KINDS)
-    assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs")
+    assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs", "answered")
     rollback.roll_back(home, ledger, 1)
     assert rows_of(graph, "pairs") == pairs
     with (
@@ -201,3 +209,19 @@ def test_all_problems_of_all_files_are_named_before_anything_starts(tmp_path: Pa
     assert "queries/wrong.sql line 1, column 8: there is no column srx; arcs has src, dst. Did you mean src?" in text
     assert "queries/Shouting.sql a query's name" in text and "queries/edges.sql a query's name" in text
     assert "fine" not in text
+
+
+def test_queries_that_read_each_other_are_named_with_those_that_read_them(tmp_path: Path) -> None:
+    home, ledger = home_helpers.make(tmp_path / "home")
+    declare(home, a="SELECT src FROM b", b="SELECT src FROM a", c="SELECT src FROM b", fine="SELECT src FROM arcs")
+    with pytest.raises(UsageError) as error:
+        planning.plan_run(home, ledger, lambda epoch: True)
+    text = str(error.value)
+    assert "queries/a.sql reads its own result: queries/a.sql, queries/b.sql read each other" in text
+    assert "queries/c.sql reads b, which cannot be maintained" in text and "fine" not in text
+    declare(home, alone="SELECT src FROM alone")
+    with pytest.raises(UsageError, match=r"alone\.sql reads its own result"):
+        planning.plan_run(home, ledger, lambda epoch: True)
+    declare(home, twice="SELECT src FROM mutul", mutual=MUTUAL)
+    with pytest.raises(UsageError, match=r"there is no relation mutul; .* Did you mean mutual"):
+        planning.plan_run(home, ledger, lambda epoch: True)

@@ -102,6 +102,7 @@ def test_the_template_says_every_setting_and_sets_none() -> None:
             example = f"# {line}" if setting.key is None else f"# {setting.key} = {line}"
             assert any(found.startswith(example) for found in lines), example
     assert max(map(len, lines)) <= 120
+    assert not any("](" in line for line in lines), "a link of the reference, which leads nowhere from a home"
     uncommented = "\n".join(line[2:] if line.startswith("# ") and " = " in line else line for line in lines)
     example = parse_settings(uncommented, "x")
     assert example.values == {"rating": "long"} and example.spark.conf == {"spark.driver.memory": "8g"}

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import ClassVar, Protocol, Self
 
 from ...home.settings import Config
-from ...state.records import LANDED, Revision, RunKind
+from ...state.records import Revision, RunKind, is_landed
 from ...state.stage_results import Facts
 
 Label = Callable[[int], str]  # epoch → its label
@@ -72,7 +72,7 @@ class Scope:
         """
         if table in self.fresh:
             return False
-        return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
+        return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and is_landed(table))
 
 
 @dataclass(frozen=True)

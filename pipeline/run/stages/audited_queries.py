@@ -82,6 +82,6 @@ def _recompute(
         stored = tables.read_snapshot(table, snapshots[table])
         return Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}")
 
-    in_duckdb = QuerySource(tables, read_by_duckdb, in_spark=False)
-    in_spark = QuerySource(run.warehouse, run.read_after, in_spark=True)
+    in_duckdb = QuerySource(tables, read_by_duckdb, run.maintained_queries, in_spark=False)
+    in_spark = QuerySource(run.warehouse, run.read_after, run.maintained_queries, in_spark=True)
     return recompute_by_either(run.warehouse, snapshots, queries, epochs, in_duckdb, in_spark)

@@ -14,8 +14,9 @@ from ...landing import predicate_validation, spark_reader
 from ...state.records import LANDED, Batch, RunKind, StagedBatch
 from ...state.stage_results import IngestFacts, QuarantinedRow
 from ..run_context import RunContext
-from . import row_count_gate
+from . import landed_relations, row_count_gate
 
+ENDS = ("src", "dst")
 SAMPLE = 20  # quarantined rows kept for the report
 
 
@@ -42,11 +43,11 @@ def accept_batches(run: RunContext) -> Accepted:
                 "run the same command again",
             )
             for batch in batches
-            if batch.incomplete and batch.files
+            if batch.incomplete and batch.all_files
         },
     )
     digests = landing.digest_batches(run.ledger, batches)
-    run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
+    run.say(f"reading {sum(len(batch.all_files) for batch in batches)} files of {len(batches)} epochs")
     conditions = predicate_validation.fallible_conditions(run.home)
 
     def count_failures(some: Sequence[landing.BatchFiles]) -> list[Row]:
@@ -92,16 +93,19 @@ def ingest(run: RunContext) -> IngestFacts:
         malformed = malformed.unionByName(predicate_validation.quarantine_failures(rows, conditions))
         rows = predicate_validation.keep_decided(rows, conditions)
     try:
+        relations = landed_relations.LandedRelations(run, batches)
         if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
+            ids = relations.add_ids(spark_reader.list_ids(rows, ENDS))
             run.write_rows(
-                "names", spark_reader.select_new_names(rows, run.read_before("names")).select("id", "name", *always)
+                "names", spark_reader.select_new_names(ids, run.read_before("names")).select("id", "name", *always)
             )
-            rows = spark_reader.replace_names_by_ids(rows, run.read_after("names"))
+            rows = spark_reader.replace_names_by_ids(rows, run.read_after("names"), ENDS)
         else:
             run.write_rows("names", None)
         old_rows = run.read_before("upserts").where(F.col("epoch").isin(again)) if again else None
         old_bad = run.read_before("quarantine").where(F.col("epoch").isin(again)) if again else None
+        changed_relations = relations.write(again)
         changed = run.write_rows("upserts", spark_reader.subtract_published(rows, old_rows))
         some = again or quarantined
         run.write_rows("quarantine", spark_reader.subtract_published(malformed, old_bad) if some else None)
@@ -113,7 +117,7 @@ def ingest(run: RunContext) -> IngestFacts:
     run.ledger.outputs.put_batches(
         run.run_id,
         [
-            StagedBatch(batch.epoch, digests[batch.epoch], len(batch.files), *counts.get(batch.epoch, (0, 0)))
+            StagedBatch(batch.epoch, digests[batch.epoch], len(batch.all_files), *counts.get(batch.epoch, (0, 0)))
             for batch in batches
         ],
     )
@@ -126,6 +130,7 @@ def ingest(run: RunContext) -> IngestFacts:
         replaced_epochs=len(again),
         rows_before=sum(published[epoch].rows for epoch in again) if again else None,
         quarantine_sample=[QuarantinedRow(**row.asDict()) for row in shown],
+        relations=changed_relations,
     )
 
 
@@ -133,6 +138,7 @@ def _leave_landed_rows(run: RunContext) -> IngestFacts:
     """Leave the landed rows as they are, in a run that computes from what is stored."""
     for table in LANDED:
         run.write_rows(table, None)
+    landed_relations.leave_rows(run)
     run.ledger.outputs.put_batches(run.run_id, [])
     return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
 

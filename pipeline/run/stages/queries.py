@@ -8,23 +8,26 @@ stage works from the texts that the run has recorded, not from the files as they
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms import maintained_query as maintained
+from altneu.algorithms.algebra import incremental
 from altneu.algorithms.algebra.candidate_limit import CandidateLimit, TooManyCandidates
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
+from altneu.algorithms.algebra.reduce import running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
+from altneu.algorithms.algebra.upserts import keyed_changes
 from altneu.algorithms.graph import edge_derivation
 from altneu.algorithms.sql_query import CompiledQuery
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, STATE, QueryDefinition, compile_definition
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition
 from ...landing import predicate_validation
 from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
@@ -33,14 +36,19 @@ from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
 
 Read = Callable[[str], DataFrame]
-TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES}
+TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
+_COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
 MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
     arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
-    maintainer = _Maintainer(run, arcs or 0)
-    queries = {name: maintainer.maintain(definition) for name, definition in run.maintained_queries.items()}
+    vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
+    maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
+    for definition in run.maintained_queries.values():  # those that others read come first
+        maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
+        maintainer.done[definition.name] = maintain(definition)
+    queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -64,17 +72,40 @@ def _maintain_arcs(run: RunContext) -> int:
         return run.write_rows(ARCS, rows)
 
 
-class _Maintainer:
-    """The maintenance of the queries of one run. `arcs` is the number of changed intervals of the values in force."""
+def _maintain_vertices(run: RunContext) -> int:
+    """Write the changes of the vertices with their degrees and triangles, and return the number of changed rows."""
+    appends = run.appends_to(VERTICES) and run.parent.frontier is not None
+    changed = run.get_result(EdgesFacts).rows
+    if appends and not changed:
+        return run.write_rows(VERTICES, None)
 
-    def __init__(self, run: RunContext, arcs: int) -> None:
-        self.run, self.arcs = run, arcs
+    def read_counts(read: Read) -> Collection:
+        counts = [read(table).select("vertex", F.lit(table).alias("of"), "epoch", "diff") for table in _COUNTS.values()]
+        return Collection(counts[0].unionByName(counts[1]), EPOCH)
+
+    counts = read_counts(run.read_delta if appends else run.read_after)
+    sums = {name: F.when(F.col("of") == table, F.col("diff")).otherwise(F.lit(0)) for name, table in _COUNTS.items()}
+    if appends:
+        few = 2 * changed <= memory_budget.max_broadcast_rows(run.home.config)
+        change = Change(read_counts(run.read_before), counts)
+        rows = incremental.running_sums(change, ["vertex"], sums, broadcast=few).delta
+    else:
+        rows = running_sums(counts, ["vertex"], sums)
+    return run.write_rows(VERTICES, rows.df)
+
+
+class _Maintainer:
+    """The maintenance of the queries of one run. `changed` are the numbers of changed rows of `arcs` and `vertices`."""
+
+    def __init__(self, run: RunContext, changed: Mapping[str, int]) -> None:
+        self.run, self.changed = run, changed
+        self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
 
     def maintain(self, definition: QueryDefinition) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
         started = time.monotonic()
-        query = compile_definition(self.run.home, definition)
+        query = compile_definition(self.run.home, definition, self.run.maintained_queries)
         way = self.choose_way(definition, query)
         try:
             rows = self.write_nothing(definition) if way == NOTHING else self.write_counted(definition, query, way)
@@ -89,6 +120,24 @@ class _Maintainer:
             self.run.say(f"query {definition.name}: {way}, {rows:,} changed rows")
         return QueryRun(way=way, rows=rows, seconds=round(time.monotonic() - started, 2))
 
+    def maintain_relation(self, relation: QueryDefinition) -> QueryRun:
+        """Write the changes of the rows in force of a declared relation."""
+        started, run, table = time.monotonic(), self.run, relation.state_table
+        appends = run.appends_to(relation.table) and run.parent.frontier is not None
+        changed = run.get_result(IngestFacts).relations.get(relation.name, 0)
+        way = ANEW if not appends else DELTA if changed else NOTHING
+        rows = None
+        if way != NOTHING:
+            rows = keyed_changes(
+                run.read_before(table) if appends else None,
+                run.read_delta(table) if appends else run.read_after(table),
+                relation.key,
+                [name for name in relation.columns if name not in relation.key],
+                broadcast=changed <= memory_budget.max_broadcast_rows(run.home.config),
+            ).df
+        count = run.write_rows(relation.table, rows)
+        return QueryRun(way=way, rows=count, seconds=round(time.monotonic() - started, 2))
+
     def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
         if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
             return ANEW
@@ -96,10 +145,12 @@ class _Maintainer:
 
     def count_changed_rows(self, query: CompiledQuery, relation: str) -> int:
         """Return how many stored rows of a relation the run has changed."""
+        if relation in self.done:
+            return self.done[relation].rows
         if relation == LANDED_ROWS:
             return self.run.get_result(IngestFacts).changed_rows
-        if relation == ARCS:
-            return self.arcs
+        if relation in self.changed:
+            return self.changed[relation]
         if _reads_trussness(query):
             return self.run.get_result(TrussFacts).rows
         return self.run.get_result(EdgesFacts).rows
@@ -136,7 +187,7 @@ class _Maintainer:
             core = maintained.core_changes(query, before, delta, broadcast=few, limit=limit)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
-        table = definition.table + STATE
+        table = definition.state_table
         if not run.write_rows(table, maintained.state_changes(query, core).df):
             return run.write_rows(definition.table, None)
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
@@ -145,7 +196,7 @@ class _Maintainer:
     def count_largest_relation(self, query: CompiledQuery) -> int:
         """Return the number of stored rows of the largest relation of a query."""
         sizes = self.run.unpublished_revision().snapshots
-        tables = {TABLES_OF[name] for name in query.relations}
+        tables = {self.table_of(name) for name in query.relations}
         return max(self.run.warehouse.snapshot_size(table, sizes[table]).rows for table in tables)
 
     def describe_hub(self, definition: QueryDefinition, error: TooManyCandidates) -> RunFailed:
@@ -164,11 +215,19 @@ class _Maintainer:
             f"filter the rows that queries/{definition.name}.sql joins, or move it away",
         )
 
+    def table_of(self, relation: str) -> str:
+        """Return the table that has the rows of a relation."""
+        return self.run.maintained_queries[relation].table if relation in self.done else TABLES_OF[relation]
+
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
 
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
+        if relation in self.done:
+            definition = self.run.maintained_queries[relation]
+            own = map(quote_identifier, definition.columns)
+            return read(definition.table).select(*own, *_interval(F.lit(FOREVER)))
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
             rows = read("upserts").select(*columns, "diff")
@@ -177,6 +236,8 @@ class _Maintainer:
             return rows.select(*columns, *_interval(F.lit(FOREVER)))
         if relation == ARCS:
             return read(ARCS).select("src", "dst", *self.values, *_interval(F.col("until")))
+        if relation == VERTICES:
+            return read(VERTICES).select("vertex", *_COUNTS, *_interval(F.lit(FOREVER)))
         ends = [F.col("a").alias("src"), F.col("b").alias("dst")]
         if _reads_trussness(query):
             return read("trussness").select(*ends, F.col("k").alias("trussness"), *_interval(F.lit(FOREVER)))
