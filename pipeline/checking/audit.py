@@ -282,7 +282,7 @@ def audit_published(
         if wanted and (queries := published_queries(ledger, revision)):
             say(f"recomputing {len(queries)} quer{'y' if len(queries) == 1 else 'ies'} by their texts")
             differing, _ = recompute_published(warehouse, revision, queries, wanted)
-            differing = explain_first_difference(warehouse, revision, list(queries.values()), differing)
+            differing = explain_first_difference(warehouse, revision, queries, differing)
             checks += check_queries(differing, context)
         if wanted and any(table in revision.snapshots for table in SERVING_TABLES):
             say("comparing the serving tables")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
 
 from ..errors import UsageError
-from ..home.queries import ARCS, EDGES, LANDED_ROWS, QueryDefinition
+from ..home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, Definitions, QueryDefinition
 from ..state.records import Revision
 from ..storage.table_schemas import value_columns
 from .engine_protocol import R, Tables
@@ -21,9 +22,12 @@ from .query_results import COPIES
 from .vertex_names import numbers_of_names
 from .views import require_answerable
 
+if TYPE_CHECKING:
+    from altneu.algorithms.query_witnesses import WitnessQuery
+
 COMBINATIONS = 12  # that are listed
 ENDS = ("src", "dst")
-_TABLES = {LANDED_ROWS: "upserts", ARCS: "arcs", EDGES: "trussness"}
+_TABLES = {LANDED_ROWS: "upserts", ARCS: "arcs", EDGES: "trussness", VERTICES: "vertices"}
 _NUMBERS = {
     "bigint": re.compile(r"[+-]?[0-9]+"),
     "double": re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"),
@@ -31,21 +35,22 @@ _NUMBERS = {
 
 
 def explain_query_row(
-    tables: Tables[R], revision: Revision, query: QueryDefinition, epoch: int, values: Mapping[str, str]
+    tables: Tables[R], revision: Revision, definitions: Definitions, name: str, epoch: int, values: Mapping[str, str]
 ) -> Document:
-    """Explain a row of a result, of which some columns are given as text.
+    """Explain a row of the result of the query `name`, some of whose columns are given as text.
 
     Raises:
-        UsageError: The query has no such column, or a value is not of its type.
+        UsageError: A value is not of its column's type, or the epoch cannot be answered for.
     """
+    query = definitions[name]
     require_answerable(tables.home, revision, epoch)
     known = {name: _write_value(tables, revision, query, name, text) for name, text in values.items()}
     rows = _select_result_rows(tables, revision, query, epoch, known)
     row = rows[0] if rows else None
     if row is not None:
         known = {name: _write_literal(tables, row[name]) for name in query.columns}
-    combinations, number = _select_combinations(tables, revision, query, epoch, known)
-    shown = dict(values) if row is None else _name_ends(tables, revision, row, query.vertices)
+    combinations, number = _Witnesses(tables, revision, definitions, epoch).select(query, known)
+    shown = dict(values) if row is None else _name_vertices(tables, revision, row, query.vertices)
     return {
         "query": query.name,
         "row": {name: value for name, value in shown.items() if name != COPIES},
@@ -59,16 +64,18 @@ def explain_query_row(
 
 
 def explain_query_difference(
-    tables: Tables[R], revision: Revision, query: QueryDefinition, epoch: int, row: Mapping[str, Any]
+    tables: Tables[R], revision: Revision, definitions: Definitions, name: str, epoch: int, row: Mapping[str, Any]
 ) -> list[str]:
     """Return the landed rows behind a differing row of an audit, as lines of text."""
+    query = definitions[name]
     known = {name: _write_literal(tables, row[name]) for name in query.columns}
-    combinations, number = _select_combinations(tables, revision, query, epoch, known)
+    combinations, number = _Witnesses(tables, revision, definitions, epoch).select(query, known)
     lines = [f"behind it are {number:,} combination(s) of rows"]
     for part in (part for parts in combinations for part in parts):
         for landed in part["landed"]:
             place = f"{landed['file']} line {landed['line']}"
-            text = f"landed at {landed['epoch']}: {landed['op']} {landed['src']} → {landed['dst']}, {place}"
+            key = " → ".join(str(landed[end]) for end in ENDS) if "src" in landed else part["relation"]
+            text = f"landed at {landed['epoch']}: {landed['op']} {key}, {place}"
             lines.append(text if part["relation"] == LANDED_ROWS else f"{text}: {landed['fate']}")
     return list(dict.fromkeys(lines))[: 1 + COMBINATIONS]
 
@@ -128,72 +135,123 @@ def _select_result_rows(
     return sorted(rows, key=str)
 
 
-def _select_combinations(
-    tables: Tables[R], revision: Revision, query: QueryDefinition, epoch: int, known: Mapping[str, str]
-) -> tuple[list[list[Document]], int]:
-    """Return the first combinations of rows that make a row, each with its landed rows, and their number."""
-    from altneu.algorithms.query_witnesses import list_witness_queries
+@dataclass(frozen=True)
+class _Witnesses(Generic[R]):
+    """The rows of relations that make rows of results, as they are at an epoch of a revision."""
 
-    relations = {name: _relation_columns(tables, name) for name in query.relations}
-    ctes = ", ".join(f"{name} AS ({_write_relation(tables, name, epoch)})" for name in query.relations)
-    stored = {_TABLES[name]: tables.read_table(_TABLES[name], revision) for name in query.relations}
-    dialect = "spark" if tables.distributed else "duckdb"
-    found: list[list[Document]] = []
-    number = 0
-    for witness in list_witness_queries(query.normal_form, known, relations, dialect):
-        text = witness.sql.replace("{", "{{").replace("}", "}}")
-        listed = f"SELECT *, count(*) OVER () AS _number FROM ({text}) AS w LIMIT {COMBINATIONS}"
-        rows = tables.collect_rows(tables.select_rows(f"WITH {ctes} {listed}", **stored))
-        number += rows[0]["_number"] if rows else 0
-        for row in rows[: COMBINATIONS - len(found)]:
-            found.append(
-                [
-                    {"alias": alias, "relation": relation, "row": values}
-                    for alias, relation in witness.atoms.items()
-                    if (values := {name: row[column] for name, column in witness.columns[alias].items()})["src"]
-                    is not None
-                ]
-            )
-    return _add_landed_rows(tables, revision, epoch, found), number
+    tables: Tables[R]
+    revision: Revision
+    definitions: Definitions
+    epoch: int
 
+    def select(self, query: QueryDefinition, known: Mapping[str, str]) -> tuple[list[list[Document]], int]:
+        """Return the first combinations of rows that make a row, each with its landed rows, and their number."""
+        from altneu.algorithms.query_witnesses import list_witness_queries
 
-def _relation_columns(tables: Tables[R], relation: str) -> tuple[str, ...]:
-    if relation == EDGES:
-        return (*ENDS, "trussness")
-    values = (*ENDS, *tables.home.config.values)
-    return (*values, "op", "seq", "epoch", "file", "line") if relation == LANDED_ROWS else values
+        names = (query.name,) if query.has_landed else query.relations
+        ctes = ", ".join(f"{self.tables.quote_identifier(name)} AS ({self.write_relation(name)})" for name in names)
+        stored = {self.table_of(name): self.tables.read_table(self.table_of(name), self.revision) for name in names}
+        text = query.text if query.has_landed else query.normal_form
+        columns = {name: tuple(self.columns_of(name)) for name in names}
+        found: list[list[Document]] = []
+        number = 0
+        for witness in list_witness_queries(text, known, columns, "spark" if self.tables.distributed else "duckdb"):
+            combinations = witness.sql.replace("{", "{{").replace("}", "}}")
+            listed = f"SELECT *, count(*) OVER () AS _number FROM ({combinations}) AS w LIMIT {COMBINATIONS}"
+            rows = self.tables.collect_rows(self.tables.select_rows(f"WITH {ctes} {listed}", **stored))
+            number += rows[0]["_number"] if rows else 0
+            found += [_split_row(witness, row) for row in rows[: COMBINATIONS - len(found)]]
+        return self.add_landed_rows(found), number
 
+    def table_of(self, relation: str) -> str:
+        return self.definitions[relation].table if relation in self.definitions else _TABLES[relation]
 
-def _write_relation(tables: Tables[R], relation: str, epoch: int) -> str:
-    """Write the query for a relation as it is at an epoch."""
-    if relation == EDGES:
-        ends = "a AS src, b AS dst, k AS trussness"
-        return f"SELECT {ends} FROM {{trussness}} WHERE epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
-    quoted = ", ".join(map(tables.quote_identifier, _relation_columns(tables, relation)))
-    if relation == LANDED_ROWS:
-        summed = f"SELECT {quoted} FROM {{upserts}} WHERE epoch <= {epoch} GROUP BY {quoted} HAVING sum(diff) > 0"
-        own = "" if "age" in (name.lower() for name in value_columns(tables.home)) else f", {epoch} - epoch AS age"
-        return f"SELECT *{own} FROM ({summed})"
-    lives = f"epoch <= {epoch} AND until > {epoch}"
-    return f"SELECT {quoted} FROM {{arcs}} WHERE {lives} GROUP BY {quoted} HAVING sum(diff) > 0"
+    def columns_of(self, relation: str) -> Sequence[str]:
+        if relation in self.definitions:
+            return list(self.definitions[relation].columns)
+        if relation in (EDGES, VERTICES):
+            return (*ENDS, "trussness") if relation == EDGES else ("vertex", "degree", "triangles")
+        values = (*ENDS, *self.tables.home.config.values)
+        return (*values, "op", "seq", "epoch", "file", "line") if relation == LANDED_ROWS else values
 
+    def vertices_of(self, relation: str) -> Sequence[str]:
+        """Return the columns of a relation that are vertices."""
+        if relation in self.definitions:
+            return self.definitions[relation].vertices
+        return ("vertex",) if relation == VERTICES else ENDS
 
-def _add_landed_rows(
-    tables: Tables[R], revision: Revision, epoch: int, combinations: Sequence[list[Document]]
-) -> list[list[Document]]:
-    pairs = sorted({_sort_ends(part["row"]) for parts in combinations for part in parts})
-    landed = landed_rows_with_fate(tables, revision, pairs, epoch)
-    return [
-        [
+    def write_relation(self, relation: str) -> str:
+        """Write the query for a relation as it is at the epoch."""
+        listed = ", ".join(map(self.tables.quote_identifier, self.columns_of(relation)))
+        table, alive = f"{{{self.table_of(relation)}}}", f"epoch <= {self.epoch}"
+        if relation == EDGES:
+            summed = f"SELECT a AS src, b AS dst, k AS trussness FROM {table} WHERE {alive} GROUP BY a, b, k"
+            return f"{summed} HAVING sum(diff) > 0"
+        alive += f" AND until > {self.epoch}" if relation == ARCS else ""
+        summed = f"SELECT {listed} FROM {table} WHERE {alive} GROUP BY {listed} HAVING sum(diff) > 0"
+        if relation != LANDED_ROWS or "age" in (name.lower() for name in value_columns(self.tables.home)):
+            return summed
+        return f"SELECT *, {self.epoch} - epoch AS age FROM ({summed})"
+
+    def add_landed_rows(self, combinations: Sequence[list[Document]]) -> list[list[Document]]:
+        """Return combinations whose rows have the landed rows that make them, and the names of vertices."""
+        parts = [part for parts in combinations for part in parts]
+        pairs = sorted({_sort_ends(part["row"]) for part in parts if part["relation"] in _OF_PAIRS})
+        landed = landed_rows_with_fate(self.tables, self.revision, pairs, self.epoch)
+        return [[self.complete_part(part, landed) for part in parts] for parts in combinations]
+
+    def complete_part(self, part: Document, landed: Sequence[Document]) -> Document:
+        relation = part["relation"]
+        if relation in _OF_PAIRS:
+            mine = [self.name_vertices(row, ENDS) for row in landed if _is_behind(row, part)]
+        else:
+            mine = self.select_own_rows(relation, part["row"])
+        return {**part, "row": self.name_vertices(part["row"], self.vertices_of(relation)), "landed": mine}
+
+    def select_own_rows(self, relation: str, row: Mapping[str, Any]) -> list[Document]:
+        """Return the landed rows of a row's key in a declared relation; a query's rows have none of their own."""
+        definition = self.definitions.get(relation)
+        if definition is None or not definition.has_landed:
+            return []
+        tables, quote = self.tables, self.tables.quote_identifier
+        tests = [f"{quote(name)} = {_write_literal(tables, row[name])}" for name in definition.key]
+        listed = ", ".join([*map(quote, definition.state), "epoch"])
+        sql = (
+            f"SELECT {listed} FROM {{rows}} WHERE {' AND '.join([f'epoch <= {self.epoch}', *tests])} "
+            f"GROUP BY {listed} HAVING sum(diff) > 0"
+        )
+        rows = tables.select_rows(sql, rows=tables.read_table(definition.state_table, self.revision))
+        found = sorted(tables.collect_rows(rows), key=lambda each: (each["epoch"], each["seq"], each["op"] == "upsert"))
+        label = tables.home.schedule.format_label
+        return [
             {
-                **part,
-                "row": _name_ends(tables, revision, part["row"], ENDS),
-                "landed": [_name_ends(tables, revision, row, ENDS) for row in landed if _is_behind(row, part)],
+                **self.name_vertices(each, definition.vertices),
+                "epoch": label(each["epoch"]),
+                "fate": _tell_fate(each, row),
             }
-            for part in parts
+            for each in found
         ]
-        for parts in combinations
+
+    def name_vertices(self, row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+        return _name_vertices(self.tables, self.revision, row, columns)
+
+
+_OF_PAIRS = (LANDED_ROWS, ARCS, EDGES)
+
+
+def _tell_fate(landed: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Tell whether a landed row of a key has the values that are in force."""
+    same = landed["op"] == "upsert" and all(landed[name] == value for name, value in row.items())
+    return "has these values" if same else "overwritten"
+
+
+def _split_row(witness: WitnessQuery, row: Mapping[str, Any]) -> list[Document]:
+    """Return the rows of the atoms that a combination has, without those that an outer join has not found."""
+    parts: list[Document] = [
+        {"alias": alias, "relation": relation, "row": {name: row[at] for name, at in witness.columns[alias].items()}}
+        for alias, relation in witness.atoms.items()
     ]
+    return [part for part in parts if any(value is not None for value in part["row"].values())]
 
 
 def _sort_ends(row: Mapping[str, Any]) -> tuple[int, int]:
@@ -209,7 +267,9 @@ def _is_behind(landed: Mapping[str, Any], part: Document) -> bool:
     return same and (part["relation"] == EDGES or landed["src"] == row["src"])
 
 
-def _name_ends(tables: Tables[R], revision: Revision, row: Mapping[str, Any], ends: Sequence[str]) -> dict[str, Any]:
+def _name_vertices(
+    tables: Tables[R], revision: Revision, row: Mapping[str, Any], columns: Sequence[str]
+) -> dict[str, Any]:
     """Return a row with the names of its vertices."""
-    there = [name for name in ends if row[name] is not None]
+    there = [name for name in columns if row[name] is not None]
     return dict(row) | dict(zip(there, name_vertices(tables, revision, [row[name] for name in there]), strict=True))
