@@ -163,8 +163,9 @@ def recompute_by_spark(spark: SparkSession, home: Home, ledger: Ledger, name: st
 
 def audit_by_duckdb(home: Home, ledger: Ledger, name: str, epoch: int) -> None:
     revision, tables = ledger.revisions.get(), DuckTables(home)
-    source = query_recount.QuerySource(tables, lambda table: tables.read_table(table, revision), in_spark=False)
-    query_recount.find_differing_rows(source, [published_queries(ledger, revision)[name]], [epoch])
+    known = published_queries(ledger, revision)
+    source = query_recount.QuerySource(tables, lambda table: tables.read_table(table, revision), known, in_spark=False)
+    query_recount.find_differing_rows(source, [known[name]], [epoch])
 
 
 def main() -> None:
