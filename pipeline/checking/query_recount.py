@@ -136,13 +136,13 @@ def _make_difference(query: QueryDefinition, epoch: int, row: Mapping[str, Any],
 
 
 def explain_first_difference(
-    tables: Tables[R], revision: Revision, queries: Definitions, differences: list[dict[str, Any]]
+    tables: Tables[R], revision: Revision, definitions: Definitions, differences: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return differences with the landed rows that the first one follows from."""
     if not differences:
         return []
     first, *others = differences
-    why = explain_query_difference(tables, revision, queries[first["a"]], queries, first["epoch"], first["row"])
+    why = explain_query_difference(tables, revision, definitions, first["a"], first["epoch"], first["row"])
     return [{**first, "why": why}, *others]
 
 

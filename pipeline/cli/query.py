@@ -314,12 +314,8 @@ def _print_part(part: dict[str, Any], word: str) -> None:
     called = part["relation"] + (f" {part['alias']}" if part["alias"] != part["relation"] else "")
     if part["relation"] == "landed":
         out.print(f"  {word}{called}", markup=False)
-    elif "src" not in part["row"] or "dst" not in part["row"]:
-        out.print(f"  {word}{called} ({_list_values(part['row'])})", markup=False)
     else:
-        ends = " – ".join(_escape_value(part["row"][end]) for end in ("src", "dst"))
-        others = _list_values({name: value for name, value in part["row"].items() if name not in ("src", "dst")})
-        out.print(f"  {word}{called}: {ends}{f' ({others})' if others else ''}", markup=False)
+        out.print(f"  {word}{called}: {_list_values(part['row'])}", markup=False)
     for landed in part["landed"]:
         _print_landed_row(landed, with_fate=part["relation"] != "landed")
     if "next" in part:
@@ -353,9 +349,8 @@ def _print_landed_row(row: dict[str, Any], *, with_fate: bool = True) -> None:
     """Print a landed row with its place, and what has become of it where that is known."""
     ends = f" {_escape_value(row['src'])} → {_escape_value(row['dst'])}" if "src" in row else ""
     values = _list_values({name: value for name, value in row.items() if name not in (*_PLACE, *_KEY)})
-    text = f"{row['epoch']}  {row['op']}{ends} ({values})"
-    text += f"  {_escape_value(row['file'])} line {row['line']}"
-    out.print(f"    {text}{': ' + _escape_value(row['fate']) if with_fate and 'fate' in row else ''}", markup=False)
+    text = f"{row['epoch']}  {row['op']}{ends} ({values})  {_escape_value(row['file'])} line {row['line']}"
+    out.print(f"    {text}{': ' + _escape_value(row['fate']) if with_fate else ''}", markup=False)
 
 
 def _escape_value(value: Any) -> str:

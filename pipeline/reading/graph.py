@@ -451,7 +451,6 @@ class Graph(Views["DataFrame"]):
         row = self.revision(revision, published_at)
         assert row.frontier is not None
         query = query_results.require_query(self.ledger, row, name)
-        definitions = query_results.published_queries(self.ledger, row)
         epoch = row.frontier if as_of is None else self.home.schedule.parse_epoch(read_epoch("as_of", as_of))
         known = {
             query_explanation.find_column(query, column): "null" if value is None else str(value)
@@ -459,10 +458,11 @@ class Graph(Views["DataFrame"]):
         }
 
         def explain_in(tables: Tables[R]) -> dict[str, Any]:
-            return query_explanation.explain_query_row(tables, row, query, definitions, epoch, known)
+            return query_explanation.explain_query_row(tables, row, definitions, query.name, epoch, known)
 
-        tables = ("upserts", *(table for table in ("arcs", "trussness") if table in row.snapshots))
-        return self._engines.choose_and_run([row], tables, works=False, by_duckdb=explain_in, by_spark=explain_in)
+        definitions = query_results.published_queries(self.ledger, row)
+        read = ("upserts", *(table for table in ("arcs", "trussness") if table in row.snapshots))
+        return self._engines.choose_and_run([row], read, works=False, by_duckdb=explain_in, by_spark=explain_in)
 
     def __repr__(self) -> str:
         row = self.ledger.revisions.get()

@@ -1,9 +1,7 @@
 """The explanation of a row of a declared query: the rows of its relations that make it, and their landed rows.
 
 The relations are read from the pinned tables, as they are at the epoch. A row that the result does not have is
-explained, too: by the rows that would make it, which are too few for HAVING, or none. A row of a declared relation is
-explained by the landed rows of its key. Rows of other queries and of `vertices` are not followed further: they have a
-command that explains them.
+explained, too: by the rows that would make it, which are too few for HAVING, or none.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from ..errors import UsageError
 from ..home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, Definitions, QueryDefinition
@@ -30,43 +28,30 @@ if TYPE_CHECKING:
 
 COMBINATIONS = 12  # that are listed
 ENDS = ("src", "dst")
+_TABLES = {LANDED_ROWS: "upserts", ARCS: "arcs", EDGES: "trussness", VERTICES: "vertices"}
 _NUMBERS = {
     "bigint": re.compile(r"[+-]?[0-9]+"),
     "double": re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"),
 }
 
 
-@dataclass(frozen=True)
-class _Relation:
-    """A relation of a query: its table, its columns, those that are vertices, and its rows as of an epoch as SQL."""
-
-    table: str
-    columns: tuple[str, ...]
-    vertices: tuple[str, ...]
-    sql: str
-
-
 def explain_query_row(
-    tables: Tables[R],
-    revision: Revision,
-    query: QueryDefinition,
-    definitions: Definitions,
-    epoch: int,
-    values: Mapping[str, str],
+    tables: Tables[R], revision: Revision, definitions: Definitions, name: str, epoch: int, values: Mapping[str, str]
 ) -> Document:
-    """Explain a row of a result, of which some columns are given as text; `definitions` has the queries that it reads.
+    """Explain a row of the result of the query `name`, some of whose columns are given as text.
 
     Raises:
-        UsageError: The query has no such column, or a value is not of its type.
+        UsageError: A value is not of its column's type, or the epoch cannot be answered for.
     """
+    query = definitions[name]
     require_answerable(tables.home, revision, epoch)
     known = {name: _write_value(tables, revision, query, name, text) for name, text in values.items()}
     rows = _select_result_rows(tables, revision, query, epoch, known)
     row = rows[0] if rows else None
     if row is not None:
         known = {name: _write_literal(tables, row[name]) for name in query.columns}
-    combinations, number = _select_combinations(tables, revision, query, definitions, epoch, known)
-    shown = dict(values) if row is None else _name_ends(tables, revision, row, query.vertices)
+    combinations, number = _Witnesses(tables, revision, definitions, epoch).select(query, known)
+    shown = dict(values) if row is None else _name_vertices(tables, revision, row, query.vertices)
     return {
         "query": query.name,
         "row": {name: value for name, value in shown.items() if name != COPIES},
@@ -80,25 +65,19 @@ def explain_query_row(
 
 
 def explain_query_difference(
-    tables: Tables[R],
-    revision: Revision,
-    query: QueryDefinition,
-    definitions: Definitions,
-    epoch: int,
-    row: Mapping[str, Any],
+    tables: Tables[R], revision: Revision, definitions: Definitions, name: str, epoch: int, row: Mapping[str, Any]
 ) -> list[str]:
     """Return the landed rows behind a differing row of an audit, as lines of text."""
+    query = definitions[name]
     known = {name: _write_literal(tables, row[name]) for name in query.columns}
-    combinations, number = _select_combinations(tables, revision, query, definitions, epoch, known)
+    combinations, number = _Witnesses(tables, revision, definitions, epoch).select(query, known)
     lines = [f"behind it are {number:,} combination(s) of rows"]
     for part in (part for parts in combinations for part in parts):
         for landed in part["landed"]:
             place = f"{landed['file']} line {landed['line']}"
-            what = (
-                f"{landed['src']} → {landed['dst']}" if "src" in landed else ", ".join(map(str, part["row"].values()))
-            )
-            text = f"landed at {landed['epoch']}: {landed['op']} {what}, {place}"
-            lines.append(f"{text}: {landed['fate']}" if part["relation"] in (ARCS, EDGES) else text)
+            key = " → ".join(str(landed[end]) for end in ENDS) if "src" in landed else part["relation"]
+            text = f"landed at {landed['epoch']}: {landed['op']} {key}, {place}"
+            lines.append(text if part["relation"] == LANDED_ROWS else f"{text}: {landed['fate']}")
     return list(dict.fromkeys(lines))[: 1 + COMBINATIONS]
 
 
@@ -157,118 +136,118 @@ def _select_result_rows(
     return sorted(rows, key=str)
 
 
-def _select_combinations(
-    tables: Tables[R],
-    revision: Revision,
-    query: QueryDefinition,
-    definitions: Definitions,
-    epoch: int,
-    known: Mapping[str, str],
-) -> tuple[list[list[Document]], int]:
-    """Return the first combinations of rows that make a row, each with its landed rows, and their number."""
-    from altneu.algorithms.query_witnesses import list_witness_queries
+@dataclass(frozen=True)
+class _Witnesses(Generic[R]):
+    """The rows of relations that make rows of results, as they are at an epoch of a revision."""
 
-    read = query.relations or (query.name,)  # a declared relation reads its own rows
-    relations = {name: _describe_relation(tables, definitions, name, epoch) for name in read}
-    ctes = ", ".join(f"{tables.quote_identifier(name)} AS ({each.sql})" for name, each in relations.items())
-    stored = {each.table: tables.read_table(each.table, revision) for each in relations.values()}
-    columns = {name: each.columns for name, each in relations.items()}
-    text = query.text if query.has_landed else query.normal_form
-    dialect = "spark" if tables.distributed else "duckdb"
-    parts: list[list[Document]] = []
-    number = 0
-    for witness in list_witness_queries(text, known, columns, dialect):
-        sql = witness.sql.replace("{", "{{").replace("}", "}}")
-        listed = f"SELECT *, count(*) OVER () AS _number FROM ({sql}) AS w LIMIT {COMBINATIONS}"
-        rows = tables.collect_rows(tables.select_rows(f"WITH {ctes} {listed}", **stored))
-        number += rows[0]["_number"] if rows else 0
-        parts += [_list_parts(witness, row) for row in rows[: COMBINATIONS - len(parts)]]
-    return _add_landed_rows(tables, revision, definitions, relations, epoch, parts), number
+    tables: Tables[R]
+    revision: Revision
+    definitions: Definitions
+    epoch: int
 
+    def select(self, query: QueryDefinition, known: Mapping[str, str]) -> tuple[list[list[Document]], int]:
+        """Return the first combinations of rows that make a row, each with its landed rows, and their number."""
+        from altneu.algorithms.query_witnesses import list_witness_queries
 
-def _list_parts(witness: WitnessQuery, row: Mapping[str, Any]) -> list[Document]:
-    """Return the rows of the relations in a combination, without those that a LEFT JOIN has not found."""
-    rows = {
-        alias: {name: row[column] for name, column in columns.items()} for alias, columns in witness.columns.items()
-    }
-    return [
-        {"alias": alias, "relation": relation, "row": rows[alias]}
-        for alias, relation in witness.atoms.items()
-        if any(value is not None for value in rows[alias].values())
-    ]
+        names = (query.name,) if query.has_landed else query.relations
+        ctes = ", ".join(f"{self.tables.quote_identifier(name)} AS ({self.write_relation(name)})" for name in names)
+        stored = {self.table_of(name): self.tables.read_table(self.table_of(name), self.revision) for name in names}
+        text = query.text if query.has_landed else query.normal_form
+        columns = {name: tuple(self.columns_of(name)) for name in names}
+        found: list[list[Document]] = []
+        number = 0
+        for witness in list_witness_queries(text, known, columns, "spark" if self.tables.distributed else "duckdb"):
+            combinations = witness.sql.replace("{", "{{").replace("}", "}}")
+            listed = f"SELECT *, count(*) OVER () AS _number FROM ({combinations}) AS w LIMIT {COMBINATIONS}"
+            rows = self.tables.collect_rows(self.tables.select_rows(f"WITH {ctes} {listed}", **stored))
+            number += rows[0]["_number"] if rows else 0
+            found += [_split_row(witness, row) for row in rows[: COMBINATIONS - len(found)]]
+        return self.add_landed_rows(found), number
 
+    def table_of(self, relation: str) -> str:
+        return self.definitions[relation].table if relation in self.definitions else _TABLES[relation]
 
-def _describe_relation(tables: Tables[R], definitions: Definitions, relation: str, epoch: int) -> _Relation:
-    """Return a relation as it is at an epoch."""
-    columns: tuple[str, ...]
-    if relation == EDGES:
-        ends = "a AS src, b AS dst, k AS trussness"
-        sql = f"SELECT {ends} FROM {{trussness}} WHERE epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
-        return _Relation("trussness", (*ENDS, "trussness"), ENDS, sql)
-    if relation == LANDED_ROWS:
-        columns = (*ENDS, *tables.home.config.values, "op", "seq", "epoch", "file", "line")
-        own = "" if "age" in (name.lower() for name in value_columns(tables.home)) else f", {epoch} - epoch AS age"
-        sql = f"SELECT *{own} FROM ({_select_present(tables, 'upserts', columns, f'epoch <= {epoch}')})"
-        return _Relation("upserts", columns, ENDS, sql)
-    if relation == ARCS:
-        columns = (*ENDS, *tables.home.config.values)
-        lives = f"epoch <= {epoch} AND until > {epoch}"
-        return _Relation("arcs", columns, ENDS, _select_present(tables, "arcs", columns, lives))
-    if relation == VERTICES:
-        columns = ("vertex", "degree", "triangles")
-        sql = _select_present(tables, VERTICES, columns, f"epoch <= {epoch}")
-        return _Relation(VERTICES, columns, ("vertex",), sql)
-    query = definitions[relation]
-    columns = tuple(query.columns)
-    sql = _select_present(tables, query.table, columns, f"epoch <= {epoch}")
-    return _Relation(query.table, columns, query.vertices, sql)
+    def columns_of(self, relation: str) -> Sequence[str]:
+        if relation in self.definitions:
+            return list(self.definitions[relation].columns)
+        if relation in (EDGES, VERTICES):
+            return (*ENDS, "trussness") if relation == EDGES else ("vertex", "degree", "triangles")
+        values = (*ENDS, *self.tables.home.config.values)
+        return (*values, "op", "seq", "epoch", "file", "line") if relation == LANDED_ROWS else values
 
+    def vertices_of(self, relation: str) -> Sequence[str]:
+        """Return the columns of a relation that are vertices."""
+        if relation in self.definitions:
+            return self.definitions[relation].vertices
+        return ("vertex",) if relation == VERTICES else ENDS
 
-def _select_present(tables: Tables[R], table: str, columns: Sequence[str], condition: str) -> str:
-    quoted = ", ".join(map(tables.quote_identifier, columns))
-    return f"SELECT {quoted} FROM {{{table}}} WHERE {condition} GROUP BY {quoted} HAVING sum(diff) > 0"
+    def write_relation(self, relation: str) -> str:
+        """Write the query for a relation as it is at the epoch."""
+        listed = ", ".join(map(self.tables.quote_identifier, self.columns_of(relation)))
+        table, alive = f"{{{self.table_of(relation)}}}", f"epoch <= {self.epoch}"
+        if relation == EDGES:
+            summed = f"SELECT a AS src, b AS dst, k AS trussness FROM {table} WHERE {alive} GROUP BY a, b, k"
+            return f"{summed} HAVING sum(diff) > 0"
+        alive += f" AND until > {self.epoch}" if relation == ARCS else ""
+        summed = f"SELECT {listed} FROM {table} WHERE {alive} GROUP BY {listed} HAVING sum(diff) > 0"
+        if relation != LANDED_ROWS or "age" in (name.lower() for name in value_columns(self.tables.home)):
+            return summed
+        return f"SELECT *, {self.epoch} - epoch AS age FROM ({summed})"
 
+    def add_landed_rows(self, combinations: Sequence[list[Document]]) -> list[list[Document]]:
+        """Return combinations whose rows have the landed rows that make them, and the names of vertices."""
+        parts = [part for parts in combinations for part in parts]
+        pairs = sorted({_sort_ends(part["row"]) for part in parts if part["relation"] in _OF_PAIRS})
+        landed = landed_rows_with_fate(self.tables, self.revision, pairs, self.epoch)
+        return [[self.complete_part(part, landed) for part in parts] for parts in combinations]
 
-def _add_landed_rows(
-    tables: Tables[R],
-    revision: Revision,
-    definitions: Definitions,
-    relations: Mapping[str, _Relation],
-    epoch: int,
-    combinations: Sequence[list[Document]],
-) -> list[list[Document]]:
-    """Return combinations with the landed rows behind each part, or the command that explains it, and with names."""
-    of_edges = (LANDED_ROWS, ARCS, EDGES)
-    pairs = {_sort_ends(part["row"]) for parts in combinations for part in parts if part["relation"] in of_edges}
-    landed = landed_rows_with_fate(tables, revision, sorted(pairs), epoch)
-
-    def explain_part(part: Document) -> Document:
-        relation, definition = part["relation"], definitions.get(part["relation"])
-        named = _name_ends(tables, revision, part["row"], relations[relation].vertices)
-        if relation in of_edges:
-            rows = [_name_ends(tables, revision, row, ENDS) for row in landed if _is_behind(row, part)]
-        elif definition is not None and definition.has_landed:
-            rows = _select_landed_rows(tables, revision, definition, epoch, part["row"])
+    def complete_part(self, part: Document, landed: Sequence[Document]) -> Document:
+        relation = part["relation"]
+        if relation in _OF_PAIRS:
+            mine = [self.name_vertices(row, ENDS) for row in landed if _is_behind(row, part)]
         else:
-            return {**part, "row": named, "landed": [], "next": _write_next_command(relation, named)}
-        return {**part, "row": named, "landed": rows}
+            mine = self.select_own_rows(relation, part["row"])
+        named = self.name_vertices(part["row"], self.vertices_of(relation))
+        own = self.definitions.get(relation)
+        has_landed = relation in _OF_PAIRS or (own is not None and own.has_landed)
+        following = {} if has_landed else {"next": _write_next_command(relation, named)}
+        return {**part, "row": named, "landed": mine, **following}
 
-    return [list(map(explain_part, parts)) for parts in combinations]
+    def select_own_rows(self, relation: str, row: Mapping[str, Any]) -> list[Document]:
+        """Return the landed rows of a row's key in a declared relation; a query's rows have none of their own."""
+        definition = self.definitions.get(relation)
+        if definition is None or not definition.has_landed:
+            return []
+        tables, quote = self.tables, self.tables.quote_identifier
+        tests = [f"{quote(name)} = {_write_literal(tables, row[name])}" for name in definition.key]
+        listed = ", ".join([*map(quote, definition.state), "epoch"])
+        sql = (
+            f"SELECT {listed} FROM {{rows}} WHERE {' AND '.join([f'epoch <= {self.epoch}', *tests])} "
+            f"GROUP BY {listed} HAVING sum(diff) > 0"
+        )
+        rows = tables.select_rows(sql, rows=tables.read_table(definition.state_table, self.revision))
+        found = sorted(tables.collect_rows(rows), key=lambda each: (each["epoch"], each["seq"], each["op"] == "upsert"))
+        label = tables.home.schedule.format_label
+        return [
+            {
+                **self.name_vertices(each, definition.vertices),
+                "epoch": label(each["epoch"]),
+                "fate": _tell_fate(each, row),
+            }
+            for each in found
+        ]
+
+    def name_vertices(self, row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+        return _name_vertices(self.tables, self.revision, row, columns)
 
 
-def _select_landed_rows(
-    tables: Tables[R], revision: Revision, relation: QueryDefinition, epoch: int, row: Mapping[str, Any]
-) -> list[Document]:
-    """Return the landed rows of a key of a declared relation up to an epoch, in the order of their time."""
-    columns = (*relation.columns, "op", "seq", "epoch", "file", "line")
-    tests = [f"{tables.quote_identifier(name)} = {_write_literal(tables, row[name])}" for name in relation.key]
-    sql = _select_present(tables, relation.state_table, columns, " AND ".join([f"epoch <= {epoch}", *tests]))
-    stored = {relation.state_table: tables.read_table(relation.state_table, revision)}
-    rows = sorted(tables.collect_rows(tables.select_rows(sql, **stored)), key=lambda row: (row["epoch"], row["seq"]))
-    label = tables.home.schedule.format_label
-    return [
-        {**_name_ends(tables, revision, landed, relation.vertices), "epoch": label(landed["epoch"])} for landed in rows
-    ]
+_OF_PAIRS = (LANDED_ROWS, ARCS, EDGES)
+
+
+def _tell_fate(landed: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Tell whether a landed row of a key has the values that are in force."""
+    same = landed["op"] == "upsert" and all(landed[name] == value for name, value in row.items())
+    return "has these values" if same else "overwritten"
 
 
 def _write_next_command(relation: str, row: Mapping[str, Any]) -> str:
@@ -277,6 +256,15 @@ def _write_next_command(relation: str, row: Mapping[str, Any]) -> str:
         return shlex.join(["altneu", "explain", "vertex", str(row["vertex"])])
     values = [f"{name}={'null' if value is None else value}" for name, value in row.items()]
     return shlex.join(["altneu", "explain", "query", relation, *values])
+
+
+def _split_row(witness: WitnessQuery, row: Mapping[str, Any]) -> list[Document]:
+    """Return the rows of the atoms that a combination has, without those that an outer join has not found."""
+    parts: list[Document] = [
+        {"alias": alias, "relation": relation, "row": {name: row[at] for name, at in witness.columns[alias].items()}}
+        for alias, relation in witness.atoms.items()
+    ]
+    return [part for part in parts if any(value is not None for value in part["row"].values())]
 
 
 def _sort_ends(row: Mapping[str, Any]) -> tuple[int, int]:
@@ -292,7 +280,9 @@ def _is_behind(landed: Mapping[str, Any], part: Document) -> bool:
     return same and (part["relation"] == EDGES or landed["src"] == row["src"])
 
 
-def _name_ends(tables: Tables[R], revision: Revision, row: Mapping[str, Any], ends: Sequence[str]) -> dict[str, Any]:
+def _name_vertices(
+    tables: Tables[R], revision: Revision, row: Mapping[str, Any], columns: Sequence[str]
+) -> dict[str, Any]:
     """Return a row with the names of its vertices."""
-    there = [name for name in ends if row[name] is not None]
+    there = [name for name in columns if row[name] is not None]
     return dict(row) | dict(zip(there, name_vertices(tables, revision, [row[name] for name in there]), strict=True))

@@ -13,19 +13,21 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
-from altneu.expectations import volumes
+from altneu.expectations import incremental_versus_full, volumes
 
 from ..home.home import Home
 from ..state.epoch_status import SUMS, AuditStatus
 from ..state.failed_runs import Attempt
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
-from ..state.stage_results import IngestFacts, TrianglesFacts, TrussFacts, without_version
+from ..state.stage_results import AuditFacts, IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.totals import MEASURES, truss_sizes
 from .html.formatting import format_observed
 from .html.verdict import epoch_verdict
 from .page_queries import WINDOW, ReportState
+from .query_history import describe_query
 
 SEVERITIES = tuple(Severity)
+_QUERY_CHECKS = frozenset(expectation.name for expectation in incremental_versus_full.QUERY_EXPECTATIONS)
 SPANS = 12  # spans of later epochs that a correction has changed
 
 Document = dict[str, Any]
@@ -61,6 +63,7 @@ def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
         "written": {"revision": state.newest.revision, "at": at},
         "landed": _landed_document(state, batch, published) if batch and published else None,
         "graph": _graph_document(state, epoch),
+        "queries": _query_documents(state, epoch),
         "checks": [check_document(state, row) for row in group],
         "audit": _audit_document(state, epoch),
         "failed_run": _failed_run_document(state, shown)
@@ -219,6 +222,30 @@ def _graph_document(state: ReportState, epoch: int) -> Document | None:
     }
     document = {"measures": measures, "trusses": trusses, "motifs": motifs}
     return {**document, "revisions": history[-WINDOW:], "revision": newest, **most}
+
+
+def _query_documents(state: ReportState, epoch: int) -> list[Document]:
+    """Return the rows of each declared query at an epoch, and whether a recomputation of its text gave the same."""
+    if state.frontier is None or epoch > state.frontier:
+        return []
+    epochs = [each for each in state.epoch_window(epoch) if each <= state.frontier]
+    if not epochs or epochs[-1] != epoch:
+        return []
+    return [
+        describe_query(name, history, epochs, _query_verdict(state, epoch, name))
+        for name, history in state.query_histories.items()
+    ]
+
+
+def _query_verdict(state: ReportState, epoch: int, name: str) -> str:
+    """Return equal, differs, stale or none: what the newest recomputation of a query at an epoch has found."""
+    for row in state.audits.get(epoch, ()):
+        if row.name not in _QUERY_CHECKS:
+            continue
+        audit = None if row.run_id is None else state.get_facts(row.run_id, AuditFacts)
+        if row.run_id is None or (audit is not None and name in audit.queries):
+            return "stale" if not state.is_fresh(row) else "equal" if row.passed else "differs"
+    return "none"
 
 
 def _first_recorded(epoch: int, recorded: Sequence[Mapping[str, Sequence[T]] | None]) -> list[T]:

@@ -43,6 +43,7 @@ from ..state.records import Approval, Batch, CheckRecord, LandedBatch, Revision,
 from ..state.schema import batches, checks, ledger, runs
 from ..state.stage_results import F
 from ..state.totals import NOTHING, DisplayedTotals, sum_totals
+from .query_history import QueryHistory, read_query_histories
 
 WINDOW = 30  # epochs of history on an epoch's page
 LISTED = 100  # failed checks of a run that are read
@@ -151,6 +152,11 @@ class ReportState:
     def list_motifs(self) -> list[str]:
         """Return the motifs that the newest revision was published with."""
         return self.ledger.runs.list_motifs(self.newest)
+
+    @cached_property
+    def query_histories(self) -> dict[str, QueryHistory]:
+        """Return how the result of each declared query has changed, at the epochs of the axis."""
+        return read_query_histories(self.home, self.ledger, self.newest, min([self.low, *self.axis]), self.high)
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
         """Return the stages of a run, except the stage `report`."""

@@ -133,6 +133,18 @@ def assets(published: PublishedRun, outlet_events: Any = None) -> None:
 
 
 @task(
+    doc_md="Updates the asset of a declared query with the revision, its epochs, and the number of rows that came or "
+    "went. It is skipped if the run has not changed the query's result."
+)
+def query_asset(published: PublishedRun, name: str, outlet_events: Any = None) -> None:
+    rows = run_tasks.count_query_changes(current_site().home, published, name)
+    if not rows:
+        raise AirflowSkipException(f"the result of query {name} has not changed: its asset is not updated")
+    asset = current_site().asset_of(f"query_{name}")
+    outlet_events[asset].extra = {"revision": published["revision"], "epochs": published["labels"], "rows": rows}
+
+
+@task(
     on_failure_callback=None,
     execution_timeout=timedelta(minutes=30),
     doc_md="Fails when a check warns; its message has the check, the epoch and rows. **The epochs are published "
@@ -161,8 +173,9 @@ def stages(planned: Any) -> Any:
     """Build the tasks of a run and return publish.
 
     The chain is plan → ingest → edges → triangles → truss → queries → audit → approve → publish → assets, warnings →
-    report; the plan travels by XCom. The state of a run is that of its last tasks: `assets` fails it when a stage has
-    failed, although `report` still runs; `warnings` is not among the last ones.
+    report; the plan travels by XCom. Each declared query has a task for its asset, beside `assets`. The state of a run
+    is that of its last tasks: `assets` fails it when a stage has failed, although `report` still runs; `warnings` is
+    not among the last ones.
     """
     site = current_site()
     pooled: dict[str, Any] = {"pool": site.pool}
@@ -192,6 +205,10 @@ def stages(planned: Any) -> Any:
     done = before[-1].output if site.submit else before[-1]
     warned = warnings(done)
     events = [assets.override(outlets=site.table_assets)(done), *make_event_tasks(done)]
+    events += [
+        query_asset.override(task_id=f"query_{name}", outlets=[asset])(done, name)
+        for name, asset in site.query_assets.items()
+    ]
     chain(planned, *before, [*events, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))

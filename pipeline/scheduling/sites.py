@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 
 from airflow.sdk import Asset, BaseHook, get_current_context
@@ -141,6 +142,12 @@ class Site:
     @property
     def table_assets(self) -> list[Asset]:
         return [self.asset_of(name) for name in TABLES]
+
+    @property
+    def query_assets(self) -> dict[str, Asset]:
+        """Return the asset of each declared query that the home has while Airflow reads the file, by its name."""
+        names = sorted(file.stem for file in Path(self.home, "queries").glob("*.sql"))
+        return {name: self.asset_of(f"query_{name}") for name in names if re.fullmatch(r"[a-z][a-z0-9_]*", name)}
 
 
 def _list_names(text: str) -> list[str]:

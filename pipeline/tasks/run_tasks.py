@@ -23,7 +23,7 @@ from ..home.approval_rule import NEVER
 from ..home.home import Home
 from ..run.stages import get_stage
 from ..state.records import RunRecord, RunState, Severity
-from ..state.stage_results import ReportFacts, to_json, without_version
+from ..state.stage_results import QueriesFacts, ReportFacts, to_json, without_version
 from .base import (
     PUBLISH,
     ApprovalRequest,
@@ -396,6 +396,16 @@ def raise_warnings(path: str, published: PublishedRun, say: Say = ignore_message
             f"altneu report {home.schedule.format_label(warned[0]['epoch'])}",
         )
     say("no check warns")
+
+
+def count_query_changes(path: str, published: PublishedRun, name: str) -> int:
+    """Return how many rows of a declared query's result the run has changed that `publish_run` returned."""
+    if published["revision"] is None:
+        return 0
+    _, ledger = open_home(path)
+    facts = (row.facts for row in ledger.stages.select(published["run_id"]))
+    runs = [each.queries[name] for each in facts if isinstance(each, QueriesFacts) and name in each.queries]
+    return sum(run.rows for run in runs)
 
 
 def write_report(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunKind, StageState
+from altneu.pipeline.state.stage_results import QueriesFacts, QueryRun
 from tests import home_helpers
 from tests.ledger_only import LedgerOnly
 
@@ -88,6 +91,34 @@ def test_the_home_of_the_environment_is_as_before(load: Load, tmp_path: Path) ->
         (f"altneu_{name}", f"altneu://graph/{name}") for name in (*sites.TABLES, "epochs")
     ]
     assert "The home is" not in dags["altneu_epoch"].doc_md
+
+
+def test_each_query_has_an_asset_that_is_updated_when_its_result_changed(load: Load, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from altneu.pipeline.scheduling import dag_builder
+    from altneu.pipeline.tasks.base import PublishedRun
+
+    home, ledger = home_helpers.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    (home.path / "queries").mkdir()
+    for name in ("rings", "week"):
+        (home.path / "queries" / f"{name}.sql").write_text("SELECT src FROM arcs")
+    (task, asset) = load(tmp_path)["altneu_epoch"].get_task("query_rings"), "altneu://graph/query_rings"
+    assert [each.uri for each in task.outlets] == [asset] and task.upstream_task_ids == {"publish"}
+    run = "r1"
+    ledger.runs.create(run, 0, epochs=[1], config={}, kind=RunKind.RUN)
+    facts = QueriesFacts(queries={"rings": QueryRun(way="delta", rows=3), "week": QueryRun(way="nothing")})
+    ledger.stages.record(run, "queries", StageState.DONE, 0.0, facts)
+    published = PublishedRun(run_id=run, revision=1, epochs=[1], labels=["1970-01-02"], reruns=0)
+    events: dict[Any, Any] = defaultdict(SimpleNamespace)
+    dag_builder.query_asset.function(published, "rings", outlet_events=events)
+    assert {each.uri: event.extra for each, event in events.items()} == {
+        asset: {"revision": 1, "epochs": ["1970-01-02"], "rows": 3}
+    }
+    for name, other in (("week", published), ("rings", published | {"revision": None})):
+        with pytest.raises(AirflowSkipException):
+            dag_builder.query_asset.function(other, name, outlet_events=events)
+    assert len(events) == 1
 
 
 @pytest.mark.parametrize(

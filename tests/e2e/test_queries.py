@@ -20,6 +20,7 @@ from altneu.pipeline.errors import CheckFailed, RunFailed, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.report import epoch_document
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.run.stages import queries
 from altneu.pipeline.state.ledger import Ledger
@@ -99,6 +100,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     assert ways(ledger, first) == dict.fromkeys(texts, "anew")
     graph = Graph(home.path)
     assert_explained(graph)
+    assert_pages(home, ledger, batches, mutual=MUTUAL, pairs=PAIRS)
     before = {name: rows_of(graph, name) for name in ("mutual", "pairs")}
     batches[1] = random_batch(rng)
     home_helpers.put(home, 1, batches[1])
@@ -131,6 +133,18 @@ def assert_explained(graph: Graph) -> None:
     assert (absent["copies"], absent["combinations"]) == (0, [])
     with pytest.raises(UsageError, match="has no column 'sum'; it has src, dst, n, s, m"):
         graph.explain_query("pairs", {"sum": 1})
+
+
+def assert_pages(home: Home, ledger: Ledger, batches: Batches, **texts: str) -> None:
+    """The page of each epoch has the rows that came and went there, and the sizes up to there."""
+    sizes: dict[str, list[int]] = {name: [] for name in texts}
+    for epoch in batches:
+        shown = {each["query"]: each for each in epoch_document(home, ledger, epoch)["queries"]}
+        for name, text in texts.items():
+            now, then = by_duckdb(text, batches, epoch), by_duckdb(text, batches, epoch - 1)
+            sizes[name].append(now.total())
+            assert (shown[name]["came"], shown[name]["went"]) == ((now - then).total(), (then - now).total())
+            assert (shown[name]["rows"], shown[name]["sizes"]) == (now.total(), sizes[name])
 
 
 @pytest.mark.slow

@@ -302,6 +302,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         "failed_run": failed,
         "interrupted": tried is not None and tried.state == "interrupted",
         "held": None,
+        "queries": [],
         "approval": None,
         "run": run,
         "runs": world.attempts(epoch)[-30:],

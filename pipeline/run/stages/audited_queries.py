@@ -38,9 +38,8 @@ def check_queries_of_run(
     run.say(f"recomputing {len(wanted)} quer{'y' if len(wanted) == 1 else 'ies'}")
     differences, seconds = _recompute(run, wanted, at)
     if differences:
-        differences = explain_first_difference(
-            run.warehouse, run.unpublished_revision(), run.maintained_queries, differences
-        )
+        revision = run.unpublished_revision()
+        differences = explain_first_difference(run.warehouse, revision, run.maintained_queries, differences)
     labels = {epoch: run.home.schedule.format_label(epoch) for epoch in at}
     return check_queries(differences, {"epochs": at, "labels": labels}), seconds
 

@@ -27,7 +27,7 @@ from altneu.algorithms.sql_query import CompiledQuery
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition, known_relations
 from ...landing import predicate_validation
 from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
@@ -203,7 +203,9 @@ class _Maintainer:
         """Return the error for a join of hubs, with the name of the one where most of the pairs are."""
         columns, values = list(error.hub), list(error.hub.values())
         if self.run.home.config.vertices.ids == "string":
-            ends = [place for place, name in enumerate(columns) if name.endswith((".src", ".dst"))]
+            relations = known_relations(self.run.home, self.run.maintained_queries)
+            of = [relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
+            ends = [place for place, type_ in enumerate(of) if type_ == "vertex"]
             revision = self.run.unpublished_revision()
             names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
             for place, name in zip(ends, names, strict=True):
