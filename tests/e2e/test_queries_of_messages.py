@@ -17,6 +17,7 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.docs.pages import blocks, read
+from tests.docs.test_queries import name_queries
 from tests.e2e.test_queries import declare, run_all
 
 BLOCKS = blocks(read("docs/queries.md"))
@@ -78,7 +79,7 @@ def test_the_ten_queries_of_the_page_equal_their_texts_on_thirty_days(spark: Spa
     toml = f'[epochs]\nevery = "1d"\n[edges]\nlive_for = 7\n{DECLARED}'
     home, ledger, epochs = messages_home(tmp_path / "home", toml)
     land_people(home, epochs)
-    texts = {f"page{number}" if number != 4 else "across": text for number, text in enumerate(PAGE)}
+    texts = name_queries(PAGE)
     declare(home, **texts)
     home_helpers.run(home, ledger, epochs[:29])
     home_helpers.run(home, ledger, epochs[29:30])
