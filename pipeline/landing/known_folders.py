@@ -77,8 +77,8 @@ def stamp_folder(stat: os.stat_result) -> str:
 
 def tag_digest(name: str, digest: str) -> str:
     """Return the digest of a file for that of its batch; for a file of a relation it says the relation, too."""
-    relation, separator, _ = name.rpartition("/")
-    return f"{relation}{separator and ':'}{digest}"
+    relation, _, _ = name.rpartition("/")
+    return f"{relation}:{digest}" if relation else digest
 
 
 def combine_digests(digests: Iterable[str]) -> str:
