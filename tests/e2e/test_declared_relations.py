@@ -88,7 +88,6 @@ def test_a_relation_comes_changes_and_goes(spark: SparkSession, tmp_path: Path) 
     declare(home)
     for epoch in (0, 1):
         land(home, tmp_path / "in", epoch, "", relation="people", empty=True)
-        (home.landing / f"epoch={epoch}" / "people").rmdir()
     home = reopen(home, HOME)
     last = run_all(home, ledger)
     assert not any(table.startswith(("relation_", "query_")) for table in last.snapshots)
