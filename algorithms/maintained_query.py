@@ -10,7 +10,8 @@ Shapes   Relations are DataFrames of signed validity intervals: their columns, a
 Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
          (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
          A `limit` and `require_few_pairs` count what a join would list before it lists anything.
-         The last step reads the state of the touched keys only: sums, or for `min` and `max` all rows of the groups.
+         The last step reads the state of the touched keys only: sums, or for `min`, `max` and ranks all rows of the
+         groups, of which ranks make a row for each epoch at which their group changes.
 Errors   The job fails where an expression does (an overflow). `TooManyCandidates`, whose hub has columns of relations.
 """
 
@@ -159,9 +160,9 @@ def _join_from_scratch(query: CompiledQuery, core: Core, relations: Relations) -
 def state_changes(query: CompiledQuery, core: Collection) -> Collection:
     """Return the changed core as changes of the state: a row for each key and measure, with its amount in `diff`.
 
-    Where a least or greatest value is asked for, the state is the core itself.
+    Where a least or greatest value or a rank is asked for, the state is the core itself.
     """
-    if query.has_extremes:
+    if query.keeps_rows:
         return core
     amounts = [
         F.struct(F.lit(place).cast("bigint").alias(MEASURE), _weigh_row(measure).alias(DIFF))
@@ -173,7 +174,12 @@ def state_changes(query: CompiledQuery, core: Collection) -> Collection:
 
 def result_changes(query: CompiledQuery, state: Change, *, broadcast: bool = False) -> Collection:
     """Return how the result changes, from the change of the state."""
-    if query.has_extremes:
+    if query.ranking is not None:
+        order = query.ranking.order
+        descending, most = [name for name, down in order.items() if down], query.ranking.most
+        ranked = incremental.top(state, query.keys, list(order), descending, most, broadcast=broadcast)
+        return select_result(query, ranked.delta)
+    if query.keeps_rows:
         aggregates = {name: _aggregate(measure) for name, measure in query.sums.items()}
         return select_result(query, incremental.reduce(state, query.keys, aggregates, broadcast=broadcast).delta)
     sums = {
@@ -191,7 +197,7 @@ def select_result(query: CompiledQuery, rows: Collection) -> Collection:
 
 def state_columns(query: CompiledQuery) -> dict[str, str]:
     """Return the data columns of the state with their types."""
-    if query.has_extremes:
+    if query.keeps_rows:
         return dict(query.core_types)
     return {name: query.core_types[name] for name in query.keys} | {MEASURE: "bigint"}
 

@@ -3,8 +3,8 @@
 `compile_query` reads the dialect of DuckDB, because an audit runs the very text in DuckDB, and writes expressions for
 Spark. What is taken: SELECT with expressions on a row's own values, JOIN … ON or USING with at least one equality,
 WHERE, LEFT JOIN and NOT EXISTS on the key of a set, UNION and UNION ALL of these; and then DISTINCT, or GROUP BY with
-count, sum, avg, min and max, and HAVING. Everything else is refused by name, and so is every expression that the two
-engines might evaluate differently.
+count, sum, avg, min and max, and HAVING, or the first rows of each group by QUALIFY rank() <= k. Everything else is
+refused by name, and so is every expression that the two engines might evaluate differently.
 
 Law      The rows of a query are those of its `cores`, natural joins of atoms with conditions and outputs, whose signed
          results add up, and of the last step on them: the sums by key (`CompiledQuery.sums`), of which `having` and
@@ -42,13 +42,13 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _SUMS, _EXTREMES = (exp.Count, exp.Sum, exp.Avg), (exp.Min, exp.Max)
 _ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
+_RANKED = "QUALIFY rank() OVER (PARTITION BY … ORDER BY …) <= 3"
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
-    (exp.Window, "a window function cannot be maintained"),
+    (exp.Window, f"a window function cannot be maintained, but for the first of a group: {_RANKED}"),
     (exp.Order, "a result has no order: use --sort and --top when you read it"),
     (exp.Limit, "a result has no order: use --sort and --top when you read it"),
     (exp.Offset, "a result has no order: use --sort and --top when you read it"),
-    (exp.Qualify, "a window function cannot be maintained"),
     (exp.Lateral, "LATERAL cannot be maintained"),
     (exp.Pivot, "PIVOT cannot be maintained"),
     (exp.TableSample, "a sample is another one on the next run"),
@@ -117,7 +117,8 @@ class CompiledQuery:
     by. sums: the sums of the last step by name. All of them are empty where there is no last step. select: column of
     the result → expression over the keys and sums, or over the columns of the core. key: columns of the result of
     which no two rows have the same values, or none where a row may occur twice. vertices: columns of the result whose
-    values are vertices with names. used: the columns that occur in the text, with their relations.
+    values are vertices with names. ranking: the last step where it keeps
+    the first rows of each group. used: the columns that occur in the text, with their relations.
     """
 
     cores: tuple[Core, ...]
@@ -130,17 +131,18 @@ class CompiledQuery:
     normal_form: str
     key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
+    ranking: Ranking | None = None
     used: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def is_grouped(self) -> bool:
         """Tell whether there is a last step."""
-        return bool(self.sums)
+        return bool(self.sums) or self.ranking is not None
 
     @property
-    def has_extremes(self) -> bool:
-        """Tell whether the last step needs all values of a group, and not only their sums."""
-        return any(measure.extreme for measure in self.sums.values())
+    def keeps_rows(self) -> bool:
+        """Tell whether the last step needs all rows of a group, and not only their sums."""
+        return self.ranking is not None or any(measure.extreme for measure in self.sums.values())
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -161,6 +163,16 @@ class Measure:
     amount: str | None = None
     counted: str | None = None
     extreme: str | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A last step that keeps the rows of a group whose rank is at most `most`. order: the columns of the core by which
+    they are ranked → whether the greatest value comes first; nulls come last.
+    """
+
+    order: Mapping[str, bool]
+    most: int
 
 
 ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
@@ -285,8 +297,9 @@ class _Compiler:
         """Refuse what is no SELECT over known relations, and find its atoms."""
         tree = self.tree
         for kind, why in _REFUSED:
-            if (node := tree.find(kind)) is not None:
-                self.refuse(node, why)
+            for node in tree.find_all(kind):
+                if node.find_ancestor(exp.Qualify) is None:
+                    self.refuse(node, why)
         negated = [node.this for node in tree.find_all(exp.Exists) if isinstance(node.parent, exp.Not)]
         for node in tree.find_all(exp.Select, exp.Subquery):
             if node is not tree and not any(node is each for each in negated):
@@ -529,6 +542,10 @@ class _Compiler:
         group, having, distinct = (tree.args.get(name) for name in ("group", "having", "distinct"))
         is_summed = any(select.find(exp.AggFunc) for select in tree.selects)
         self.require_result_names(tree)
+        if (qualify := tree.args.get("qualify")) is not None:
+            if group or distinct or is_summed:
+                self.refuse(qualify, "QUALIFY on groups: make one of them a query of its own, queries/NAME.sql")
+            return self.add_ranking(tree, forms, qualify.this)
         if distinct and (group or is_summed):
             self.refuse(tree, "DISTINCT of groups: make one of them a query of its own, queries/NAME.sql")
         if having and not group:
@@ -552,6 +569,30 @@ class _Compiler:
         select = {each.alias: sums.rewrite(each.unalias()) for each in tree.selects}
         having_text = None if having is None else sums.rewrite(having.this)
         return self.build_query(tree, forms, keys | sums.amounts, tuple(keys), sums.measures, having_text, select)
+
+    def add_ranking(self, tree: exp.Select, forms: list[_Form], condition: exp.Expr) -> CompiledQuery:
+        """Return the compiled query of a SELECT with QUALIFY."""
+        window = condition.this
+        most = _whole_number(condition.expression) if isinstance(condition, (exp.LTE, exp.LT)) else None
+        if most is None or not isinstance(window, exp.Window) or not isinstance(window.this, exp.Rank):
+            self.refuse(condition, f"{self.show_expression(condition)} is not supported: {_RANKED}")
+        order, by = window.args.get("order"), window.args.get("partition_by")
+        if not by or not order or window.args.get("spec"):
+            self.refuse(window, f"{self.show_expression(window)}: {_RANKED}")
+        for each in order.expressions:
+            if each.args.get("nulls_first"):
+                self.refuse(each, "NULLS FIRST is not supported: nulls come last")
+            if self.kind_of(each.this) == "vertex":
+                self.refuse(each, f"{self.show_expression(each.this)}: vertices with names have no order")
+        keys = {f"k{i}": node for i, node in enumerate(by)}
+        ranks = {f"o{i}": node.this for i, node in enumerate(order.expressions)}
+        columns = {f"c{i}": select.unalias() for i, select in enumerate(tree.selects)}
+        ranking = Ranking(
+            {f"o{i}": bool(node.args.get("desc")) for i, node in enumerate(order.expressions)},
+            most - isinstance(condition, exp.LT),
+        )
+        select = {each.alias: name for each, name in zip(tree.selects, columns, strict=True)}
+        return self.build_query(tree, forms, keys | ranks | columns, tuple(keys), {}, None, select, ranking)
 
     def resolve_ordinal(self, tree: exp.Select, node: exp.Expr) -> exp.Expr:
         """Return the expression that `GROUP BY 1` means, where it is a constant: `qualify` leaves these as they are."""
@@ -587,12 +628,13 @@ class _Compiler:
         sums: Mapping[str, Measure],
         having: str | None,
         select: Mapping[str, str],
+        ranking: Ranking | None = None,
     ) -> CompiledQuery:
         for node in outputs.values():
             self.require_kind(node)
         cores = tuple(_CoreBuilder(self, form, outputs).build() for form in forms)
         shown = tree.copy()
-        for part in ("group", "having", "distinct"):
+        for part in ("group", "having", "distinct", "qualify"):
             shown.set(part, None)
         columns = [exp.alias_(node.copy(), name) for name, node in outputs.items()]
         core_types = self.describe(shown.select(*columns, append=False).sql(dialect="duckdb"))
@@ -602,13 +644,13 @@ class _Compiler:
                 self.refuse(outputs[measure.amount], f"a sum of {core_types[measure.amount]}s {why}")
         types = self.describe(self.text if self.tree.parent is None else self.tree.sql(dialect="duckdb"))
         places = {part: name for name, part in select.items() if part in keys}  # key → a column of the result
-        key = tuple(places.values()) if len(places) == len(keys) else ()
+        key = tuple(places.values()) if len(places) == len(keys) and ranking is None else ()
         normal = str(tree.sql(dialect="duckdb", comments=False))
         vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
         used = frozenset(
             (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
         )
-        return CompiledQuery(cores, core_types, keys, sums, having, select, types, normal, key, vertices, used)
+        return CompiledQuery(cores, core_types, keys, sums, having, select, types, normal, key, vertices, ranking, used)
 
     def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
         """Yield the columns of atoms, without aliases of the result."""

@@ -19,7 +19,7 @@ from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.pipeline.errors import CheckFailed
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing import spark_reader
-from altneu.pipeline.landing.local_landing import BatchFiles
+from altneu.pipeline.landing.local_landing import BatchFiles, LandedFile
 from altneu.pipeline.run.choices.plan_choice import Strategy
 from altneu.pipeline.run.choices.plan_choices import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
 from altneu.pipeline.run.run_context import RunContext
@@ -194,14 +194,19 @@ class Collected:
 
 
 def read_here(
-    spark: None, home: Home, landed: Iterable[BatchFiles], rows: Callable[..., Any], schema: str
+    spark: None,
+    home: Home,
+    landed: Iterable[BatchFiles],
+    rows: Callable[..., Any],
+    schema: str,
+    choose: Callable[[BatchFiles], Iterable[LandedFile]] = lambda batch: batch.files,
 ) -> Collected:
     """Take the place of `frames._read`."""
     layout, s3 = spark_reader._row_schema_of(home), spark_reader.S3.from_environment()
     files = [
         spark_reader._File(batch.epoch, file.location, f"epoch={batch.label}/{file.name}", layout, s3)
         for batch in landed
-        for file in batch.files
+        for file in choose(batch)
     ]
     return Collected([row for file in files for table in rows(file) for row in table.to_pylist()])
 

@@ -99,6 +99,26 @@ def running_sums(
     )
 
 
+def top(
+    change: Change,
+    key: Sequence[str],
+    order: Sequence[str],
+    descending: Sequence[str],
+    most: int,
+    *,
+    broadcast: bool = False,
+    whole: bool = False,
+) -> Change:
+    """Return the change of the result of `top`."""
+    return _reduce_again(
+        change,
+        key,
+        lambda c, by: altneu.algorithms.algebra.reduce.top(c, by, order, descending, most),
+        broadcast=broadcast,
+        whole=whole,
+    )
+
+
 def threshold(
     change: Change, function: Callable[[Column], Column], *, broadcast: bool = False, whole: bool = False
 ) -> Change:

@@ -1,4 +1,4 @@
-"""The operators that are not linear, over any lattice of `time_lattice`: reduce, distinct, count, threshold.
+"""The operators that are not linear, over any lattice of `time_lattice`: reduce, top, distinct, count, threshold.
 
 Law      At every time the output's contents are the operator applied to the input's contents at that time. The
          output's diffs are the differences of its contents, so they are the only consolidated answer.
@@ -54,6 +54,32 @@ def reduce(
     named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
     result = seen.groupBy(*_group_columns(key), *collection.time.columns).agg(*named, F.first(WEIGHS).alias(WEIGHS))
     return _scatter_differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _group_columns(key), collection)
+
+
+def top(
+    collection: Collection, key: Sequence[str], order: Sequence[str], descending: Sequence[str], most: int
+) -> Collection:
+    """Return the records of each key that fewer than `most` others come before in an order: the ranks 1 to `most`.
+
+    Copies of a record count, and records that are equal in the order have the same rank, as in SQL's RANK; nulls come
+    last.
+
+    Args:
+        collection: the records.
+        key: the columns of the key.
+        order: the columns of the order.
+        descending: those of them in which the greatest value comes first.
+        most: the greatest rank.
+    """
+    cells = _key_cells(collection, _group_columns(key), [c for c in collection.data if c not in key])
+    seen, group = cells.where(F.col(MULTIPLICITY) > 0), [*_group_columns(key), *collection.time.columns]
+    steps = [F.desc_nulls_last(c) if c in descending else F.asc_nulls_last(c) for c in order]
+    # the frame of an ordered window ends with the records that are equal in the order
+    up_to = F.sum(MULTIPLICITY).over(Window.partitionBy(*group).orderBy(*steps))
+    equal = F.sum(MULTIPLICITY).over(Window.partitionBy(*group, *order))
+    first = seen.withColumn("_before", up_to - equal).where(F.col("_before") < most)
+    weighted = first.withColumn(DIFF, F.col(MULTIPLICITY))
+    return _scatter_differences(weighted, collection.data, _group_columns(key), collection)
 
 
 def threshold(collection: Collection, function: Callable[[Column], Column]) -> Collection:

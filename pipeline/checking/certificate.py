@@ -33,7 +33,7 @@ from altneu.algorithms.fingerprint import Fingerprint
 
 from ..errors import AltneuError, CheckFailed
 from ..home.home import Home
-from ..landing.known_folders import combine_digests
+from ..landing.known_folders import combine_digests, tag_digest
 from ..landing.local_landing import EMPTY_DIGEST, digest_files, list_batches
 from ..reading.engine_protocol import R, Tables
 from ..reading.engines import Engines
@@ -234,14 +234,15 @@ def _list_landed(home: Home, ledger: Ledger, scope: CertificateScope) -> list[di
     published = ledger.outputs.published_batches(scope.row.revision)
     published = {epoch: batch for epoch, batch in published.items() if epoch <= scope.last}
     landed = list_batches(home)
-    digests = digest_files(ledger, [file for epoch in published if epoch in landed for file in landed[epoch].files])
+    digests = digest_files(ledger, [file for epoch in published if epoch in landed for file in landed[epoch].all_files])
     listed = []
     for epoch, batch in published.items():
         files: list[dict[str, Any]] = [
             {"name": file.name, "bytes": file.bytes, "sha256": digests[file]}
-            for file in (landed[epoch].files if epoch in landed else ())
+            for file in (landed[epoch].all_files if epoch in landed else ())
         ]
-        same = batch.digest == (combine_digests(each["sha256"] for each in files) if files else EMPTY_DIGEST)
+        digest = combine_digests(tag_digest(each["name"], each["sha256"]) for each in files) if files else EMPTY_DIGEST
+        same = batch.digest == digest
         facts = {"epoch": epoch, "label": home.schedule.format_label(epoch), "revision": batch.revision}
         listed.append({**facts, "rows": batch.rows, "digest": batch.digest, "files": files if same else None})
     return listed

@@ -75,6 +75,12 @@ def stamp_folder(stat: os.stat_result) -> str:
     return f"{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
 
 
+def tag_digest(name: str, digest: str) -> str:
+    """Return the digest of a file for that of its batch; for a file of a relation it says the relation, too."""
+    relation, _, _ = name.rpartition("/")
+    return f"{relation}:{digest}" if relation else digest
+
+
 def combine_digests(digests: Iterable[str]) -> str:
     """Return the digest of a batch by those of its files, whose order does not count."""
     return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()

@@ -28,7 +28,7 @@ from ..state.ledger import Ledger
 from . import batch_files, object_store_landing
 from .atomic_placement import list_interrupted
 from .batch_files import COMPLETE, EMPTY, NO_SEAL, NOT_ASKED_FOR, SUFFIXES, BatchFiles, LandedFile
-from .known_folders import KnownFolder, KnownFolders, combine_digests, stamp_folder
+from .known_folders import KnownFolder, KnownFolders, combine_digests, stamp_folder, tag_digest
 
 __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "BatchFiles", "LandedFile"]
 
@@ -233,9 +233,7 @@ def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: b
 
 
 def _digest_batch(batch: BatchFiles, digests: Mapping[LandedFile, str]) -> str:
-    """Return the digest of a batch by those of its files; of a relation's file it says the relation, too."""
-    own = [digests[file] for file in batch.files]
-    own += [f"{file.name.partition('/')[0]}:{digests[file]}" for file in batch.relation_files]
+    own = [tag_digest(file.name, digests[file]) for file in batch.all_files]
     return combine_digests(own) if own else EMPTY_DIGEST
 
 

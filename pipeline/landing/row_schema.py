@@ -119,9 +119,10 @@ def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: 
                 "it another name in the file, or leave it out"
             )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
+        place = "[values]" if "src" in layout.types else "among the values of the relation,"
         raise BrokenFileError(
             f"column {', '.join(unknown)} is unknown; the header has: {shown}. "
-            f"Declare it in altneu.toml, by its first row: [values] {entries}"
+            f"Declare it in altneu.toml, by its first row: {place} {entries}"
         )
     twice = sorted({name for name in names if names.count(name) > 1 and name != "_"})
     if twice:

@@ -149,7 +149,7 @@ def check_landing(
     if unready:
         return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
     if epoch in batches:
-        files = len(batches[epoch].files)
+        files = len(batches[epoch].all_files)
         return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
     if epoch in ledger.outputs.published_batches():
         return LandingState(

@@ -46,6 +46,7 @@ OPERATORS = {
         c, ["case", "k"], {"n": F.sum("multiplicity")}, "nonzero", broadcast=few
     ),
     "count": lambda c, few: incremental.count(c, ["case", "k"], broadcast=few),
+    "top": lambda c, few: incremental.top(c, ["case", "k"], ["x"], ["x"], 2, broadcast=few),
     "distinct": lambda c, few: incremental.distinct(c, broadcast=few),
     "threshold": lambda c, few: incremental.threshold(c, lambda m: m * m - m, broadcast=few),
 }

@@ -232,6 +232,13 @@ def aggregates() -> dict[str, Column]:
     return {"low": F.min("x"), "total": F.sum(F.col("x") * F.col("multiplicity"))}
 
 
+def first_two(contents: Counter) -> Counter:
+    """The records of each key that fewer than two copies of greater ones come before."""
+    there = {row: n for row, n in contents.items() if n > 0}
+    before = {(k, x): sum(n for (j, y), n in there.items() if j == k and y > x) for k, x in there}
+    return Counter({row: n for row, n in there.items() if before[row] < 2})
+
+
 REDUCTIONS = {
     "reduce": (lambda c: reductions.reduce(c, ["case", "k"], aggregates()), per_key(low_and_total)),
     "reduce, nonzero rows": (
@@ -242,6 +249,7 @@ REDUCTIONS = {
         lambda c: reductions.count(c, ["case", "k"]),
         per_key(lambda g: (sum(g.values()),) if sum(g.values()) else None),
     ),
+    "top": (lambda c: reductions.top(c, ["case", "k"], ["x"], ["x"], 2), first_two),
     "distinct": (reductions.distinct, lambda c: Counter({d: 1 for d, n in c.items() if n > 0})),
     "threshold": (
         lambda c: reductions.threshold(c, lambda m: m * m - m),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from altneu.pipeline import landing
 from altneu.pipeline.checking import audit
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local import demo
@@ -16,16 +17,33 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 from tests.docs.pages import blocks, read
+from tests.docs.test_queries import name_queries
 from tests.e2e.test_queries import declare, run_all
 
-PAGE = [block.text for block in blocks(read("docs/queries.md")) if block.language == "sql"]
-WHOLE = {"repeat_pairs": PAGE[0], "mutual": PAGE[2], "quick_rings": PAGE[3], "triangles": PAGE[4], "week": PAGE[1]}
+BLOCKS = blocks(read("docs/queries.md"))
+PAGE = [block.text for block in BLOCKS if block.language == "sql"]
+(DECLARED,) = [block.text for block in BLOCKS if block.language == "toml"]
+TRIANGLES = """SELECT ab.src AS a, ab.dst AS b, ac.dst AS c
+    FROM edges ab JOIN edges ac ON ac.src = ab.src JOIN edges bc ON bc.src = ab.dst AND bc.dst = ac.dst"""
+WHOLE = {"repeat_pairs": PAGE[0], "mutual": PAGE[2], "quick_rings": PAGE[3], "triangles": TRIANGLES, "week": PAGE[1]}
 EXPECTED = {"repeat_pairs": 1008, "mutual": 6458, "triangles": 14319}  # of all messages, where nothing expires
 
 
 def messages_home(path: Path, toml: str) -> tuple[Home, Ledger, list[int]]:
     home, ledger = home_helpers.make(path, toml)
     return home, ledger, demo.land_messages(home).epochs
+
+
+def land_people(home: Home, epochs: list[int]) -> None:
+    """Land a country for everybody, other ones later for some, and a watch list."""
+    folder = home.landing.parent
+    for at, epoch in ((0, epochs[0]), (1, epochs[29])):
+        rows = [f"{id_},{('DE', 'FR', 'PL')[(id_ + at) % 3]}" for id_ in range(1, 1900, 1 + 9 * at)]
+        (folder / "people.csv").write_text("\n".join(["id,country", *rows]) + "\n")
+        (folder / "watched.csv").write_text("\n".join(["id", *map(str, range(1 + at, 500 * (1 + at)))]) + "\n")
+        for name in ("people", "watched"):
+            options = landing.LandOptions(epoch=epoch, relation=name, far=True)
+            landing.land(home, [folder / f"{name}.csv"], options)
 
 
 def count(graph: Graph, name: str, **when: Any) -> int:
@@ -58,8 +76,10 @@ def test_the_numbers_of_all_messages_before_and_after_a_correction(spark: SparkS
 @pytest.mark.slow
 @pytest.mark.law(4)
 def test_the_ten_queries_of_the_page_equal_their_texts_on_thirty_days(spark: SparkSession, tmp_path: Path) -> None:
-    home, ledger, epochs = messages_home(tmp_path / "home", '[epochs]\nevery = "1d"\n[edges]\nlive_for = 7\n')
-    texts = {f"page{number}": text for number, text in enumerate(PAGE)}
+    toml = f'[epochs]\nevery = "1d"\n[edges]\nlive_for = 7\n{DECLARED}'
+    home, ledger, epochs = messages_home(tmp_path / "home", toml)
+    land_people(home, epochs)
+    texts = name_queries(PAGE)
     declare(home, **texts)
     home_helpers.run(home, ledger, epochs[:29])
     home_helpers.run(home, ledger, epochs[29:30])

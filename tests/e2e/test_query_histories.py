@@ -50,7 +50,8 @@ QUERIES = {
     "named": "SELECT DISTINCT country FROM people p JOIN arcs a ON a.src = p.id",
     "hubs": """SELECT p.country, v.degree, v.triangles, count(*) AS n FROM vertices v JOIN people p ON p.id = v.vertex
         GROUP BY p.country, v.degree, v.triangles""",
-    "velocity": "SELECT src, op, count(*) AS n FROM landed WHERE age < 2 GROUP BY src, op",
+    "eldest": """SELECT id, country, age FROM people WHERE age > 0
+        QUALIFY rank() OVER (PARTITION BY country ORDER BY age DESC) <= 2""",
     "ends": "SELECT src AS v FROM arcs UNION SELECT id FROM people WHERE age > 2",
 }
 FEW = ("countries", "unknown")
