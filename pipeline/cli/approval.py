@@ -71,6 +71,12 @@ def diff(
     other: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Compare with what is published in another home.")
     ] = None,
+    published_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MOMENT", help="Compare what was published at this moment with what is now, or at a second moment."
+        ),
+    ] = None,
     rows: Annotated[View | None, typer.Option(help="Print all rows of vertices, or of edges.")] = None,
     format: Annotated[
         DiffFormat | None, typer.Option(help="The output format (default: a table, or that of the file's ending).")
@@ -81,7 +87,8 @@ def diff(
     """Show what readers would see change: totals, trusses, motifs, checks, and rows of vertices and edges.
 
     A held run (default: the only one) is compared with the revision that it builds on, and so is a published run. Of
-    two revisions, the first is compared with the second; with `--other DIR`, this home with that one.
+    two revisions, the first is compared with the second; with `--other DIR`, this home with that one; with
+    `--published-at`, what readers saw at a moment with what they see now.
 
     A row is a span of epochs in which a vertex or an edge has other values, before and after (0: it does not exist).
     After the frontier of a state its last values stand: a new epoch is compared with the newest published one.
@@ -101,7 +108,8 @@ def diff(
     as_markdown = format is DiffFormat.markdown
     form = output_format(None if format is None or as_markdown else Format(format.value), output)
     home, ledger = open_home()
-    difference = _find_diff(home, ledger, states or [], other)
+    states = [*(states or []), *_revisions_at(ledger, published_at or [])]
+    difference = _find_diff(home, ledger, states, other)
     with show_progress("diff") as say:
         say("comparing")
         spark = session_for(home, ledger)
@@ -131,6 +139,14 @@ def diff(
         print(json.dumps(document, indent=1, default=str))
     else:
         _print_diff(document)
+
+
+def _revisions_at(ledger: Ledger, moments: list[str]) -> list[str]:
+    """Return the revisions that were published at one or two moments, as two arguments of `altneu diff`."""
+    from ..reading.published_moment import choose_revision
+
+    revisions = [str(choose_revision(ledger, None, moment)) for moment in moments]
+    return [*revisions, str(ledger.revisions.get().revision)] if len(revisions) == 1 else revisions
 
 
 def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from ..errors import BatchRejected, UsageError
 from .app import Group, open_home, register_command
 from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals, show_progress
+from .query import PublishedAt
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -233,19 +234,24 @@ def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
 
 @register_command(Group.RUNS)
 def rollback(
-    revision: Annotated[int, typer.Argument(help="The revision to go back to; 0 is the empty state.")],
+    revision: Annotated[int | None, typer.Argument(help="The revision to go back to; 0 is the empty state.")] = None,
+    published_at: PublishedAt = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Publish the state of an old revision as a new one.
+    """Publish the state of an old revision, or what was published at a moment, as a new revision.
 
     Nothing is computed: it takes no time and no Spark. The landing stays as it is: what it holds beyond that state is
     missing or changed again, and the next backfill would publish it again. `altneu status` shows it.
     """
     from ..maintenance import rollback
+    from ..reading.published_moment import choose_revision
     from ..run import semantic_settings
 
     home, ledger = open_home(writes=not dry_run)
     newest = ledger.revisions.get().revision
+    revision = choose_revision(ledger, revision, published_at)
+    if revision is None:
+        raise UsageError("name the revision to go back to, or a moment.", "altneu rollback 1, or --published-at …")
     if newest and revision == newest:
         raise UsageError(
             f"revision {revision} is the newest already: there is nothing to roll back.",

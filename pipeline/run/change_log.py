@@ -7,7 +7,8 @@ published, at every epoch: the value at an epoch is that of the last one that is
 
 The table follows the ledger, and is not a part of the commit: each revision is one append, which names its revision,
 so that what a killed process has left out is appended by the next one, and nothing twice. Rollbacks are revisions as
-others. A compaction does not touch it.
+others. A compaction does not touch it. Where a run has added rows, only the edges and vertices of these rows are
+compared; after a rollback, a rebuild or a compaction two whole states are.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..reading.engines import Engines
 from ..reading.vertex_names import replace_with_names
 from ..state import home_identity
 from ..state.ledger import Ledger
-from ..state.records import EMPTY, Revision
+from ..state.records import EMPTY, Revision, RunKind
 from ..storage.table_schemas import CHANGES, NAMESPACE
 
 if TYPE_CHECKING:
@@ -77,8 +78,12 @@ def follow_publications(home: Home, ledger: Ledger, spark: Callable[[], Warehous
     for number in sorted(wanted):
         row = ledger.revisions.get(number)
         old = ledger.revisions.get(last) if last and (last in readable) else EMPTY
-        before = _fold_changes(table) if last and last not in readable else list_steps(home, ledger, engines, old)
-        rows = _compare_steps(before, list_steps(home, ledger, engines, row), old, row)
+        if last and last not in readable:
+            before, after = _fold_changes(table), list_steps(home, ledger, engines, row)
+        else:
+            between = (old, row) if follows_by_runs(ledger, old, row) else None
+            before, after = (list_steps(home, ledger, engines, side, between) for side in (old, row))
+        rows = _compare_steps(before, after, old, row)
         table.append(rows, snapshot_properties={REVISION: str(number)})
         last = number
     return last or 0
@@ -127,16 +132,36 @@ def appended_revision(table: Table) -> int | None:
     return None if named is None else int(named)
 
 
-def list_steps(home: Home, ledger: Ledger, engines: Engines, row: Revision) -> pa.Table:
-    """List the values of a revision with the epochs from which on they hold: what, key, other, epoch, value."""
+def follows_by_runs(ledger: Ledger, old: Revision, row: Revision) -> bool:
+    """Tell whether a revision is an older one and the rows that runs have added since: no rollback, no rebuild and no
+    fold of epochs lies between."""
+    if old.frontier is None or row.frontier is None or old.frontier > row.frontier:
+        return False
+    between = [each.run_id for each in ledger.revisions.list_all() if old.revision < each.revision <= row.revision]
+    kinds = {ledger.runs.get(run_id).kind for run_id in between}
+    return old.hidden == row.hidden and old.since == row.since and kinds <= {RunKind.RUN}
+
+
+def list_steps(
+    home: Home, ledger: Ledger, engines: Engines, row: Revision, between: tuple[Revision, Revision] | None = None
+) -> pa.Table:
+    """List the values of a revision with the epochs from which on they hold: what, key, other, epoch, value.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        engines: What reads its tables.
+        row: The revision.
+        between: Only of edges and vertices with rows that the second revision has added to the first, and of totals.
+    """
     if row.frontier is None:
         return STEPS.empty_table()
 
     def union_steps(tables: Tables[R]) -> R:
         parts = {
-            "trussness": _select_steps(tables, row, "trussness", "a", "b"),
-            "degree": _select_steps(tables, row, "degrees", "vertex"),
-            "triangles": _select_steps(tables, row, "triangle_counts", "vertex"),
+            "trussness": _select_steps(tables, row, between, "trussness", "a", "b"),
+            "degree": _select_steps(tables, row, between, "degrees", "vertex"),
+            "triangles": _select_steps(tables, row, between, "triangle_counts", "vertex"),
         }
         union = " UNION ALL ".join(f"SELECT '{what}' AS what, * FROM {{{what}}}" for what in parts)
         return tables.select_rows(union, **parts)
@@ -147,21 +172,35 @@ def list_steps(home: Home, ledger: Ledger, engines: Engines, row: Revision) -> p
     def steps_by_spark(warehouse: Warehouse) -> pa.Table:
         return union_steps(warehouse).toArrow()
 
-    steps = engines.choose_and_run([row], READS, works=True, by_duckdb=steps_by_duckdb, by_spark=steps_by_spark)
+    read = [row] if between is None else list({each.revision: each for each in (row, *between)}.values())
+    steps = engines.choose_and_run(read, READS, works=True, by_duckdb=steps_by_duckdb, by_spark=steps_by_spark)
     return pa.concat_tables([steps.select(STEPS.names).cast(STEPS), _list_total_steps(ledger, row)])
 
 
-def _select_steps(tables: Tables[R], row: Revision, table: str, *ends: str) -> R:
+def _select_steps(
+    tables: Tables[R], row: Revision, between: tuple[Revision, Revision] | None, table: str, *ends: str
+) -> R:
     """Add up the diffs of a table along the epochs, by the vertices in `ends`: key, other, epoch, value."""
     at = "epoch" if row.since is None else f"greatest(epoch, CAST({row.since} AS BIGINT))"
     amount, data = "k * diff" if table == "trussness" else "diff", ", ".join(ends)
     query = f"SELECT {data}, {at} AS epoch, CAST(sum({amount}) AS BIGINT) AS n FROM {{rows}}"
-    query += f" WHERE epoch <= {row.frontier} GROUP BY {data}, {at}"
-    sums = tables.select_rows(query, rows=tables.read_table(table, row))
+    query += f" WHERE epoch <= {row.frontier}"
+    relations = {"rows": tables.read_table(table, row)}
+    if between is not None:
+        relations["added"] = _select_added_keys(tables, between, table, data)
+        query += f" AND ({data}) IN (SELECT {data} FROM {{added}})"
+    sums = tables.select_rows(f"{query} GROUP BY {data}, {at}", **relations)
     named = replace_with_names(tables, row, sums, list(ends))
     value = f"CAST(sum(n) OVER (PARTITION BY {data} ORDER BY epoch) AS BIGINT) AS value"
     keys = _write_keys(tables.home, *ends)
     return tables.select_rows(f"SELECT {keys}, epoch, {value} FROM {{named}} WHERE n <> 0", named=named)
+
+
+def _select_added_keys(tables: Tables[R], between: tuple[Revision, Revision], table: str, data: str) -> R:
+    """Select the keys of the rows that are new in the second revision, or at epochs after the frontier of the first."""
+    old, row = between
+    new = f"epoch <= {row.frontier} AND (revision > {old.revision} OR epoch > {old.frontier})"
+    return tables.select_rows(f"SELECT DISTINCT {data} FROM {{rows}} WHERE {new}", rows=tables.read_table(table, row))
 
 
 def _write_keys(home: Home, first: str, second: str | None = None) -> str:

@@ -143,8 +143,8 @@ def test_what_is_no_command_is_found() -> None:
     assert problem("altneu rollback R --dry-run   # back", True) is None
     assert "NoSuchOption" in (problem("altneu show totals --every", True) or "")
     assert "has no command" in (problem("altneu unpublish", False) or "")
-    assert problem("altneu rollback", False) is None
-    assert "MissingParameter" in (problem("altneu rollback", True) or "")
+    assert problem("altneu explain", False) is None
+    assert "MissingParameter" in (problem("altneu explain", True) or "")
     assert problem("altneu rollback seven", True) is not None
     assert problem("altneu show colours", True) is not None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from altneu.pipeline.cli import approval
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.maintenance import rollback
@@ -66,6 +67,26 @@ def test_a_moment_names_the_last_revision_before_it(published: tuple[Home, Ledge
         assert graph.arrow.edges(published_at=moment).num_rows == SIZES[revision - 1]
         (point,) = json.loads(typed("show", "totals", "--published-at", moment, "--format", "json").out)
         assert point["edges"] == SIZES[revision - 1]
+
+
+def test_what_was_published_at_a_moment_is_compared_and_published_again(
+    published: tuple[Home, Ledger], typed: Altneu
+) -> None:
+    home, ledger = published
+    for moments, revisions in (
+        (["2026-05-01T11:15"], (2, 5)),  # with what is published now
+        (["2026-05-01T10:00", "2026-05-01T12:30"], (1, 4)),
+    ):
+        difference = approval._find_diff(home, ledger, approval._revisions_at(ledger, moments), None)
+        assert (difference.before.row.revision, difference.after.row.revision) == revisions
+    for wrong in (
+        ["1", "--published-at", "2026-05-01T10:00"],
+        ["--other", str(home.path), "--published-at", "2026-05-01"],
+    ):
+        assert typed("diff", *wrong).code in (1, 2), wrong
+    assert typed("rollback").code == 2 == typed("rollback", "1", "--published-at", "2026-05-01T10:00").code
+    assert typed("rollback", "--published-at", "2026-05-01T12:30").code == 0
+    assert Graph(home.path).arrow.edges().num_rows == SIZES[3]
 
 
 def test_moments_of_programs() -> None:
