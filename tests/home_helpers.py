@@ -46,6 +46,11 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
     (folder / "_SUCCESS").touch()
 
 
+def remove(home: Home, epoch: int) -> None:
+    """Take the folder of an epoch out of the landing."""
+    shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
+
+
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
     return run_as_planned(home, ledger, planning.plan_epochs(home, ledger, epochs, remove=remove))
 

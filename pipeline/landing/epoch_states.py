@@ -20,6 +20,7 @@ from ..state.incidents import list_incidents
 from ..state.ledger import Ledger
 from ..state.records import Batch, Revision
 from . import local_landing
+from .local_landing import Listing
 
 SUITE, NAME = "landing", "what has landed can be published"
 REMEDY = "altneu rebuild --from-landing   (computes everything again), or put the former files back"
@@ -49,13 +50,13 @@ class EpochState:
 
 def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
     """Return the newest revision, and the state of every landed or published epoch."""
-    parent = ledger.revisions.get()
-    return parent, _compare(home, ledger, parent, ledger.outputs.published_batches(parent.revision))
+    parent, listing = ledger.revisions.get(), local_landing.read_landing(home, ledger)
+    return parent, _compare(home, listing, parent, ledger.outputs.published_batches(parent.revision))
 
 
-def _compare(home: Home, ledger: Ledger, parent: Revision, published: Mapping[int, Batch]) -> dict[int, EpochState]:
+def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch]) -> dict[int, EpochState]:
     """Return the state of every epoch that is landed, or published up to a revision."""
-    landed, digests = local_landing.read_landing(home, ledger)
+    landed, digests, _ = listing
     states = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, files = published.get(epoch), landed.get(epoch)
@@ -95,13 +96,13 @@ AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIF
 def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochState]]:
     """Return the status of every epoch in the database, and the state of every landed or published epoch."""
     statuses = list_epoch_statuses(ledger, ledger.revisions.get())
-    return statuses, compare_with_statuses(home, ledger, statuses)
+    return statuses, compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
 
 
-def compare_with_statuses(home: Home, ledger: Ledger, statuses: EpochStatuses) -> dict[int, EpochState]:
-    """Return the state of every landed or published epoch, as `compare_with_ledger` does."""
+def compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, EpochState]:
+    """Return the state of every landed or published epoch, as `compare_with_ledger` does, by a listing."""
     published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
-    return _compare(home, ledger, statuses.newest, published)
+    return _compare(home, listing, statuses.newest, published)
 
 
 def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:

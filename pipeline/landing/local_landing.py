@@ -16,14 +16,16 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..errors import AltneuError, Unavailable
 from ..home.home import Home
-from ..state import filesystem
+from ..state import clock, filesystem
 from ..state.ledger import Ledger
 from . import batch_files, object_store_landing
 from .atomic_placement import list_interrupted
@@ -36,6 +38,7 @@ OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 BYTES_PER_ROW = 20.0  # an estimate for as long as nothing is published
 TICK = 0.1  # seconds by which the time of a folder may be later than that of its newest file
+RECENT = timedelta(minutes=1)  # for so long a listing is good enough for the page of a run
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
@@ -201,18 +204,38 @@ def _count_lines(file: LandedFile) -> int:
     return max(lines - (".csv" in Path(file.name).suffixes), 0)
 
 
-def read_landing(home: Home, ledger: Ledger) -> tuple[dict[int, BatchFiles], dict[int, str]]:
+class Listing(NamedTuple):
+    """The landed batches, the digests of the complete ones, by epoch, and when they were listed."""
+
+    batches: dict[int, BatchFiles]
+    digests: dict[int, str]
+    at: datetime
+
+
+_newest_listings: WeakKeyDictionary[Ledger, Listing] = WeakKeyDictionary()
+
+
+def recall_listing(ledger: Ledger) -> Listing | None:
+    """Return the newest listing by a ledger, if it is younger than `RECENT`: a short run need not list again at its
+    end."""
+    listing = _newest_listings.get(ledger)
+    return listing if listing and clock.read_clock() - listing.at < RECENT else None
+
+
+def read_landing(home: Home, ledger: Ledger) -> Listing:
     """Return the landed batches, and the digests of the complete ones, by epoch.
 
     A folder is opened only if it may have changed since its digest was stored, which happens here.
     """
+    at = clock.read_clock()
     known = None if home.landed_remotely else KnownFolders(ledger.digests.read())
     batches = list_batches(home, recall=known.recall) if known else list_batches(home)
     whole = [batch for batch in batches.values() if batch.incomplete is None]
     digests = digest_batches(ledger, whole)
     if known:
         ledger.digests.put(*known.list_changes([batch for batch in whole if batch.digest is None], digests))
-    return batches, digests
+    _newest_listings[ledger] = Listing(batches, digests, at)
+    return _newest_listings[ledger]
 
 
 def digest_batches(ledger: Ledger, batches: Iterable[BatchFiles], *, remember: bool = True) -> dict[int, str]:

@@ -15,6 +15,8 @@ from ..errors import AltneuError
 from ..home.home import Home
 from ..landing.epoch_states import EpochState as LandingState
 from ..landing.epoch_states import compare_with_statuses
+from ..landing.local_landing import Listing, read_landing
+from ..state import clock
 from ..state.epoch_status import (
     FULL,
     EpochState,
@@ -241,10 +243,20 @@ def _index_headline(
     return f"{done}, each {these}proved{more}."
 
 
-def inspect_landing(home: Home, ledger: Ledger, stand: EpochStatuses, at: str) -> Document | None:
-    """Return where the landing differs from the database, with the time, or None where the landing cannot be read."""
+def inspect_landing(
+    home: Home, ledger: Ledger, stand: EpochStatuses, listing: Listing | None = None
+) -> Document | None:
+    """Return where the landing differs from the database, with the time, or None where the landing cannot be read.
+
+    Args:
+        home: The home.
+        ledger: Its ledger.
+        stand: The status of every epoch.
+        listing: A listing of the landing (default: it is listed here).
+    """
     try:
-        return describe_landing(compare_with_statuses(home, ledger, stand), at)
+        listing = listing or read_landing(home, ledger)
+        return describe_landing(compare_with_statuses(home, listing, stand), clock.store_moment(listing.at))
     except (AltneuError, OSError):
         return None
 

@@ -17,6 +17,7 @@ from .. import events
 from ..errors import Unavailable
 from ..home.home import Home
 from ..landing.epoch_states import EpochState
+from ..landing.local_landing import Listing, recall_listing
 from ..optional_dependencies import require_extras
 from ..state import clock, incidents
 from ..state.epoch_status import EpochStatuses, list_epoch_statuses, newest_checks_since
@@ -108,7 +109,7 @@ def render_index(
     """
     at = clock.timestamp()
     stand = read[0] if read else list_epoch_statuses(ledger, ledger.revisions.get())
-    landing = describe_landing(read[1], at) if read else inspect_landing(home, ledger, stand, at)
+    landing = describe_landing(read[1], at) if read else inspect_landing(home, ledger, stand)
     every = incidents.list_incidents(ledger)
     document = index_document(home, ledger, stand, at, lambda epoch: "new", landing, every)
     document |= _written_pages(home, _readable_store(home), stand.newest)
@@ -147,11 +148,13 @@ def refresh_pages(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str
 def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
     """Write pages after a run, which must not fail because an object store does not accept them.
 
+    The index shows the landing as the run has listed it, unless that is too long ago.
+
     Returns:
         What `write_pages` returns, and why pages could not be written, or None.
     """
     try:
-        return write_pages(home, ledger, epochs), None
+        return write_pages(home, ledger, epochs, listing=recall_listing(ledger)), None
     except Unavailable as error:
         if not home.reports_remotely:
             raise
@@ -160,7 +163,12 @@ def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list
 
 
 def write_pages(
-    home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False, limit: int | None = PAGES
+    home: Home,
+    ledger: Ledger,
+    epochs: list[int],
+    data_docs: bool = False,
+    limit: int | None = PAGES,
+    listing: Listing | None = None,
 ) -> list[str]:
     """Write the pages of some epochs, all pages that are out of date, and the index.
 
@@ -171,6 +179,7 @@ def write_pages(
         data_docs: Whether Great Expectations' own pages of their checks are written as well. The page of an epoch links
             those that exist.
         limit: The greatest number of pages that are written, those of the newest epochs; None for no limit.
+        listing: A listing of the landing for the index (default: it is listed again).
 
     Returns:
         The paths or URIs of the index and of the pages of `epochs`, the newest epoch last.
@@ -220,9 +229,8 @@ def write_pages(
             continue
         document = check_page.check_history(home, ledger, stand, every, key, at)
         folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
-    document = index_document(
-        home, ledger, stand, at, files.shown_state, inspect_landing(home, ledger, stand, at), every
-    )
+    landing = inspect_landing(home, ledger, stand, listing)
+    document = index_document(home, ledger, stand, at, files.shown_state, landing, every)
     folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]

@@ -12,4 +12,9 @@ def read_clock() -> datetime:
 
 def timestamp() -> str:
     """Return the present time as the database stores it."""
-    return read_clock().isoformat(timespec="milliseconds")
+    return store_moment(read_clock())
+
+
+def store_moment(moment: datetime) -> str:
+    """Return a time as the database stores it."""
+    return moment.isoformat(timespec="milliseconds")

@@ -71,6 +71,24 @@ def sum_by_revision(
     return at_revision
 
 
+def sum_before(prints: Prints, first: int) -> Prints:
+    """Return the fingerprints with the sum of those before epoch `first` at `first` - 1."""
+    folded: Prints = {}
+    for table, by_epoch in prints.items():
+        before = Fingerprint.sum_all(each for epoch, each in by_epoch.items() if epoch < first)
+        since = {epoch: each for epoch, each in by_epoch.items() if epoch >= first}
+        folded[table] = {**({first - 1: before} if before else {}), **since}
+    return folded
+
+
+def sum_texts(joined: str) -> Fingerprint:
+    """Add up fingerprints, whose texts of 32 digits are joined into one."""
+    import numpy as np
+
+    halves = np.frombuffer(bytes.fromhex(joined), ">u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
+    return Fingerprint(int(halves[0]), int(halves[1]))
+
+
 class RunningFingerprint:
     """The sum of fingerprints up to an epoch, for epochs in ascending order."""
 

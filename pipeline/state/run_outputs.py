@@ -12,7 +12,7 @@ from altneu.algorithms.fingerprint import Fingerprint
 from altneu.algorithms.graph.proof_records import Proof
 
 from .database_session import DatabaseSession
-from .fingerprint_sums import UNKNOWN, Prints, sum_by_revision
+from .fingerprint_sums import UNKNOWN, Prints, sum_before, sum_by_revision, sum_texts
 from .records import Batch, StagedBatch
 from .schema import batches, fingerprints, ledger, proofs, totals
 from .totals import TotalDiff
@@ -130,6 +130,45 @@ class OutputStore:
             row.revision for row in self.database.read_rows(sa.select(ledger.c.revision).order_by(ledger.c.revision))
         ]
         return sum_by_revision(map(tuple, rows), wanted, published)
+
+    def fingerprints_since(self, revision: int, first: int) -> Prints:
+        """Return the fingerprints of the tables at a revision, with the sum of those before epoch `first` at
+        `first` - 1.
+
+        Of a long history only these sums are made, and no object for each of its epochs.
+        """
+        known, has_gaps = self._find_known_tables(revision)
+        if has_gaps:
+            return sum_before(self.fingerprints_of(revision), first)
+        epoch = sa.case((fingerprints.c.epoch < first, first - 1), else_=fingerprints.c.epoch).label("at")
+        joined = sa.func.aggregate_strings(fingerprints.c.fingerprint, "").label("joined")
+        rows = sa.select(fingerprints.c.collection, epoch, joined).group_by(fingerprints.c.collection, epoch)
+        mine = fingerprints.c.run_id.in_(_select_published_runs(revision))
+        prints: Prints = {table: {} for table in known}
+        for row in self.database.read_rows(rows.where(mine).order_by(epoch)) if known else ():
+            if each := sum_texts(row.joined):
+                prints[row.collection][row.at] = each
+        return prints
+
+    def known_tables(self, revision: int) -> set[str]:
+        """Return the tables whose fingerprints at a revision are known."""
+        known, has_gaps = self._find_known_tables(revision)
+        return set(self.fingerprints_of(revision)) if has_gaps else known
+
+    def _find_known_tables(self, revision: int) -> tuple[set[str], bool]:
+        """Return the tables with fingerprints, and whether those of one are not known at each revision since its first.
+
+        An old database has none.
+        """
+        columns = (fingerprints.c.collection, sa.func.min(ledger.c.revision).label("first"))
+        count = sa.func.count(ledger.c.revision.distinct()).label("revisions")
+        known = sa.select(*columns, count).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
+        known = known.where(ledger.c.revision <= revision, fingerprints.c.fingerprint != UNKNOWN)
+        try:
+            rows = self.database.read_rows(known.group_by(fingerprints.c.collection))
+        except DatabaseOutdated:
+            rows = []
+        return {row.collection for row in rows}, any(row.revisions <= revision - row.first for row in rows)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """Return the fingerprints of what a run changes, whether it is published or not."""

@@ -17,7 +17,7 @@ from altneu.pipeline.landing import epoch_states, local_landing
 from altneu.pipeline.reading import views
 from altneu.pipeline.run import planning
 from altneu.pipeline.run.forecast import forecast_run
-from altneu.pipeline.state import incidents
+from altneu.pipeline.state import clock, incidents
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.tasks import airflow_page
 from tests.long_history import fill_history
@@ -119,13 +119,13 @@ def test_what_has_not_changed_is_not_opened(
         return list_names(place)
 
     monkeypatch.setattr(local_landing.os, "listdir", listed)
-    batches, digests = local_landing.read_landing(home, ledger)
+    batches, digests, _ = local_landing.read_landing(home, ledger)
     assert (len(batches), opened) == (LONG, []) and batches[3].sealed == 4
     file = home.landing / "epoch=3" / "rows.csv"
     text = file.read_text()
     file.write_text(text + "8,9\n")  # in place: the folder's own stamp stays
     os.utime(file, (1, 1))
-    again, changed = local_landing.read_landing(home, ledger)
+    again, changed, _ = local_landing.read_landing(home, ledger)
     assert opened == ["epoch=3"] and changed[3] != digests[3] and changed | {3: digests[3]} == digests
     assert again[3].sealed is None
     (file.parent / "more.csv").write_text("src,dst\n1,2\n")  # another file
@@ -147,3 +147,26 @@ def test_a_few_epochs_open_their_folders_alone(
     monkeypatch.setattr(local_landing.os, "listdir", lambda place: opened.append(place) or list_names(place))
     assert local_landing.list_batches(home, {7, 9, -1}) == {epoch: whole[epoch] for epoch in (7, 9)}
     assert len(opened) == 2
+
+
+def test_the_pages_of_a_run_list_the_landing_only_if_that_is_long_ago(
+    histories: dict[int, tuple[Home, Ledger]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger = histories[SHORT]
+    frontier = ledger.revisions.get().frontier or 0
+    listed: list[Home] = []
+    list_batches = local_landing.list_batches
+    monkeypatch.setattr(
+        local_landing,
+        "list_batches",
+        lambda home, *rest, **more: listed.append(home) or list_batches(home, *rest, **more),
+    )
+    local_landing.read_landing(home, ledger)
+    report.write_run_pages(home, ledger, [frontier])
+    assert len(listed) == 1
+    report.write_pages(home, ledger, [frontier])  # no run: a person asks how it stands now
+    assert len(listed) == 2
+    late = clock.read_clock() + 2 * local_landing.RECENT
+    monkeypatch.setattr(clock, "read_clock", lambda: late)
+    report.write_run_pages(home, ledger, [frontier])
+    assert len(listed) == 3

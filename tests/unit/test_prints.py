@@ -47,6 +47,15 @@ def publish(seed: Seed, staged: Diffs | None) -> None:
     seed.ledger.revisions.repin(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
 
 
+def check_sums_before(ledger: Ledger) -> None:
+    """Of every revision the sums before an epoch are those of its fingerprints by epoch."""
+    for revision in range(ledger.revisions.get().revision + 1):
+        whole = ledger.outputs.fingerprints_of(revision)
+        assert ledger.outputs.known_tables(revision) == set(whole)
+        for first in (0, 1, 2, 3, 9):
+            assert ledger.outputs.fingerprints_since(revision, first) == fingerprint_sums.sum_before(whole, first)
+
+
 def test_what_cancels_leaves_no_trace(seed: Seed) -> None:
     publish(seed, {"edges": {1: 5, 2: 7}, "names": {}})
     publish(seed, {"edges": {2: -7, 3: 1}, "names": {}})
@@ -55,6 +64,7 @@ def test_what_cancels_leaves_no_trace(seed: Seed) -> None:
     assert ledger.outputs.fingerprints_of(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
     assert ledger.outputs.fingerprints_of(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
     assert ledger.outputs.fingerprints_at([2, 1]) == {n: ledger.outputs.fingerprints_of(n) for n in (1, 2)}
+    check_sums_before(ledger)
     run_id = ledger.revisions.get().run_id
     assert ledger.outputs.staged_fingerprints(run_id) == of({"edges": {2: -7, 3: 1}, "names": {}})
     ledger.outputs.put_fingerprints(run_id, of({"edges": {9: 1}}))  # a stage that is tried again replaces what it wrote
@@ -74,6 +84,7 @@ def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
             else {table: {} for table in ledger.outputs.fingerprints_of(row.parent)}
         )
         assert ledger.outputs.fingerprints_of(row.revision) == wanted
+    check_sums_before(ledger)
 
 
 def test_what_nobody_took_is_not_known(seed: Seed) -> None:
@@ -93,6 +104,7 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     rollback.roll_back(home, ledger, 2)  # from a state that is not known to one that is
     assert ledger.outputs.fingerprints_of(6) == {} and ledger.outputs.fingerprints_of(7) == of({"edges": {1: 5}})
     assert ledger.outputs.fingerprints_of(2) == of({"edges": {1: 5}})
+    check_sums_before(ledger)
 
 
 def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> None:
@@ -101,6 +113,7 @@ def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> No
         publish(seed, staged)
     found = [seed.ledger.outputs.fingerprints_of(revision) for revision in (1, 2, 3, 4)]
     assert found == [of({"edges": {1: 5}}), {}, of({"edges": {1: 9}}), of({"edges": {1: 9, 2: 1}})]
+    check_sums_before(seed.ledger)
 
 
 def test_an_older_database_knows_none(tmp_path: Path) -> None:
@@ -108,7 +121,8 @@ def test_an_older_database_knows_none(tmp_path: Path) -> None:
     with ledger.database.engine.begin() as connection:
         connection.exec_driver_sql("drop table fingerprints")
         connection.exec_driver_sql("update altneu_version set version_num = 'v0005'")
-    assert Ledger(ledger.database.uri).outputs.fingerprints_of(3) == {}
+    outputs = Ledger(ledger.database.uri).outputs
+    assert outputs.fingerprints_of(3) == outputs.fingerprints_since(3, 1) == {} and outputs.known_tables(3) == set()
 
 
 def test_folding() -> None:

@@ -74,11 +74,11 @@ def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
 def unprovable_reason(run: RunContext) -> str | None:
     """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
     proof = run.ledger.outputs.get_proof(run.run_id)
-    if proof is not None and (proof.base or is_known(run.known_fingerprints)):
+    if proof is not None and (proof.base or is_known(run.known_tables)):
         return None
     if proof is None and run.get_result(TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not is_known(run.known_fingerprints):
+    if run.parent.frontier is not None and not is_known(run.known_tables):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -128,10 +128,13 @@ def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]
 
 
 def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Prints, Prints]:
-    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows."""
-    parent = run.parent
-    known = run.known_fingerprints
-    first = parent.frontier is None
+    """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows.
+
+    Where the run adds to all tables, those of the epochs before all that it may have changed are one sum.
+    """
+    first = run.parent.frontier is None
+    adds = all(map(run.appends_to, run.warehouse.collections))
+    known = run.fingerprints_since(_first_compared_epoch(run)) if adds else run.known_fingerprints
 
     def appends_to(table: str) -> bool:
         return run.appends_to(table) and (first or table in known)
@@ -155,8 +158,8 @@ def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Pr
     }
 
 
-def is_known(before: Prints) -> bool:
-    """Tell whether there is a fingerprint of every collection."""
+def is_known(before: Iterable[str]) -> bool:
+    """Tell whether every collection is among the tables whose fingerprints are known."""
     return set(COLLECTIONS) <= set(before)
 
 
@@ -172,6 +175,12 @@ def first_affected_epoch(run: RunContext) -> int:
         first = min([*run.epochs, *([] if replayed is None else [replayed])], default=first)
     since = _folded_since(run)
     return first if since is None else max(first, since)
+
+
+def _first_compared_epoch(run: RunContext) -> int:
+    """Return the first epoch that was replayed or is proved: what is before it is compared as one state."""
+    replayed = run.get_result(TrussFacts).first_epoch
+    return min([first_affected_epoch(run), *([] if replayed is None else [replayed])])
 
 
 def _batch_epochs(run: RunContext) -> set[int]:
