@@ -28,17 +28,16 @@ def write_beside_another(file: Path) -> str:
     first.close()
     engine = sa.create_engine(f"sqlite:///{file}?timeout=1")
     met = "nothing"
-    with engine.connect() as connection, connection.begin():
-        with connection.begin_nested():
-            assert connection.execute(sa.text("SELECT count(*) FROM t")).scalar() == 0
-            other = sqlite3.connect(file, timeout=0)
-            try:
-                other.execute("INSERT INTO t VALUES (1)")
-                other.commit()
-            except sqlite3.OperationalError as error:
-                met = str(error)
-            other.close()
-            connection.execute(sa.text("INSERT INTO t VALUES (2)"))
+    with engine.connect() as connection, connection.begin(), connection.begin_nested():
+        assert connection.execute(sa.text("SELECT count(*) FROM t")).scalar() == 0
+        other = sqlite3.connect(file, timeout=0)
+        try:
+            other.execute("INSERT INTO t VALUES (1)")
+            other.commit()
+        except sqlite3.OperationalError as error:
+            met = str(error)
+        other.close()
+        connection.execute(sa.text("INSERT INTO t VALUES (2)"))
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT n FROM t")).scalars().all() == [2]
     engine.dispose()
