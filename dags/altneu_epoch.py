@@ -20,11 +20,11 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 
 If an epoch has landed again, clear its whole run: only the difference is published. A backfill (`airflow backfill
 create`) and a catch-up go together, in any order and with any number of active runs: the first run to plan takes
-along the landed epochs of the other runs that are queued or running, and publishes them as one revision; the others
-then end in `landed` or `plan` and say which run has published their epoch. An epoch whose files are broken or mostly
-malformed, or (where `[checks] rows = "stop"`) whose number of rows is unusual, is left out, as if it had not landed,
-and its own run fails. A run by hand takes no other epochs along. A run that was overtaken nonetheless (its stages are
-skipped) runs its epochs again in publish.
+along the landed epochs of the other runs that are queued or running (in a catch-up, of those to come as well), and
+publishes them as one revision; the others then end in `landed` or `plan` and say which run has published their epoch.
+An epoch whose files are broken or mostly malformed, or (where `[checks] rows = "stop"`) whose number of rows is
+unusual, is left out, as if it had not landed, and its own run fails. A run by hand takes no other epochs along. A run
+that was overtaken nonetheless (its stages are skipped) runs its epochs again in publish.
 """
 
 from __future__ import annotations

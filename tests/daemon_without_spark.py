@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,4 +33,7 @@ if __name__ == "__main__":
     changed.TICK = 0.2
     changed.STOP_SECONDS = float(os.environ.get("TEST_STOP_SECONDS", changed.STOP_SECONDS))
     changed.LEAST_DISK = int(os.environ.get("TEST_LEAST_DISK", changed.LEAST_DISK))
+    if hours := float(os.environ.get("TEST_HOURS_BACK", 0)):  # a clock that is set back again and again
+        begun, time_of_day = time.monotonic(), time.time
+        changed.time.time = lambda: time_of_day() - 3600 * hours * (time.monotonic() - begun)
     daemon_process.main()

@@ -57,6 +57,10 @@ Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one run compu
 _LOCAL_SETTINGS = """\
 import sys
 
+from altneu.pipeline.scheduling.sqlite_savepoints import lock_at_savepoints
+
+lock_at_savepoints()
+
 if "scheduler" in sys.argv:
     import altneu.expectations.suite
     import great_expectations
@@ -315,6 +319,8 @@ def _wait_until_healthy(parts: dict[str, AirflowProcess], port: int, log: Path) 
             if part.process.poll() is not None:
                 raise RunFailed(f"Airflow's {part.name} has not started:\n{_tail_log(log)}", f"less {log}")
         with suppress(urllib.error.URLError, OSError, ValueError):
+            # the tasks' part of the server is made at its first request, for seconds, while the other parts start
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/execution/health", timeout=60).close()
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
             needed = ("metadatabase", "scheduler", "dag_processor", "triggerer")

@@ -1,7 +1,8 @@
 """The task `plan` of `altneu_epoch`, the first one after the landing.
 
 It holds neither a worker nor the pool while it waits for another run. A DAG run of a schedule or a backfill takes along
-the epochs of the other DAG runs that wait or run; a DAG run by hand does not.
+the epochs of the other DAG runs that wait or run, and in a catch-up of those that the schedule will make; a DAG run by
+hand does not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..errors import AltneuError, RunInProgress
 from ..tasks import base, run_batching
 from ..tasks.base import PlannedRun
 from . import task_support
+from .sites import current_site
 
 INTERVAL = 3.0  # seconds between two polls
 WAITING = ("queued", "running")  # states of DAG runs that want their epoch published
@@ -98,7 +100,12 @@ class PlanOperator(BaseOperator):
         others, again = None if by_hand else count_runs, by_hand or run.clear_number > 0
         try:
             planned = run_batching.plan_epoch(
-                self.home, int(self.epoch), task_support.log_progress, others, again=again
+                self.home,
+                int(self.epoch),
+                task_support.log_progress,
+                others,
+                again=again,
+                catch_up=self.catch_up_of(run, ti),
             )
         except RunInProgress as first:
             task_support.log_progress(f"{first.what} This run plans after the other one is over.")
@@ -107,3 +114,16 @@ class PlanOperator(BaseOperator):
         if planned is None:
             task_support.skip_the_rest(self)
         return planned
+
+    @staticmethod
+    def catch_up_of(run: Any, ti: Any) -> run_batching.CatchUp | None:
+        """Return what the schedule will still make runs for, if it catches up and this run is one of its."""
+        start, end = current_site().schedule_bounds
+        if start is None or run.run_type != "scheduled" or run.clear_number > 0:
+            return None
+
+        def count_all(dates: Sequence[datetime]) -> int:
+            count: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates))
+            return count
+
+        return run_batching.CatchUp(run.logical_date, end, count_all)

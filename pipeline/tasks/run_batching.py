@@ -1,6 +1,7 @@
 """Joining runs of single epochs: the first DAG run of a backfill to plan takes the landed epochs of the others along.
 
-It makes one run and one revision of them; the other DAG runs find their epochs published. A task that plans while
+It makes one run and one revision of them; the other DAG runs find their epochs published. In a catch-up it takes along
+those, too, whose DAG runs the schedule will make, which are all up to now. A task that plans while
 another run is running does not begin one: `plan_epoch` raises `RunInProgress`, and `poll_run` says when to plan again.
 So no epoch is computed twice, and no task waits for a run that has died. A run by hand takes no other epochs along.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -18,7 +19,7 @@ from ..home.home import Home
 from ..landing.epoch_states import EpochState, compare_with_ledger
 from ..run import planning
 from ..run.planning import Plan
-from ..state import failed_runs, home_identity
+from ..state import clock, failed_runs, home_identity
 from ..state.ledger import Ledger
 from ..state.records import RunState, Severity
 from . import run_tasks
@@ -29,8 +30,31 @@ ASKED = 100  # the greatest number of dates in one query to Airflow
 Count = Callable[[Sequence[datetime]], int]  # the number of DAG runs of these dates that wait or run
 
 
+@dataclass(frozen=True)
+class CatchUp:
+    """The dates for which a schedule that catches up will still make DAG runs.
+
+    It makes them in order, so they are those after the date of its present run that have none in any state.
+    """
+
+    after: datetime
+    until: datetime | None  # the end of the schedule
+    count: Count  # the number of DAG runs of these dates in any state
+
+    def dates_to_come(self, dates: Sequence[datetime]) -> set[datetime]:
+        """Return the dates that will have a DAG run and have none yet."""
+        later = [date for date in dates if self.after < date and (self.until is None or date <= self.until)]
+        return set(later) - dates_with_runs(later, self.count)
+
+
 def plan_epoch(
-    path: str, epoch: int, say: Say = ignore_message, count: Count | None = None, *, again: bool = True
+    path: str,
+    epoch: int,
+    say: Say = ignore_message,
+    count: Count | None = None,
+    *,
+    again: bool = True,
+    catch_up: CatchUp | None = None,
 ) -> PlannedRun | None:
     """Begin a run over an epoch that is missing or has changed, and over those of other DAG runs that wait.
 
@@ -42,6 +66,7 @@ def plan_epoch(
         say: A function that gets lines for the log.
         count: A function that asks Airflow for the other DAG runs; None for this epoch alone.
         again: Run what was rejected, too, because a person has asked for it.
+        catch_up: The dates of the DAG runs that the schedule will make, if it catches up.
 
     Raises:
         RunInProgress: Another run comes first.
@@ -58,7 +83,7 @@ def plan_epoch(
         return None
     ledger.runs.refuse_concurrent()
     home_identity.require_identity(home)  # runs that begin at once wait for each other at the row of the identity
-    joined = plan if count is None else _joined_plan(home, ledger, plan, count)
+    joined = plan if count is None else _joined_plan(home, ledger, plan, count, catch_up)
     planned = run_tasks.begin_run(home, ledger, joined, say, alone=True)
     if planned is not None and len(joined.run) > 1:
         planned |= {"own": epoch, "label": home.schedule.format_label(epoch)}
@@ -109,8 +134,8 @@ def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
     return logical_dates
 
 
-def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count) -> Plan:
-    """Return the plan with what other DAG runs wait for, in one run that is as large as allowed.
+def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count, catch_up: CatchUp | None) -> Plan:
+    """Return the plan with what other DAG runs wait for, or will, in one run that is as large as allowed.
 
     An epoch of a run in which a critical check failed is run alone: the failure may be its own fault, or another
     epoch's.
@@ -123,7 +148,11 @@ def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count) -> Plan:
     open_ = (entry for entry in every.values() if entry.state in ("missing", "changed"))
     others = [entry for entry in open_ if entry.epoch != own and entry.epoch not in failed]
     starts = {home.schedule.start_of(entry.epoch): entry.epoch for entry in others}
-    along = {starts[date] for date in dates_with_runs(list(starts), count)}
+    dates = dates_with_runs(list(starts), count)
+    if catch_up is not None:  # a run is due when its interval has ended
+        now = home.schedule.epoch_of(clock.read_clock())
+        dates |= catch_up.dates_to_come([date for date, later in starts.items() if later < now])
+    along = {starts[date] for date in dates}
     entries = [every[own], *(entry for entry in others if entry.epoch in along)]
     wide = Plan(plan.parent, tuple(entries), tuple(entry.epoch for entry in entries))
     first = planning.split_by_size(home, wide)[0][:MOST]  # it begins with this run's own epoch

@@ -282,6 +282,19 @@ def test_it_ends_when_nobody_needs_it(place: Place) -> None:
     assert "the daemon ends: no command for" in place.log
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_neither_ends_nor_keeps_it(place: Place, hours: int) -> None:
+    """It is set back, or forwards, by an hour in each second; commands by daemon have that clock, too."""
+    place.environment["TEST_HOURS_BACK"] = str(hours)
+    toml = place.path / "altneu.toml"
+    toml.write_text(toml.read_text() + "\n[spark]\nidle_minutes = 0.05\n")
+    daemon, status = place.serve_and_wait()
+    assert 0 <= status.seconds < SECONDS and status.idle_seconds < SECONDS
+    assert place.run("status")[0] == 0 and place.run("show", "totals")[0] == 0
+    assert daemon.wait(SECONDS) == 0
+    assert "the daemon ends: no command for" in place.log
+
+
 def test_it_ends_on_a_full_disk(place: Place) -> None:
     place.environment["TEST_LEAST_DISK"] = str(1 << 60)
     assert place.serve().wait(SECONDS) == 0

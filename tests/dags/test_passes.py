@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,27 @@ def test_whom_a_run_takes_along(
         again, said = plan(home, first + each, wait)
         assert again is None and f"by run {planned['run_id']} as revision 1" in said
     assert ledger.revisions.get().revision == 1
+
+
+def test_a_catch_up_takes_along_what_the_schedule_will_make_runs_for(
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six landed days the first is published, the second plans, the third has a run that failed, and the last is not
+    over, or is beyond the end of the schedule."""
+    home, ledger, first = week
+    start_of = home.schedule.start_of
+    home_helpers.run(home, ledger, [first])
+    every = waiting(home, range(first, first + 3))
+    catch_up = run_batching.CatchUp(start_of(first + 1), None, every)
+    monkeypatch.setattr(clock, "read_clock", lambda: start_of(first + 5) + timedelta(hours=23))
+    planned, said = plan(home, first + 1, [], catch_up=catch_up)
+    assert planned is not None and epochs(ledger, planned) == [first + 1, first + 3, first + 4]
+    assert "with the epochs of 2 other DAG runs" in said
+    monkeypatch.setattr(clock, "read_clock", lambda: datetime.now(UTC))
+    ended = run_batching.CatchUp(start_of(first + 1), start_of(first + 3), every)
+    for wanted, those in ((catch_up, {3, 4, 5}), (ended, {3})):
+        dates = [start_of(first + day) for day in range(DAYS)]
+        assert wanted.dates_to_come(dates) == {dates[day] for day in those}
 
 
 def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
