@@ -8,7 +8,7 @@ DAGs, so that one process alone loads Airflow, and those that start many process
 
 `--share K/N` is the K-th of N equal shares, by the seconds of `tests/seconds.tsv`: the same for the same tests. With
 `--minutes M` no test begins after M minutes, nor one that would take much longer than that; what was left out is
-counted at the end. `python -m tests.tiers FILE` puts into the table what a run with `ALTNEU_TEST_COSTS=FILE` measured.
+listed at the end. `python -m tests.tiers FILE` puts into the table what a run with `ALTNEU_TEST_COSTS=FILE` measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -98,6 +98,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     left_out = [report for report in terminalreporter.stats.get("skipped", []) if LEFT_OUT in str(report.longrepr)]
     if config.getoption("minutes") is not None:
         terminalreporter.line(f"{len(left_out)} tests were left out for want of time.")
+        for function, number in sorted(Counter(name_function(report.nodeid) for report in left_out).items()):
+            terminalreporter.line(f"{number:5d}  {function}")
 
 
 def needs_spark(item: pytest.Item) -> bool:
@@ -112,18 +114,18 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def name_group(item: pytest.Item) -> str | None:
-    """Name those that a test stays with: all of DAGs; all of its file, where it has fixtures that the file shares; all
-    that take a copy of a history of `tests.canonical`, which is made once then."""
+    """Name those that a test stays with: all of DAGs; all that take a copy of a history of `tests.canonical`, which is
+    made once then; all of its file, where it has fixtures that the file shares."""
     if CROWDED.intersection(list_backends(item)):
         return "many processes"
     if item.path.is_relative_to(TESTS / "dags"):
         return AIRFLOW
     fixtures = getattr(item, "_fixtureinfo", None)
     definitions = list(fixtures.name2fixturedefs.values()) if fixtures else []
-    if any(each[-1].scope in ("class", "module", "package") for each in definitions):
-        return item.nodeid.partition("::")[0]
     if any(each[-1].func.__module__ == canonical.__name__ for each in definitions):
         return canonical.__name__
+    if any(each[-1].scope in ("class", "module", "package") for each in definitions):
+        return item.nodeid.partition("::")[0]
     return None
 
 

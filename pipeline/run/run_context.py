@@ -187,11 +187,21 @@ class RunContext:
         return rows if table in SERVING_TABLES else visible_rows(rows, self.parent)
 
     def verified_snapshot(self, table: str) -> int:
-        """Return the snapshot of a table on the branch of the run.
+        """Return the snapshot of a table on the branch of the run, the same one to the end of the running stage.
 
         Raises:
             ForeignWrite: It is not the snapshot that the stage of the run has recorded.
         """
+        if table not in self._verified_snapshots:
+            self._verified_snapshots[table] = self._verify_snapshot(table)
+        return self._verified_snapshots[table]
+
+    @cached_property
+    def _verified_snapshots(self) -> dict[str, int]:
+        """Return the snapshots that the running stage has verified or written."""
+        return {}
+
+    def _verify_snapshot(self, table: str) -> int:
         head = self.warehouse.branch_snapshot(table, self.run_id, self.base_snapshot(table))
         if self.recorded_snapshots.get(table, head) != head:
             raise ForeignWrite(
@@ -241,7 +251,7 @@ class RunContext:
         head = self.warehouse.write_to_branch(
             table, self.run_id, base, rows, self.parent.revision, self._next_horizon(table)
         )
-        self.recorded_snapshots[table] = self.new_snapshots[table] = head
+        self._record_snapshot(table, head)
         if head != base and (merged := self.warehouse.count_merged_files(table, head)):
             self.say(f"{table}: {merged} small files became one with the rows of this run")
         return 0 if head == base else self.warehouse.count_added_rows(table, head)
@@ -250,7 +260,11 @@ class RunContext:
         """Write the changes of a serving table: remove the rows with a key in `gone`, and add the rows `come`."""
         self.ledger.runs.renew_lease(self.run_id)
         head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
-        self.recorded_snapshots[table] = self.new_snapshots[table] = head
+        self._record_snapshot(table, head)
+
+    def _record_snapshot(self, table: str, head: int) -> None:
+        """Note what the running stage has written: it goes on from there."""
+        self.recorded_snapshots[table] = self.new_snapshots[table] = self._verified_snapshots[table] = head
 
     @cached_property
     def published_batches(self) -> dict[int, Batch]:

@@ -41,10 +41,18 @@ class Branches:
     def __init__(self, tables: Iterable[str], of: Callable[[str], iceberg.IcebergTable]) -> None:
         self.tables = tuple(tables)
         self._of = of
+        self._seen: dict[str, iceberg.IcebergTable] = {}  # each table as it was loaded last
 
     def load_metadata(self, table: str) -> iceberg.IcebergTable:
         """Load the branches, tags and snapshots of a table as they are now."""
-        return self._of(table)
+        self._seen[table] = self._of(table)
+        return self._seen[table]
+
+    def describe_snapshot(self, table: str, snapshot: int) -> iceberg.IcebergTable:
+        """Return a table as it was loaded last, or as it is now where the snapshot is newer: a snapshot never
+        changes."""
+        seen = self._seen.get(table)
+        return seen if seen is not None and seen.has_snapshot(snapshot) else self.load_metadata(table)
 
     def commit_change(self, table: str, change: Callable[[iceberg.IcebergTable], None]) -> None:
         """Change a table's metadata. Raises `Unavailable` where other writers commit first too often.
@@ -72,28 +80,29 @@ class Branches:
         return self.first_snapshot(table)
 
     def first_snapshot(self, table: str) -> int:
-        """Return the empty snapshot with which a table begins."""
-        return self.load_metadata(table).first_snapshot()
+        """Return the empty snapshot with which a table begins. It never expires."""
+        seen = self._seen.get(table)
+        return (seen if seen is not None and seen.snapshot_ids() else self.load_metadata(table)).first_snapshot()
 
     def snapshot_size(self, table: str, snapshot: int) -> Size:
         """Return the size of a snapshot for a reader, from Iceberg's metadata only."""
-        summary = self.load_metadata(table).snapshot_summary(snapshot)
+        summary = self.describe_snapshot(table, snapshot).snapshot_summary(snapshot)
         names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
         return Size(**{name: int(summary.get(key) or 0) for name, key in names.items()})
 
     def count_rows(self, table: str, snapshot: int, horizon: Horizon | None) -> int:
         """Count the rows of a snapshot that a reader from a horizon on reads (`IcebergTable.count_rows`)."""
-        return self.load_metadata(table).count_rows(snapshot, horizon)
+        return self.describe_snapshot(table, snapshot).count_rows(snapshot, horizon)
 
     def count_added_rows(self, table: str, snapshot: int) -> int:
         """Count the rows that the commit of a snapshot has added, without those that it has only merged."""
-        summary = self.load_metadata(table).snapshot_summary(snapshot)
+        summary = self.describe_snapshot(table, snapshot).snapshot_summary(snapshot)
         return int(summary.get("added-records") or 0) - int(summary.get("deleted-records") or 0)
 
     def written_size(self, table: str, snapshot: int, base: int) -> Size:
         """Return what a run has written to a table on the snapshot `base`: new rows, and files with merged rows."""
         after, before = self.snapshot_size(table, snapshot), self.snapshot_size(table, base)
-        removed = int(self.load_metadata(table).snapshot_summary(snapshot).get("removed-files-size") or 0)
+        removed = int(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("removed-files-size") or 0)
         return Size(
             files=after.files - before.files + self.count_merged_files(table, snapshot),
             bytes=after.bytes - before.bytes + removed,
@@ -102,11 +111,13 @@ class Branches:
 
     def count_merged_files(self, table: str, snapshot: int) -> int:
         """Count the data files that the commit of a snapshot has merged with its own rows."""
-        return int(self.load_metadata(table).snapshot_summary(snapshot).get("deleted-data-files") or 0)
+        return int(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("deleted-data-files") or 0)
 
     def count_removed_rows(self, table: str, snapshot: int) -> int:
         """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
-        return int(self.load_metadata(table).snapshot_summary(snapshot).get("total-position-deletes") or 0)
+        return int(
+            self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("total-position-deletes") or 0
+        )
 
     # -- The branch of a run ------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class DuckTables:
         spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"
         limit = f"{memory_budget.duckdb_memory_mb()}MiB"
         self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill), "memory_limit": limit})
-        self._read: dict[str, TableMetadata] = {}  # location → metadata; a metadata file never changes
+        self._read: dict[str, tuple[str, TableMetadata]] = {}  # table → where it was read last, and what
         self._looked_up: dict[tuple[str, int], str] = {}  # (table, snapshot) → SQL; a snapshot never changes
 
     @cached_property
@@ -137,7 +137,8 @@ class DuckTables:
         count = 0
         for table in tables:
             if table in revision.snapshots:
-                snapshot = self._load_metadata(table)[1].snapshot_by_id(revision.snapshots[table])
+                pin = revision.snapshots[table]
+                snapshot = self._load_metadata(table, pin)[1].snapshot_by_id(pin)
                 summary = snapshot.summary if snapshot else None
                 count += int(summary["total-records"] or 0) if summary else 0
         return count
@@ -161,17 +162,19 @@ class DuckTables:
         finally:
             cursor.close()
 
-    def _load_metadata(self, table: str) -> tuple[str, TableMetadata]:
-        location = self._catalog.metadata_locations(table).get(table)
-        if location is None:
-            raise AltneuError(f"there is no table {table}.", "altneu status")
-        if location not in self._read:
-            self._read[location] = FromInputFile.table_metadata(_PyArrowInputFile(location))
-        return location, self._read[location]
+    def _load_metadata(self, table: str, snapshot: int) -> tuple[str, TableMetadata]:
+        """Return the metadata file of a table that was read last, and where it is, or the current one where that does
+        not have a snapshot: a snapshot never changes."""
+        if table not in self._read or self._read[table][1].snapshot_by_id(snapshot) is None:
+            location = self._catalog.metadata_locations(table).get(table)
+            if location is None:
+                raise AltneuError(f"there is no table {table}.", "altneu status")
+            self._read[table] = location, FromInputFile.table_metadata(_PyArrowInputFile(location))
+        return self._read[table]
 
     def _snapshot_rows(self, table: str, snapshot: int) -> str:
         """Write the SQL that reads a snapshot with the columns that the settings declare now."""
-        location, metadata = self._load_metadata(table)
+        location, metadata = self._load_metadata(table, snapshot)
         if metadata.snapshot_by_id(snapshot) is None:
             raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
         scan = Table((NAMESPACE, table), metadata, location, PyArrowFileIO(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]

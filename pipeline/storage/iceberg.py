@@ -143,6 +143,10 @@ class IcebergTable:
         """Return every snapshot that has not expired."""
         return set(self._snapshots)
 
+    def has_snapshot(self, snapshot: int) -> bool:
+        """Tell whether a snapshot is there and has not expired."""
+        return snapshot in self._snapshots
+
     def first_snapshot(self) -> int:
         """Return the oldest snapshot that has not expired."""
         return min(self.snapshot_ids(), key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))

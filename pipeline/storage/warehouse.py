@@ -249,8 +249,8 @@ class Warehouse(Branches):
     def _load_snapshot(self, table: str, snapshot: int) -> DataFrame:
         if is_query_table(table):  # a revision reads the columns of the text that it was made from
             return self._read_written_columns(table, snapshot)
-        metadata = self.load_metadata(table)
-        if snapshot in metadata.snapshot_ids() and metadata.snapshot_summary(snapshot).get("total-records") == "0":
+        metadata = self.describe_snapshot(table, snapshot)
+        if metadata.has_snapshot(snapshot) and metadata.snapshot_summary(snapshot).get("total-records") == "0":
             return self.empty_rows(table)
         frame = self._read_written_columns(table, snapshot)
         columns = self.column_names(table)

@@ -121,12 +121,20 @@ def test_a_shallow_clone_has_a_share_too(repository: Path, tmp_path: Path) -> No
 
 @pytest.mark.needs("checkout")
 @pytest.mark.parametrize("failing", ["default", "share"])
-def test_ci_fails_with_the_default_tests_and_runs_both(failing: str, repository: Path, tmp_path: Path) -> None:
+def test_ci_fails_with_any_tests_and_runs_both(failing: str, repository: Path, tmp_path: Path) -> None:
     program = repository / "infra" / "test"
     condition = '[ "$1" = --share ]' if failing == "share" else '[ "$1" != --share ]'
     program.write_text(f'#!/bin/sh\necho "test $*" >>{tmp_path / "log"}\n! {condition}\n')
     code, called = call_ci(repository, tmp_path / "log")
-    assert code == (failing == "default") and len(called) == 2
+    assert code == 1 and len(called) == 2
+
+
+@pytest.mark.needs("checkout")
+def test_a_share_that_was_ended_for_its_time_fails_nothing(repository: Path) -> None:
+    program = repository / "infra" / "test"
+    program.write_text('#!/bin/sh\n[ "$1" != --share ] || exit 124\n')
+    done = subprocess.run([repository / ".ci" / "run"], capture_output=True, text=True)
+    assert done.returncode == 0 and "was ended before it was done" in done.stdout
 
 
 @pytest.mark.needs("checkout")
@@ -197,3 +205,4 @@ def test_a_share_whose_time_is_over_begins_nothing_and_says_so(tmp_path: Path) -
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"})
     assert done.returncode == 0 and "4 tests were left out for want of time." in done.stdout, done.stdout
     assert "4 skipped" in done.stdout
+    assert "  4  tests/suite/test_tiers.py::test_a_share_that_is_none" in done.stdout
