@@ -116,11 +116,11 @@ def require_few_pairs(query: CompiledQuery, relations: Relations, most: int) -> 
 def _count_joins(core: Core, relations: Relations, most: int) -> Iterator[int]:
     """Yield how many pairs each join of a core lists, from the counts by what the later ones join on."""
     first, *others = _list_growing_atoms(core)
-    counts = _count_rows(first, relations, first.terms)
+    counts = _count_atom_rows(first, relations, first.terms)
     for place, atom in enumerate(others):
         later = {term for each in others[place + 1 :] for term in each.terms}
         shared = [term for term in dict.fromkeys(atom.terms) if term in counts.columns]
-        found = _count_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
+        found = _count_atom_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
         pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(found, shared)
         pairs = pairs.withColumn(CANDIDATES, F.col("_left") * F.col(CANDIDATES))
         kept = [name for name in pairs.columns if name in later]
@@ -141,7 +141,7 @@ def _list_growing_atoms(core: Core) -> list[QueryAtom]:
     return growing
 
 
-def _count_rows(atom: QueryAtom, relations: Relations, terms: Sequence[str]) -> DataFrame:
+def _count_atom_rows(atom: QueryAtom, relations: Relations, terms: Sequence[str]) -> DataFrame:
     rows = _atom_rows(atom, relations[atom.relation])
     return rows.groupBy(*dict.fromkeys(terms)).agg(F.count("*").cast("double").alias(CANDIDATES))
 

@@ -120,7 +120,9 @@ class Extension:
         if COUNT in prefixes.columns:
             counted = prefixes.withColumnRenamed(COUNT, CANDIDATES)
         else:
-            counted = self.count_records(prefixes, CASE, [taking]).withColumn(CANDIDATES, F.coalesce("_n_0", F.lit(1)))
+            counted = self.count_prefix_records(prefixes, CASE, [taking]).withColumn(
+                CANDIDATES, F.coalesce("_n_0", F.lit(1))
+            )
             counted = counted.drop("_n_0")
         return self.limit.admit(counted, _known_values(taking))
 
@@ -143,7 +145,7 @@ class Extension:
         if not rivals:
             return prefixes.withColumns({CASE: _choose_by_value(RULE, only), COUNT: F.lit(1)})
         proposers = [{rule: step[i].asks[0] for rule, i in places.items()} for places in rivals]
-        counted = self.count_records(prefixes, RULE, proposers)
+        counted = self.count_prefix_records(prefixes, RULE, proposers)
         numbers = [F.col(f"_n_{k}") for k in range(len(proposers))]
         least = F.least(*numbers) if len(numbers) > 1 else numbers[0]
         mine = [
@@ -160,7 +162,7 @@ class Extension:
         may_explode = self.limit is not None and self.limit.must_count and bool(asks) and bool(asks[0].takes)
         return len(mine) > 1 or may_explode
 
-    def count_records(self, prefixes: DataFrame, by: str, turns: Sequence[dict[int, AtomLookup]]) -> DataFrame:
+    def count_prefix_records(self, prefixes: DataFrame, by: str, turns: Sequence[dict[int, AtomLookup]]) -> DataFrame:
         """Return the prefixes with a column `_n_k` for each turn: how many records its lookup finds, or null where the
         value of the column `by` has none.
         """

@@ -193,13 +193,13 @@ def combine_batches(manifest: dict) -> list[str]:  # type: ignore[type-arg]
     """Compare the digest of each batch, by which the publication knows it, with those of its landed files."""
     wrong = []
     for batch in manifest["batches"]:
-        text = " ".join(sorted(tag_digest(each["name"], each["sha256"]) for each in batch["files"] or ()))
+        text = " ".join(sorted(tag_file_digest(each["name"], each["sha256"]) for each in batch["files"] or ()))
         if batch["files"] and hashlib.sha256(text.encode()).hexdigest() != batch["digest"]:
             wrong.append(f"epoch {batch['label']}")
     return wrong
 
 
-def tag_digest(name: str, digest: str) -> str:
+def tag_file_digest(name: str, digest: str) -> str:
     """Return the digest of a file for that of its batch; for a file of a relation it says the relation, too."""
     relation, _, _ = name.rpartition("/")
     return f"{relation}:{digest}" if relation else digest

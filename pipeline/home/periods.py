@@ -84,10 +84,10 @@ def periods_of(schedule: Schedule, unit: PeriodUnit, epochs: Iterable[int]) -> d
     return periods
 
 
-def format_ranges(schedule: Schedule, epochs: Iterable[int]) -> str:
+def format_epoch_ranges(schedule: Schedule, epochs: Iterable[int]) -> str:
     """Format epochs as ranges of neighbours.
 
-    >>> format_ranges(Schedule(), [7, 1, 2, 3, 9])
+    >>> format_epoch_ranges(Schedule(), [7, 1, 2, 3, 9])
     '1..3, 7, 9'
     """
     ranges: list[list[int]] = []

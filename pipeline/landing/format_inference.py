@@ -164,13 +164,13 @@ def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
         for block in read_blocks(source.path, layout):
             if block.good.num_rows or block.bad:
                 first = block.good.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
-                return [[f"{name}={_format_cell(cell)}" for name, cell in row.items()] for row in first]
+                return [[f"{name}={_format_sample_cell(cell)}" for name, cell in row.items()] for row in first]
     except BrokenFileError as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
     return []
 
 
-def _format_cell(cell: object) -> str:
+def _format_sample_cell(cell: object) -> str:
     text = "" if cell is None else str(cell)
     return text.removesuffix(".0") if isinstance(cell, float) else format_name(text)
 

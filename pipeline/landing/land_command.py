@@ -293,19 +293,19 @@ def _count_edge_rows(
 def _carry_former_files(old: Path, new: Path, options: LandOptions) -> None:
     """Put the files of a batch that a land does not replace next to the new files."""
     if options.relation and old.is_dir():
-        _link_files(_list_data_files(old), new)
+        _link_files(_list_landed_files(old), new)
     elif options.append:
         _add_former_files(old, new)
     for folder in [each for each in old.iterdir() if each.is_dir()] if old.is_dir() else []:
         if folder.name != options.relation:
             (new / folder.name).mkdir(exist_ok=True)
-            _link_files(_list_data_files(folder), new / folder.name)
+            _link_files(_list_landed_files(folder), new / folder.name)
         elif options.append:
             (new / folder.name).mkdir(exist_ok=True)
             _add_former_files(folder, new / folder.name)
 
 
-def _list_data_files(folder: Path) -> list[Path]:
+def _list_landed_files(folder: Path) -> list[Path]:
     return [file for file in folder.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
 
 
@@ -313,9 +313,9 @@ def _add_former_files(old: Path, new: Path) -> None:
     """Put the files of a batch next to the new files, which take free names."""
     if not old.is_dir():
         return
-    kept = _list_data_files(old)
+    kept = _list_landed_files(old)
     taken = {file.name for file in kept}
-    for file in sorted(_list_data_files(new)):
+    for file in sorted(_list_landed_files(new)):
         name, rest = file.name, file.name.split("-", 1)[1]
         number = 0
         while name in taken:

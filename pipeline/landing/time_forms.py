@@ -111,12 +111,12 @@ class TimeForm:
         cells = pc.extract_regex(texts, self.pattern)
         unread = ~np.asarray(pc.fill_null(pc.equal(pc.struct_field(cells, "whole"), texts), False))
         days, no_day = self._read_days(cells)
-        seconds = self._read_number(cells, "second")
-        hours = self._read_number(cells, "hour")
+        seconds = self._read_time_number(cells, "second")
+        hours = self._read_time_number(cells, "hour")
         if self.parts.get("hour") == "I":
             afternoon = pc.equal(pc.utf8_lower(pc.struct_field(cells, "p")), "pm")
             hours = hours % 12 + 12 * np.asarray(pc.fill_null(afternoon, False)).astype(np.int64)
-        local = days * 86_400 + hours * 3_600 + self._read_number(cells, "minute") * 60 + seconds
+        local = days * 86_400 + hours * 3_600 + self._read_time_number(cells, "minute") * 60 + seconds
         shifts, unknown, no_hour = self._read_shifts(cells, local)
         reasons = {
             f"{name} is no time of the form {self.text}": unread,
@@ -127,7 +127,7 @@ class TimeForm:
         }
         return local * 1_000_000 + self._read_fraction(cells) - shifts, reasons
 
-    def _read_number(self, cells: pa.StructArray, part: str, default: int = 0) -> Times:
+    def _read_time_number(self, cells: pa.StructArray, part: str, default: int = 0) -> Times:
         """Return the number of a part of the time in each row."""
         if part not in self.parts:
             return np.full(len(cells), default, np.int64)
@@ -138,22 +138,22 @@ class TimeForm:
 
     def _read_days(self, cells: pa.StructArray) -> tuple[Times, Mask]:
         """Return the days since 1970, and a mask of the rows whose day is not in the calendar."""
-        years = self._read_number(cells, "year", 1970)
+        years = self._read_time_number(cells, "year", 1970)
         if self.parts["year"] == "y":
             years += np.where(years <= 68, 2000, np.where(years <= 99, 1900, 0))
         months = self._read_months(cells)
         first = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (months - 1)
         if "day of the year" in self.parts:
-            numbers, after = self._read_number(cells, "day of the year", 1), first + 12
+            numbers, after = self._read_time_number(cells, "day of the year", 1), first + 12
         else:
-            numbers, after = self._read_number(cells, "day", 1), first + 1
+            numbers, after = self._read_time_number(cells, "day", 1), first + 1
         day = first.astype("datetime64[D]") + (numbers - 1)
         return day.astype(np.int64), np.asarray(day >= after) | (years < 1)
 
     def _read_months(self, cells: pa.StructArray) -> Times:
         directive = self.parts.get("month")
         if directive in (None, "m"):
-            return self._read_number(cells, "month", 1)
+            return self._read_time_number(cells, "month", 1)
         starts = pa.array([name[:3] for name in _MONTHS])
         months = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(pc.struct_field(cells, directive)), 0, 3), starts)
         return np.asarray(pc.fill_null(months, 0)).astype(np.int64) + 1

@@ -270,13 +270,13 @@ class Daemon:
             idle_seconds=round(idle, 1),
             idle_minutes=None if self.stays else self.home.config.spark.idle_minutes,
             commands=self.done,
-            working=describe_turn(self._turn),
+            working=describe_turn(self._turn_file),
             memory_mb={name: size >> 20 for name, size in memory.items()},
             is_ready=self.is_ready,
         )
 
     @property
-    def _turn(self) -> Path:
+    def _turn_file(self) -> Path:
         return self.path.with_name(self.path.name + ".turn")
 
     def _start_jvm(self) -> None:
@@ -431,7 +431,7 @@ class Daemon:
             connection.send({"refused": why})
             connection.close()
             return
-        connection.send(self._gateway | {"turn": str(self._turn)})
+        connection.send(self._gateway | {"turn": str(self._turn_file)})
         self.attached.add(connection)
         self._selector.register(connection, selectors.EVENT_READ, self._hear_attached)
 

@@ -55,11 +55,12 @@ def list_changed_periods(
         was, is_now = period.is_complete(before), period.is_complete(after)
         own = tuple(change for change in changes if period.contains(change.epoch))
         if (was or is_now) and (own or was != is_now):
-            changed.append(PeriodChange(period, _classify_change(was, is_now), own))
+            changed.append(PeriodChange(period, _classify_period_change(was=was, is_now=is_now), own))
     return changed
 
 
-def _classify_change(was_complete: bool, is_complete: bool) -> PeriodChangeKind:
-    if not is_complete:
+def _classify_period_change(*, was: bool, is_now: bool) -> PeriodChangeKind:
+    """Tell what has become of a period, by whether it was complete and whether it is now."""
+    if not is_now:
         return PeriodChangeKind.WITHDRAWN
-    return PeriodChangeKind.CORRECTED if was_complete else PeriodChangeKind.NEW
+    return PeriodChangeKind.CORRECTED if was else PeriodChangeKind.NEW

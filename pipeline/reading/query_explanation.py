@@ -151,7 +151,7 @@ class _Witnesses(Generic[R]):
 
         names = (query.name,) if query.has_landed else query.relations
         ctes = ", ".join(f"{self.tables.quote_identifier(name)} AS ({self.write_relation(name)})" for name in names)
-        stored = {self.table_of(name): self.tables.read_table(self.table_of(name), self.revision) for name in names}
+        stored = {self.find_table(name): self.tables.read_table(self.find_table(name), self.revision) for name in names}
         text = query.text if query.has_landed else query.normal_form
         columns = {name: tuple(self.columns_of(name)) for name in names}
         found: list[list[Document]] = []
@@ -164,7 +164,7 @@ class _Witnesses(Generic[R]):
             found += [_split_row(witness, row) for row in rows[: COMBINATIONS - len(found)]]
         return self.add_landed_rows(found), number
 
-    def table_of(self, relation: str) -> str:
+    def find_table(self, relation: str) -> str:
         return self.definitions[relation].table if relation in self.definitions else _TABLES[relation]
 
     def columns_of(self, relation: str) -> Sequence[str]:
@@ -184,7 +184,7 @@ class _Witnesses(Generic[R]):
     def write_relation(self, relation: str) -> str:
         """Write the query for a relation as it is at the epoch."""
         listed = ", ".join(map(self.tables.quote_identifier, self.columns_of(relation)))
-        table, alive = f"{{{self.table_of(relation)}}}", f"epoch <= {self.epoch}"
+        table, alive = f"{{{self.find_table(relation)}}}", f"epoch <= {self.epoch}"
         if relation == EDGES:
             summed = f"SELECT a AS src, b AS dst, k AS trussness FROM {table} WHERE {alive} GROUP BY a, b, k"
             return f"{summed} HAVING sum(diff) > 0"
@@ -204,10 +204,10 @@ class _Witnesses(Generic[R]):
     def complete_part(self, part: Document, landed: Sequence[Document]) -> Document:
         relation = part["relation"]
         if relation in _OF_PAIRS:
-            mine = [self.name_vertices(row, ENDS) for row in landed if _is_behind(row, part)]
+            mine = [self.name_row(row, ENDS) for row in landed if _is_behind(row, part)]
         else:
             mine = self.select_own_rows(relation, part["row"])
-        named = self.name_vertices(part["row"], self.vertices_of(relation))
+        named = self.name_row(part["row"], self.vertices_of(relation))
         own = self.definitions.get(relation)
         has_landed = relation in _OF_PAIRS or (own is not None and own.has_landed)
         following = {} if has_landed else {"next": _write_next_command(relation, named)}
@@ -230,14 +230,14 @@ class _Witnesses(Generic[R]):
         label = tables.home.schedule.format_label
         return [
             {
-                **self.name_vertices(each, definition.vertices),
+                **self.name_row(each, definition.vertices),
                 "epoch": label(each["epoch"]),
                 "fate": _tell_fate(each, row),
             }
             for each in found
         ]
 
-    def name_vertices(self, row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    def name_row(self, row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
         return _name_vertices(self.tables, self.revision, row, columns)
 
 

@@ -50,7 +50,9 @@ def select_query_rows(tables: Tables[R], revision: Revision, query: QueryDefinit
     )
     rows = tables.select_rows(sql, stored=tables.read_table(query.table, revision))
     columns = ", ".join(map(tables.quote_identifier, result_columns(query)))
-    return _name_vertices(tables, revision, query, tables.select_rows(f"SELECT {columns} FROM {{rows}}", rows=rows))
+    return _name_result_vertices(
+        tables, revision, query, tables.select_rows(f"SELECT {columns} FROM {{rows}}", rows=rows)
+    )
 
 
 def select_result_changes(
@@ -72,7 +74,7 @@ def select_result_changes(
         relations["r0"] = tables.read_table(query.table, old)
     both = tables.select_rows(" UNION ALL ".join(parts), **relations)
     sql = f"SELECT {listed}, CAST(sum(diff) AS BIGINT) AS diff FROM {{both}} GROUP BY {listed} HAVING sum(diff) <> 0"
-    return _name_vertices(tables, new, query, tables.select_rows(sql, both=both))
+    return _name_result_vertices(tables, new, query, tables.select_rows(sql, both=both))
 
 
 def require_same_columns(ledger: Ledger, old: Revision, query: QueryDefinition) -> None:
@@ -123,5 +125,5 @@ def _quote_columns(tables: Tables[R], query: QueryDefinition) -> str:
     return ", ".join(map(tables.quote_identifier, query.columns))
 
 
-def _name_vertices(tables: Tables[R], revision: Revision, query: QueryDefinition, rows: R) -> R:
+def _name_result_vertices(tables: Tables[R], revision: Revision, query: QueryDefinition, rows: R) -> R:
     return replace_with_names(tables, revision, rows, list(query.vertices)) if query.vertices else rows

@@ -74,7 +74,7 @@ def describe_epoch(state: ReportState, epoch: int, at: str) -> Document:
         "approval": state.approval_document(published.run_id) if published else None,
         "run": _run_document(state, run_id) if run_id else None,
         "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
-        "trend": _trend_rows(state, epoch),
+        "trend": _trend_chart_rows(state, epoch),
     }
     document["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
     return {**document, "verdict": epoch_verdict(document)}
@@ -94,7 +94,7 @@ def _weekday_of(home: Home, epoch: int) -> str | None:
     return f"{begin:%A}" if begin is not None and home.schedule.seconds == 86_400 else None
 
 
-def _trend_rows(state: ReportState, epoch: int) -> list[Document]:
+def _trend_chart_rows(state: ReportState, epoch: int) -> list[Document]:
     """Return rows and totals of the last epochs, without those after the frontier."""
     rows = []
     for each in state.epoch_window(epoch):

@@ -144,9 +144,9 @@ class CorrectionApproval(ApprovalOperator):
 
     @task_support.translate_errors
     def execute(self, context: Any) -> Any:
-        return self._request_approval(context, self.change)
+        return self._request_change_approval(context, self.change)
 
-    def _request_approval(self, context: Any, change: PartitionChange) -> Any:
+    def _request_change_approval(self, context: Any, change: PartitionChange) -> Any:
         if not needs_decision(change):
             return change
         where = _partition_of(context, self.unit)
@@ -164,7 +164,7 @@ class CorrectionApproval(ApprovalOperator):
         ):
             task_support.log_progress(f"{where.words} has changed again: asked again")
             newer = _claim_change(self.home, where, context)
-            return self._request_approval(context, newer or change)
+            return self._request_change_approval(context, newer or change)
         super().execute_complete(context, event)  # after a rejection it skips the following task
         if event.get("chosen_options") != [self.APPROVE]:
             consumer_claims.release_partition(self.home, where, teller)

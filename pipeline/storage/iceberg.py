@@ -65,7 +65,7 @@ class IcebergTables:
         where = self._metadata_location(name)
         location = where[name.rpartition(".")[2]]
         if location not in self._read:
-            self._load_metadata([each for each in where.values() if each not in self._read])
+            self._load_table_metadata([each for each in where.values() if each not in self._read])
         return IcebergTable(name, location, self._read[location], self._changes)
 
     def drop_table(self, name: str) -> None:
@@ -83,7 +83,7 @@ class IcebergTables:
             raise AltneuError(f"there is no table {name}.", "altneu status")
         return where
 
-    def _load_metadata(self, locations: list[str]) -> None:
+    def _load_table_metadata(self, locations: list[str]) -> None:
         try:
             texts = [content.decode() for content in filesystem.map_parallel(filesystem.read_file, locations)]
         except OSError as error:

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from ..errors import RevisionConflict, RunInProgress, UsageError
 from ..home.home import Home
-from ..home.periods import Period, PeriodUnit, format_ranges, parse_period
+from ..home.periods import Period, PeriodUnit, format_epoch_ranges, parse_period
 from ..state import event_cursor
 from ..state.event_cursor import DeliveryCursor
 from ..state.ledger import Ledger
@@ -36,7 +36,7 @@ class ConsumerPartition:
     partition: str
 
     @property
-    def cursor(self) -> str:
+    def cursor_name(self) -> str:
         """Return the name of its cursor."""
         return f"{self.consumer}: {self.unit} {self.partition}"
 
@@ -94,8 +94,8 @@ def claim_partition(
     home, ledger = open_home(path)
     for _ in range(TRIES):
         newest = ledger.revisions.get().revision
-        event_cursor.start_cursor(ledger, where.cursor, begin)
-        at = event_cursor.read_cursor(ledger, where.cursor)
+        event_cursor.start_cursor(ledger, where.cursor_name, begin)
+        at = event_cursor.read_cursor(ledger, where.cursor_name)
         assert at is not None
         since = at.revision
         if at.claimed is not None and at.teller is not None and at.teller != teller:
@@ -109,7 +109,7 @@ def claim_partition(
                     return None
         change = describe_partition(home, ledger, where, since, newest, by_hand=by_hand)
         claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, teller)
-        if not event_cursor.compare_and_set(ledger, where.cursor, at, claim):
+        if not event_cursor.compare_and_set(ledger, where.cursor_name, at, claim):
             continue
         if change is None:
             say(f"{where.words} has not changed since revision {since}, which {where.consumer} has processed")
@@ -149,7 +149,7 @@ def describe_partition(
         "revision": revision,
         "kind": WITHDRAWN if not present else CORRECTED if is_correction else NEW,
         "epochs": {home.schedule.format_label(epoch): kind for epoch, kind in kinds.items()},
-        "ranges": format_ranges(home.schedule, kinds),
+        "ranges": format_epoch_ranges(home.schedule, kinds),
         "by_hand": by_hand,
     }
 
@@ -164,22 +164,22 @@ def has_changed_since(path: str, where: ConsumerPartition, change: PartitionChan
 def has_claim(path: str, where: ConsumerPartition, teller: str) -> bool:
     """Tell whether the claim of a task is open: it was neither confirmed nor taken over."""
     _, ledger = open_home(path, writes=False)
-    at = event_cursor.read_cursor(ledger, where.cursor)
+    at = event_cursor.read_cursor(ledger, where.cursor_name)
     return at is not None and at.teller == teller
 
 
 def confirm_partition(path: str, where: ConsumerPartition, teller: str) -> None:
     """Confirm that the change which a task has claimed was processed."""
     _, ledger = open_home(path)
-    event_cursor.confirm_delivery(ledger, where.cursor, teller)
+    event_cursor.confirm_delivery(ledger, where.cursor_name, teller)
 
 
 def release_partition(path: str, where: ConsumerPartition, teller: str) -> None:
     """Release the claim of a task whose change is not processed now: the next claim has it, too."""
     _, ledger = open_home(path)
-    at = event_cursor.read_cursor(ledger, where.cursor)
+    at = event_cursor.read_cursor(ledger, where.cursor_name)
     if at is not None and at.teller == teller:
-        event_cursor.compare_and_set(ledger, where.cursor, at, DeliveryCursor(at.revision))
+        event_cursor.compare_and_set(ledger, where.cursor_name, at, DeliveryCursor(at.revision))
 
 
 def _parse_partition(home: Home, where: ConsumerPartition) -> Period:

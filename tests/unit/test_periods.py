@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from altneu.pipeline.errors import UsageError
-from altneu.pipeline.home.periods import PeriodUnit, format_ranges, parse_period, period_of, periods_of
+from altneu.pipeline.home.periods import PeriodUnit, format_epoch_ranges, parse_period, period_of, periods_of
 from altneu.pipeline.home.schedule import Schedule
 from altneu.pipeline.reading.changed_periods import list_changed_periods
 from altneu.pipeline.reading.epoch_changes import EpochChange, EpochChangeKind
@@ -61,7 +61,7 @@ def test_ranges_are_the_epochs_that_they_stand_for() -> None:
     draw = random.Random(1)
     for _ in range(50):
         epochs = {draw.randrange(30) for _ in range(draw.randrange(12))}
-        parts = [part.split("..") for part in format_ranges(Schedule(), epochs).split(", ") if part]
+        parts = [part.split("..") for part in format_epoch_ranges(Schedule(), epochs).split(", ") if part]
         assert [e for part in parts for e in range(int(part[0]), int(part[-1]) + 1)] == sorted(epochs)
         assert all(int(one[-1]) + 1 < int(other[0]) for one, other in itertools.pairwise(parts))
 
