@@ -130,6 +130,17 @@ class History:
                 found = rows_of(graph, name, as_of=epoch)
                 assert found == expected_rows(name, self.batches, self.people, epoch), (name, epoch)
 
+    def explain_some_rows(self) -> None:
+        """Behind a row are as many combinations of rows as it counts, or as it has copies where nothing is grouped."""
+        graph = Graph(self.home.path)
+        for name in self.names:
+            for row in graph.arrow.query(name).to_pylist()[:3]:
+                copies = row.pop("copies", 1)
+                found = graph.explain_query(name, row)
+                number = len(found["combinations"]) + found["combinations_not_listed"]
+                assert found["copies"] == copies and number >= copies, (name, row)
+                assert number == row.get("n", number), (name, row)
+
 
 def recount_differences(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> list[dict[str, object]]:
     revision = ledger.revisions.get()
@@ -145,6 +156,7 @@ def test_a_history_with_people(spark: SparkSession, tmp_path: Path, unaudited: N
         history.change_epochs(count)
         run_all(history.home, history.ledger)
         history.check_all_rows()
+    history.explain_some_rows()
     assert not recount_differences(spark, history.home, history.ledger, sorted(history.batches))
 
 
@@ -157,4 +169,5 @@ def test_many_histories_of_twelve_queries(spark: SparkSession, tmp_path: Path, s
         history.change_epochs(count)
         run_all(history.home, history.ledger)
         history.check_all_rows()
+    history.explain_some_rows()
     assert not recount_differences(spark, history.home, history.ledger, sorted(history.batches))
