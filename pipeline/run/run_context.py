@@ -263,11 +263,11 @@ class RunContext:
         return self.ledger.outputs.fingerprints_of(self.parent.revision) if self.parent.revision else {}
 
     @cached_property
-    def known_tables(self) -> set[str]:
+    def fingerprinted_tables(self) -> set[str]:
         """Return the tables that the run builds on and whose fingerprints are known."""
         return self.ledger.outputs.known_tables(self.parent.revision) if self.parent.revision else set()
 
-    def fingerprints_since(self, first: int) -> Prints:
+    def known_fingerprints_since(self, first: int) -> Prints:
         """Return the fingerprints of the tables that the run builds on, with the sum of those before epoch `first` at
         `first` - 1."""
         return self.ledger.outputs.fingerprints_since(self.parent.revision, first) if self.parent.revision else {}

@@ -74,11 +74,11 @@ def proof_scope(audit: AuditChoice, revision: int) -> ProofScope:
 def unprovable_reason(run: RunContext) -> str | None:
     """Return why there is no proof of what the run has written; None when there is one, or nothing has changed."""
     proof = run.ledger.outputs.get_proof(run.run_id)
-    if proof is not None and (proof.base or is_known(run.known_tables)):
+    if proof is not None and (proof.base or is_known(run.fingerprinted_tables)):
         return None
     if proof is None and run.get_result(TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not is_known(run.known_tables):
+    if run.parent.frontier is not None and not is_known(run.fingerprinted_tables):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -134,7 +134,7 @@ def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Pr
     """
     first = run.parent.frontier is None
     adds = all(map(run.appends_to, run.warehouse.collections))
-    known = run.fingerprints_since(_first_compared_epoch(run)) if adds else run.known_fingerprints
+    known = run.known_fingerprints_since(_first_compared_epoch(run)) if adds else run.known_fingerprints
 
     def appends_to(table: str) -> bool:
         return run.appends_to(table) and (first or table in known)

@@ -69,7 +69,7 @@ def _count_rows(run: RunContext, *, whole: bool) -> int:
 
 def _is_proved_by_delta(run: RunContext) -> bool:
     """Tell whether the proof builds on what is known of the state before, so that it does not read all rows."""
-    known = {*run.known_tables, *(() if run.parent.frontier is not None else run.warehouse.collections)}
+    known = {*run.fingerprinted_tables, *(() if run.parent.frontier is not None else run.warehouse.collections)}
     return run.kind is RunKind.RUN and known.issuperset(run.warehouse.collections)
 
 
