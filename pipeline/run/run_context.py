@@ -281,7 +281,7 @@ class RunContext:
         """Return the tables that the run builds on and whose fingerprints are known."""
         return self.ledger.outputs.known_tables(self.parent.revision) if self.parent.revision else set()
 
-    def parent_fingerprints_since(self, first: int) -> Prints:
+    def known_fingerprints_since(self, first: int) -> Prints:
         """Return the fingerprints of the tables that the run builds on, with the sum of those before epoch `first` at
         `first` - 1."""
         return self.ledger.outputs.fingerprints_since(self.parent.revision, first) if self.parent.revision else {}

@@ -85,8 +85,8 @@ class Stored:
             get_result=lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
             frontier=FRONTIER,
             epochs=[FIRST, FRONTIER],
-            known_tables=set(self.before),
-            fingerprints_since=lambda first: self.before,
+            fingerprinted_tables=set(self.before),
+            known_fingerprints_since=lambda first: self.before,
             published_batches=[1],
             parent=SimpleNamespace(revision=1, frontier=BASE, since=None),
             total_diffs=lambda first: self.totals,
@@ -279,7 +279,7 @@ def test_why_there_is_no_proof(
     run = stored.run()
     proof = stored.proof if has_base else replace(stored.proof, base={})
     run.ledger.outputs.get_proof = lambda run_id: proof if has_proof else None
-    run.known_tables = set(known)
+    run.fingerprinted_tables = set(known)
     run.get_result = lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
     assert proof_verification.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
@@ -291,7 +291,7 @@ def test_fingerprints_are_read_of_what_is_new_or_of_all(monkeypatch: pytest.Monk
     """Of a table that the run adds to and whose fingerprint is known: of its new rows. Else of all rows."""
     known = {"edges": {1: print_of(1), 2: print_of(2)}, "degrees": {1: print_of(3)}}
     run = Stored().run()
-    run.known_fingerprints, run.fingerprints_since = known, lambda first: known
+    run.known_fingerprints, run.known_fingerprints_since = known, lambda first: known
     run.appends_to = lambda table: keeps or table == "upserts"
     run.warehouse = SimpleNamespace(collections=["edges", "degrees", "trussness"])
     run.read_delta, run.read_after = (lambda table: f"new {table}"), (lambda table: f"all {table}")

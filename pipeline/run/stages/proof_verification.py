@@ -134,7 +134,7 @@ def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Pr
     """
     first = run.parent.frontier is None
     adds = all(map(run.appends_to, run.warehouse.collections))
-    known = run.parent_fingerprints_since(_first_compared_epoch(run)) if adds else run.known_fingerprints
+    known = run.known_fingerprints_since(_first_compared_epoch(run)) if adds else run.known_fingerprints
 
     def appends_to(table: str) -> bool:
         return run.appends_to(table) and (first or table in known)

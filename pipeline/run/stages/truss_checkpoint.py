@@ -43,7 +43,7 @@ def read_parent_checkpoint(run: RunContext) -> TrussCheckpoint | None:
 
 def published_graph_counts(run: RunContext, at: int) -> Counted | None:
     """Return the fingerprints and counts of the published graph at an epoch, or None where not all are known."""
-    known = run.parent_fingerprints_since(at + 1)
+    known = run.known_fingerprints_since(at + 1)
     if not is_known(known):
         return None
     return Counted(

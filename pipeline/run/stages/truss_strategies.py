@@ -150,7 +150,7 @@ class UpdateRegion(TrussStrategy):
 
     def run(self) -> TrussResult:
         run, checkpoint = self.context, self.parent_checkpoint()
-        fingerprints = run.parent_fingerprints_since(checkpoint.at + 1)
+        fingerprints = run.known_fingerprints_since(checkpoint.at + 1)
         return truss_local_update.update_region(
             checkpoint,
             self.changed_edges(checkpoint.at),
