@@ -43,7 +43,7 @@ WITH_SPARK = [
     ["rebuild"],
     ["compact"],
 ]
-# What differs between any two runs of the same command: names of runs, homes and files, moments, seconds, sizes of files, digests.
+# What differs between any two runs of a command: names of runs, homes, files; moments, seconds, sizes, digests.
 MASKS = (
     (r"\d{8}T\d{6}_[0-9a-f]{8}", "RUN"),
     (r"altneu_[0-9a-f]{12}", "CATALOG"),
