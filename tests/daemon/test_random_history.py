@@ -43,9 +43,11 @@ WITH_SPARK = [
     ["rebuild"],
     ["compact"],
 ]
-# What differs between any two runs of the same command: names of runs, moments, seconds, sizes of files, digests.
+# What differs between any two runs of a command: names of runs, homes, files; moments, seconds, sizes, digests.
 MASKS = (
     (r"\d{8}T\d{6}_[0-9a-f]{8}", "RUN"),
+    (r"altneu_[0-9a-f]{12}", "CATALOG"),
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "FILE"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[0-9:.+Z]*", "MOMENT"),
     (r"\b\d+(\.\d+)? (s|min|h|B|kB|KB|MB)\b", "AMOUNT"),
     (r'("(\w*seconds|\w*bytes|daemon|snapshot\w*|size)": )[^,\n]*', r"\1…"),
