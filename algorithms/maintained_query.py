@@ -113,6 +113,24 @@ def require_few_pairs(query: CompiledQuery, relations: Relations, most: int) -> 
     return greatest
 
 
+def joins_whole_keys(query: CompiledQuery, keys: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a row meets at most one row of another atom at a time, because joins are of two sets by their keys.
+
+    `keys` has the key of each relation, empty where it is no set.
+    """
+    return all(len(core.atoms) < 2 or _joins_two_by_keys(core, keys) for core in query.cores)
+
+
+def _joins_two_by_keys(core: Core, keys: Mapping[str, Sequence[str]]) -> bool:
+    one, *others = core.atoms
+    shared = set(one.terms) & set(others[0].terms)
+    joined = [
+        {name for name, term in zip(atom.columns, atom.terms, strict=True) if term in shared} for atom in core.atoms
+    ]
+    of = [set(keys[atom.relation]) for atom in core.atoms]
+    return len(others) == 1 and all(key and key <= names for key, names in zip(of, joined, strict=True))
+
+
 def _count_joins(core: Core, relations: Relations, most: int) -> Iterator[int]:
     """Yield how many pairs each join of a core lists, from the counts by what the later ones join on."""
     first, *others = _list_growing_atoms(core)

@@ -31,8 +31,8 @@ class TooManyCandidates(Exception):
 class CandidateLimit:
     """How many candidates a join may list, and from how many prefixes on none are sent to all executors.
 
-    changed, rows: the rows with which the joins begin, and those of the largest relation. A join is not counted where
-    it cannot list too many by these. candidates: those of the last join that was counted.
+    changed, rows: the rows with which the joins begin, and how many each may meet: those of the largest relation. A
+    join is not counted where it cannot list too many by these. candidates: those of the last join that was counted.
     """
 
     most: int

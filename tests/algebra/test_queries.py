@@ -273,6 +273,13 @@ def test_later_joins_are_counted_from_scratch_as_well(spark: SparkSession) -> No
     assert error.value.hub == {"arcs.dst": 7}
 
 
+@pytest.mark.parametrize(("name", "once"), (("mutual", True), ("kinds", True), ("ring", False), ("triangles", False)))
+def test_a_row_meets_one_row_by_a_whole_key(name: str, once: bool) -> None:
+    keys = {relation: each.key for relation, each in RELATIONS.items()}
+    assert maintained.joins_whole_keys(compile_query(QUERIES[name], RELATIONS), keys) == once
+    assert not maintained.joins_whole_keys(compile_query(QUERIES["answered"], RELATIONS), keys)
+
+
 @pytest.mark.law(3, 4)
 def test_maintained_results_are_what_sql_gives_at_every_epoch(spark: SparkSession) -> None:
     check_history(spark, seeds.one(17), 2, broadcast=True, names=("ring", "pairs", "partners"))

@@ -164,7 +164,7 @@ class _Maintainer:
         """Write the changes of a query, and refuse it where one of its joins would list too many rows."""
         few = memory_budget.max_broadcast_rows(self.run.home.config)
         changed = sum(self.count_changed_rows(query, name) for name in query.relations)
-        limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_largest_relation(query))
+        limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_possible_matches(query))
         try:
             return self.write_changes(definition, query, way, limit)
         except TooManyCandidates as error:
@@ -193,8 +193,11 @@ class _Maintainer:
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
         return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
 
-    def count_largest_relation(self, query: CompiledQuery) -> int:
-        """Return the number of stored rows of the largest relation of a query."""
+    def count_possible_matches(self, query: CompiledQuery) -> int:
+        """Return how many rows a row may meet in a join: those of the largest relation, or one by a whole key."""
+        relations = known_relations(self.run.home, self.run.maintained_queries)
+        if maintained.joins_whole_keys(query, {name: each.key for name, each in relations.items()}):
+            return 1
         sizes = self.run.unpublished_revision().snapshots
         tables = {self.table_of(name) for name in query.relations}
         return max(self.run.warehouse.snapshot_size(table, sizes[table]).rows for table in tables)
