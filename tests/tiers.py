@@ -114,18 +114,18 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def name_group(item: pytest.Item) -> str | None:
-    """Name those that a test stays with: all of DAGs; all of its file, where it has fixtures that the file shares; all
-    that take a copy of a history of `tests.canonical`, which is made once then."""
+    """Name those that a test stays with: all of DAGs; all that take a copy of a history of `tests.canonical`, which is
+    made once then; all of its file, where it has fixtures that the file shares."""
     if CROWDED.intersection(list_backends(item)):
         return "many processes"
     if item.path.is_relative_to(TESTS / "dags"):
         return AIRFLOW
     fixtures = getattr(item, "_fixtureinfo", None)
     definitions = list(fixtures.name2fixturedefs.values()) if fixtures else []
-    if any(each[-1].scope in ("class", "module", "package") for each in definitions):
-        return item.nodeid.partition("::")[0]
     if any(each[-1].func.__module__ == canonical.__name__ for each in definitions):
         return canonical.__name__
+    if any(each[-1].scope in ("class", "module", "package") for each in definitions):
+        return item.nodeid.partition("::")[0]
     return None
 
 

@@ -1,5 +1,6 @@
 """The graph that a run keeps for the next: whatever became of its files, every epoch's trussness is right, and a run
-uses them just when they are there and true."""
+uses them just when they are there and true. In the default tier `tests/kernels/test_warm.py` damages the files, and
+`tests/truss/test_region_in_spark.py` goes on from whole ones."""
 
 from __future__ import annotations
 
@@ -84,7 +85,6 @@ def damage(home: home_helpers.Home, ledger: Ledger, how: str) -> None:
 
 
 # what becomes of the files, the epochs that land then, and how the run begins
-FEW_STEPS = [("kept", [2, 3], "resume"), ("stale", [1, 4], "replay")]
 STEPS = [
     ("kept", [2, 3], "resume"),  # a correction, and a new one
     ("absent", [4], "replay"),
@@ -99,12 +99,10 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("live_for", "steps"),
-    [(None, FEW_STEPS), *(pytest.param(each, STEPS, marks=pytest.mark.slow) for each in (None, 3))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("live_for", [None, 3])
 def test_every_epoch_is_right_whatever_became_of_the_files(
-    tmp_path: Path, spark: SparkSession, live_for: int | None, steps: list[tuple[str, list[int], str]]
+    tmp_path: Path, spark: SparkSession, live_for: int | None
 ) -> None:
     rng = random.Random(seeds.one(11))
     window = f"[edges]\nlive_for = {live_for}\n" if live_for else ""
@@ -114,7 +112,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
         home_helpers.put(home, epoch, batch)
     home_helpers.run(home, ledger, [1, 2])
     assert plan(ledger) == "replay"
-    for how, epochs, expected in steps:
+    for how, epochs, expected in STEPS:
         if how not in ("kept", "no folder yet"):
             damage(home, ledger, how)
         for epoch in epochs:

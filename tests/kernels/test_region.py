@@ -177,7 +177,7 @@ SHAPES = {  # vertices, edges at first, batches in a window, edges in a batch
 )
 @pytest.mark.parametrize("coarse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("some", [range(12), pytest.param(range(12, 25), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("some", [range(6), pytest.param(range(6, 25), marks=pytest.mark.slow)], ids=str)
 def test_as_a_peel_with_certificates_and_proofs(
     shape: str, coarse: bool, few: float, some: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:

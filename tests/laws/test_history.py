@@ -1,7 +1,8 @@
 """Laws 2, 3, 7 and 9 over operations on history itself: rebuild, rollback, compaction, and following the ledger.
 
-Two histories run in the default tier, and hold laws 9 and 12 on their way: one that is corrected, rolled back, given
-another window, and followed; one that is compacted while a run is at work."""
+One history runs in the default tier, and holds law 12 on its way: it is corrected, rolled back, given another window,
+and followed. A compaction while a run is at work is a scene of `tests/protocol` there, and a history of its own in the
+wide sweeps."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
 
 
-@pytest.mark.dear("three runs and a compaction, maybe first in its process")
+@pytest.mark.slow
 @pytest.mark.law(9, 12)
 def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession, tmp_path: Path) -> None:
     """Law 9, with a late and a replaced epoch; the run and a consumer go on over the compaction."""

@@ -298,10 +298,8 @@ class Losing(ExecutorRoundStore):
         return super().persist_rows(rows, after)
 
 
-@pytest.mark.dear("rounds over partitions are many jobs")
-@pytest.mark.parametrize(
-    ("seed", "graphs"), [(0, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(6))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "graphs"), [(0, 1), *((seed, 3) for seed in range(6))])
 def test_what_executors_lose_is_heard_again(spark: SparkSession, seed: int, graphs: int) -> None:
     """Some parts go on from what they left, others from all that was said, in one round."""
     history = packed(range(10 * seed + 1, 10 * seed + 1 + graphs), 2)
