@@ -64,7 +64,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
     "pipeline/run/run_session.py": [f"{UNIT}run_session.py", *RUNS],
     "pipeline/run/runner.py": RUNS,
-    "pipeline/run/stages/proof_verification.py": [f"{UNIT}proving.py"],
+    "pipeline/run/stages/proof_verification.py": [f"{UNIT}proving.py", "tests/laws/test_landed.py"],  # starts Spark
     "pipeline/run/choices/plan_choice.py": [f"{UNIT}decisions.py"],
     "pipeline/run/choices/plan_choices.py": [f"{UNIT}decisions.py"],
     "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark

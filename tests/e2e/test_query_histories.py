@@ -148,7 +148,6 @@ class History:
                     assert part["landed"] or part["next"].startswith("altneu explain "), (name, part)
 
 
-
 def recount_differences(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> list[dict[str, object]]:
     revision = ledger.revisions.get()
     differences, _ = recompute_published(Warehouse(spark, home), revision, published_queries(ledger, revision), epochs)

@@ -23,7 +23,16 @@ from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Questi
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
-BESIDES = {"revision", "collection", "register", "ask", "for_home", "spark", "explain", "explain_query"}  # what is no view
+BESIDES = {
+    "revision",
+    "collection",
+    "register",
+    "ask",
+    "for_home",
+    "spark",
+    "explain",
+    "explain_query",
+}  # what is no view
 FORMS = {"arrow", "pandas", "polars"}
 
 
