@@ -20,10 +20,13 @@ from . import crash_report
 from .app import LogFormat, app, setting
 from .printing import err, failure, make_streams_printable, out
 
-# their order is that of the commands in the help
-from . import land, runs, approval, status, incidents, query, verify, admin, daemon  # noqa: F401  # isort: skip
+from . import land, runs, approval, status, incidents, query, verify, admin, daemon  # isort: skip
 
 __all__ = ["app", "err", "out", "run"]
+
+# The commands in the help have this order of modules, whichever of them was imported first.
+_MODULES = [module.__name__ for module in (land, runs, approval, status, incidents, query, verify, admin, daemon)]
+app.registered_commands.sort(key=lambda command: _MODULES.index(command.callback.__module__))
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:

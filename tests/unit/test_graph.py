@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from altneu.pipeline import cli
-from altneu.pipeline.cli.app import app
+from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.reading.arguments import READERS
 from altneu.pipeline.reading.graph import Graph, Narrowing, Views

@@ -48,3 +48,14 @@ def test_a_command_that_read_with_duckdb_ends_in_silence() -> None:
     text = "import duckdb\nfrom altneu.pipeline import cli\ncli.main(['--version'])"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_the_help_lists_the_commands_in_one_order_whatever_was_imported_first() -> None:
+    text = (
+        "import altneu.pipeline.cli.status, altneu.pipeline.cli.admin\n"
+        "from altneu.pipeline.cli.command_line import app\n"
+        "print(*(each.callback.__module__.rpartition('.')[2] for each in app.registered_commands))"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout.split()
+    order = ["land", "runs", "approval", "status", "incidents", "query", "verify", "admin", "daemon"]
+    assert list(dict.fromkeys(found)) == order
