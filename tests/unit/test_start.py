@@ -57,5 +57,5 @@ def test_the_help_lists_the_commands_in_one_order_whatever_was_imported_first() 
         "print(*(each.callback.__module__.rpartition('.')[2] for each in app.registered_commands))"
     )
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout.split()
-    order = ["land", "runs", "approval", "status", "incidents", "query", "verify", "admin", "daemon"]
+    order = ["land", "runs", "approval", "status", "query", "verify", "admin"]
     assert list(dict.fromkeys(found)) == order
