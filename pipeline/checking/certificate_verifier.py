@@ -192,17 +192,12 @@ def compare_digests(manifest: dict) -> list[str]:  # type: ignore[type-arg]
 def combine_batches(manifest: dict) -> list[str]:  # type: ignore[type-arg]
     """Compare the digest of each batch, by which the publication knows it, with those of its landed files."""
     wrong = []
-    for batch in manifest["batches"]:
-        text = " ".join(sorted(tag_file_digest(each["name"], each["sha256"]) for each in batch["files"] or ()))
-        if batch["files"] and hashlib.sha256(text.encode()).hexdigest() != batch["digest"]:
+    for batch in manifest["batches"]:  # the digest of a relation's file has the relation's name before it
+        files = [f"{each['name'].rpartition('/')[0]}:{each['sha256']}" for each in batch["files"] or ()]
+        text = " ".join(sorted(file.removeprefix(":") for file in files)).encode()
+        if files and hashlib.sha256(text).hexdigest() != batch["digest"]:
             wrong.append(f"epoch {batch['label']}")
     return wrong
-
-
-def tag_file_digest(name: str, digest: str) -> str:
-    """Return the digest of a file for that of its batch; for a file of a relation it says the relation, too."""
-    relation, _, _ = name.rpartition("/")
-    return f"{relation}:{digest}" if relation else digest
 
 
 def compare_landing(manifest: dict, landing: Path) -> list[str]:  # type: ignore[type-arg]
@@ -237,8 +232,7 @@ def verify(landing: Path | None) -> bool:
     for name, faults in checked.items():
         wrong += bool(faults)
         print(f"{'WRONG' if faults else 'ok   '} {name}{': ' if faults else ''}{'; '.join(faults)}")
-    lacking = {"edges", "degrees", "triangle_counts", "trussness"} - {*manifest["fingerprints"]}
-    if lacking:
+    if lacking := {"edges", "degrees", "triangle_counts", "trussness"} - {*manifest["fingerprints"]}:
         print(f"      not compared, because nothing was recorded: the fingerprints of {', '.join(sorted(lacking))}")
     what = f"revision {manifest['revision']}, epochs {manifest['first_label']} to {manifest['last_label']}"
     print(f"{what}: {f'{wrong} of {len(checked)} checks failed' if wrong else 'every trussness and count is right'}")

@@ -77,6 +77,22 @@ def select_result_changes(
     return _name_result_vertices(tables, new, query, tables.select_rows(sql, both=both))
 
 
+def select_result_diffs(tables: Tables[R], revision: Revision, query: QueryDefinition) -> R:
+    """Return the diffs of a result up to the frontier, one for each row and epoch, with the names of vertices.
+
+    What a compaction has folded is at the first epoch that is kept.
+    """
+    since = revision.since
+    at = "epoch" if since is None else f"greatest(epoch, CAST({since} AS BIGINT))"
+    listed = _quote_columns(tables, query)
+    sql = (
+        f"SELECT {listed}, {at} AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
+        f"WHERE epoch <= {revision.frontier} GROUP BY {listed}, {at} HAVING sum(diff) <> 0"
+    )
+    rows = tables.select_rows(sql, stored=tables.read_table(query.table, revision))
+    return _name_result_vertices(tables, revision, query, rows)
+
+
 def require_same_columns(ledger: Ledger, old: Revision, query: QueryDefinition) -> None:
     """Raise `UsageError` where a query had other columns at an old revision, so that no diffs lead from it."""
     before = published_queries(ledger, old).get(query.name)

@@ -1,29 +1,35 @@
 """The table `changes`: what each publication has changed, as rows that are only ever appended (`[publish] tables`).
 
 A row is about a number and the epoch from which on it has a value: the trussness of an edge, the degree or triangles of
-a vertex, a total, or the edges of one trussness. `before` and `after` are this value before and after the publication,
-null where none begins at that epoch. So whoever keeps the last `after` of each (what, key, other, epoch) has what is
-published, at every epoch: the value at an epoch is that of the last one that is not later.
+a vertex, a total, the edges of one trussness, or how often a row is in the result of a declared query. `before` and
+`after` are this value before and after the publication, null where none begins at that epoch. So whoever keeps the last
+`after` of each (what, key, other, epoch) has what is published, at every epoch: the value at an epoch is that of the
+last one that is not later.
 
 The table follows the ledger, and is not a part of the commit: each revision is one append, which names its revision,
 so that what a killed process has left out is appended by the next one, and nothing twice. Rollbacks are revisions as
 others. A compaction does not touch it. Where a run has added rows, only the edges and vertices of these rows are
-compared; after a rollback, a rebuild or a compaction two whole states are.
+compared, and the whole results of the queries that it has changed; after a rollback, a rebuild or a compaction two
+whole states are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from altneu.expectations.model import Check
 
 from ..errors import describe_error
 from ..home.home import Home
+from ..home.queries import QueryDefinition
 from ..reading.engine_protocol import R, Tables
 from ..reading.engines import Engines
+from ..reading.query_results import published_queries, select_result_diffs
 from ..reading.vertex_names import replace_with_names
 from ..state import home_identity
 from ..state.ledger import Ledger
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from ..storage.warehouse import Warehouse
 
 REVISION = "altneu.revision"  # the property of a snapshot that names the revision that it has appended
+CONTENTS, WITH_QUERIES = "altneu.contents", "2"  # the property of a snapshot up to which the table has queries
 READS = ("trussness", "degrees", "triangle_counts")
 SCHEMA = pa.schema(
     {
@@ -78,13 +85,13 @@ def follow_publications(home: Home, ledger: Ledger, spark: Callable[[], Warehous
     for number in sorted(wanted):
         row = ledger.revisions.get(number)
         old = ledger.revisions.get(last) if last and (last in readable) else EMPTY
-        if last and last not in readable:
+        if last and (last not in readable or not has_queries(table)):
             before, after = _fold_changes(table), list_steps(home, ledger, engines, row)
         else:
             between = (old, row) if follows_by_runs(ledger, old, row) else None
             before, after = (list_steps(home, ledger, engines, side, between) for side in (old, row))
         rows = _compare_steps(before, after, old, row)
-        table.append(rows, snapshot_properties={REVISION: str(number)})
+        table.append(rows, snapshot_properties={REVISION: str(number), CONTENTS: WITH_QUERIES})
         last = number
     return last or 0
 
@@ -96,6 +103,8 @@ def check_change_log(home: Home, ledger: Ledger, spark: Callable[[], Warehouse])
         return []
     table = open_change_log(home)
     steps = list_steps(home, ledger, Engines(home, spark), row)
+    if not has_queries(table):
+        steps = steps.filter(pc.not_equal(steps["what"], "query"))
     wrong = _compare_steps(_fold_changes(table), steps, row, row)
     check: Check = {
         "epoch": row.frontier,
@@ -132,6 +141,14 @@ def appended_revision(table: Table) -> int | None:
     return None if named is None else int(named)
 
 
+def has_queries(table: Table) -> bool:
+    """Tell whether the table has the rows of queries, which it has since the first append by this version."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return True
+    return snapshot.summary is not None and snapshot.summary.additional_properties.get(CONTENTS) == WITH_QUERIES
+
+
 def follows_by_runs(ledger: Ledger, old: Revision, row: Revision) -> bool:
     """Tell whether a revision is an older one and the rows that runs have added since: no rollback, no rebuild and no
     fold of epochs lies between."""
@@ -152,7 +169,8 @@ def list_steps(
         ledger: Its ledger.
         engines: What reads its tables.
         row: The revision.
-        between: Only of edges and vertices with rows that the second revision has added to the first, and of totals.
+        between: Only of edges and vertices with rows that the second revision has added to the first, of queries whose
+            results it may have changed, and of totals.
     """
     if row.frontier is None:
         return STEPS.empty_table()
@@ -174,7 +192,8 @@ def list_steps(
 
     read = [row] if between is None else list({each.revision: each for each in (row, *between)}.values())
     steps = engines.choose_and_run(read, READS, works=True, by_duckdb=steps_by_duckdb, by_spark=steps_by_spark)
-    return pa.concat_tables([steps.select(STEPS.names).cast(STEPS), _list_total_steps(ledger, row)])
+    queries = _list_query_steps(ledger, engines, row, _changed_queries(ledger, row, between))
+    return pa.concat_tables([steps.select(STEPS.names).cast(STEPS), queries, _list_total_steps(ledger, row)])
 
 
 def _select_steps(
@@ -210,6 +229,53 @@ def _write_keys(home: Home, first: str, second: str | None = None) -> str:
     if home.config.vertices.ids == "string":  # the numbers of names may change, and so their order
         return f"least({first}, {second}) AS key, greatest({first}, {second}) AS other"
     return f"concat({first}, '') AS key, concat({second}, '') AS other"
+
+
+def _changed_queries(
+    ledger: Ledger, row: Revision, between: tuple[Revision, Revision] | None
+) -> dict[str, QueryDefinition]:
+    """Return the queries of a revision, without those whose results are the same in both revisions."""
+    queries = published_queries(ledger, row)
+    if between is None or between[0].frontier != between[1].frontier:
+        return queries
+    old, new = between
+    sides = published_queries(ledger, old), published_queries(ledger, new)
+
+    def is_changed(name: str, query: QueryDefinition) -> bool:
+        same = all(query.has_same_meaning(side.get(name)) for side in sides)
+        return not same or old.snapshots[query.table] != new.snapshots[query.table]
+
+    return {name: query for name, query in queries.items() if is_changed(name, query)}
+
+
+def _list_query_steps(
+    ledger: Ledger, engines: Engines, row: Revision, queries: Mapping[str, QueryDefinition]
+) -> pa.Table:
+    """List how often each row of some queries is in the result, as `list_steps` does: `other` is the row as JSON."""
+    if not queries:
+        return STEPS.empty_table()
+
+    def diffs_by_duckdb(tables: DuckTables) -> list[pa.Table]:
+        return [tables.to_arrow(select_result_diffs(tables, row, query)) for query in queries.values()]
+
+    def diffs_by_spark(warehouse: Warehouse) -> list[pa.Table]:
+        return [select_result_diffs(warehouse, row, query).toArrow() for query in queries.values()]
+
+    read = tuple(query.table for query in queries.values())
+    found = engines.choose_and_run([row], read, works=True, by_duckdb=diffs_by_duckdb, by_spark=diffs_by_spark)
+    steps = [_sum_copies(query, diffs) for query, diffs in zip(queries.values(), found, strict=True)]
+    return pa.concat_tables(steps)
+
+
+def _sum_copies(query: QueryDefinition, diffs: pa.Table) -> pa.Table:
+    """Add up the diffs of a result along the epochs."""
+    copies: dict[str, int] = {}
+    steps: list[dict[str, Any]] = []
+    for row in sorted(diffs.to_pylist(), key=lambda row: int(row["epoch"])):
+        text = json.dumps({name: row[name] for name in query.columns}, ensure_ascii=False)
+        copies[text] = copies.get(text, 0) + row["diff"]
+        steps.append({"what": "query", "key": query.name, "other": text, "epoch": row["epoch"], "value": copies[text]})
+    return pa.Table.from_pylist(steps, schema=STEPS)
 
 
 def _list_total_steps(ledger: Ledger, row: Revision) -> pa.Table:

@@ -131,7 +131,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
     change = extra["epochs"].pop(partition)
     assert (partition, extra, change["kind"], change["before"]) == (
         "2004-04-16",
-        {"since": 1, "revision": 2, "epochs": {}},
+        {"since": 1, "revision": 2, "frontier": "2004-04-16", "epochs": {}},
         "new",
         None,
     )

@@ -6,9 +6,12 @@ is that of `tests/algebra/test_queries.py`: it knows the batches alone.
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from altneu.pipeline.state.records import Revision
 from altneu.pipeline.state.stage_results import QueriesFacts
 from tests import home_helpers
 from tests.algebra.test_queries import Batches, by_duckdb, random_batch
+from tests.e2e.test_change_log import Consumer
 
 EPOCHS = range(4)
 MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src WHERE a.src < a.dst"
@@ -79,7 +83,7 @@ def ways(ledger: Ledger, revision: Revision) -> dict[str, str]:
 
 
 def make_home(path: Path, batches: Batches, **texts: str) -> tuple[Home, Ledger]:
-    home, ledger = home_helpers.make(path, '[values]\namount = "long"\n')
+    home, ledger = home_helpers.make(path, '[values]\namount = "long"\n[publish]\ntables = ["changes"]\n')
     for epoch, rows in batches.items():
         home_helpers.put(home, epoch, rows)
     declare(home, **texts)
@@ -107,11 +111,22 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     second = run_all(home, ledger)
     assert_all_rows(home, batches, **texts)
     assert "anew" not in ways(ledger, second).values()
+    assert_consumers_have_all_rows(home, graph, texts)
     for name, old in before.items():
         followed = old.copy()
         for row in graph.arrow.query(name, since_revision=1).to_pylist():
             followed[tuple(row.values())[:-1]] += row["diff"]
         assert +followed == rows_of(graph, name) and rows_of(graph, name, revision=1) == old, name
+
+
+def assert_consumers_have_all_rows(home: Home, graph: Graph, names: Iterable[str]) -> None:
+    """Who follows the table `changes` by append scans has the results, at every epoch."""
+    consumer = Consumer(home)
+    consumer.follow()
+    for name, epoch in itertools.product(names, EPOCHS):
+        copies = consumer.values("query", epoch)
+        found = {tuple(json.loads(row).values()): n for (query, row), n in copies.items() if query == name}
+        assert found == dict(rows_of(graph, name, as_of=epoch)), (name, epoch)
 
 
 def assert_explained(graph: Graph) -> None:

@@ -20,7 +20,7 @@ from tests.docs.pages import blocks, read
 from tests.docs.test_queries import name_queries
 from tests.e2e.test_queries import declare, run_all
 
-BLOCKS = blocks(read("docs/queries.md"))
+BLOCKS = list(blocks(read("docs/queries.md")))
 PAGE = [block.text for block in BLOCKS if block.language == "sql"]
 (DECLARED,) = [block.text for block in BLOCKS if block.language == "toml"]
 TRIANGLES = """SELECT ab.src AS a, ab.dst AS b, ac.dst AS c
