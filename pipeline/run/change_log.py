@@ -302,7 +302,7 @@ def _fold_changes(table: Table) -> pa.Table:
 
     with duckdb.connect() as database:
         database.register("changes", table.scan().to_arrow())
-        return database.execute(
+        return database.sql(
             "SELECT what, key, coalesce(other, '') AS other, epoch, arg_max(after, revision) AS value FROM ("
             "SELECT * REPLACE (coalesce(after, -1) AS after) FROM changes) GROUP BY ALL HAVING value >= 0"
         ).to_arrow_table()
