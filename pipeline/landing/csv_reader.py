@@ -200,5 +200,13 @@ def parse_separator(text: str | None) -> str | None:
 
 
 def guess_separator(line: str) -> str:
-    """Return the separator by the first line: a comma, a tab, a semicolon, or any run of blanks."""
-    return next((s for s in (",", "\t", ";") if s in line), " ")
+    """Return the separator by the first line: a comma, a tab, a semicolon, or any run of blanks.
+
+    A line of one field says none of them, and is read as one with commas, which may be quoted.
+
+    >>> guess_separator("src dst"), guess_separator("a;b"), guess_separator('"id"'), guess_separator("id")
+    (' ', ';', ',', ',')
+    """
+    text = line.strip(" \t\r\n")
+    blank = "," if text.startswith('"') or " " not in text else " "
+    return next((separator for separator in (",", "\t", ";") if separator in text), blank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from altneu.pipeline import landing
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.landing.csv_reader import Delimited
 from altneu.pipeline.landing.epoch_states import compare_with_ledger
+from altneu.pipeline.landing.row_schema import RowSchema
 from altneu.pipeline.run import planning
 from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
@@ -138,3 +141,12 @@ def test_a_query_of_the_same_name_and_one_over_a_missing_relation_are_refused(ho
     assert "queries/people.sql has the name of the relation people, which altneu.toml declares" in text
     assert "queries/rich.sql line 1, column 12: there is no column wealth; people has id, country, age" in text
     assert "queries/flats.sql line 1, column 16: there is no relation towns; there are landed, arcs, edges" in text
+
+
+@pytest.mark.parametrize("header", ['"id"', "id", ' "id" '])
+def test_a_file_of_one_column_is_read_as_it_was_landed(header: str) -> None:
+    """`altneu land` quotes the names in a header, also where there is no separator beside them."""
+    layout = RowSchema({"id": "long", "op": "string", "seq": "long"}, optional=frozenset({"op", "seq"}))
+    reader = Delimited(layout)
+    consumed, first = reader.start(io.BufferedReader(io.BytesIO(f"{header}\n1\n2\n".encode())))
+    assert (reader.names, consumed, first) == (["id"], 1, b"1\n")
