@@ -27,7 +27,11 @@ from tests.e2e.test_faults import Scene
 
 pytestmark = pytest.mark.usefixtures("tiny")
 LAST = 4  # the epoch of the run that is audited
-FAULTS = {"bigint": ("{0} + 1", "NULL"), "double": ("{0} + 0.5", "NULL"), "boolean": ("NOT {0}", "NULL")}
+FAULTS = {
+    "bigint": ("IF({0} < 9223372036854775807, {0} + 1, 7)", "NULL"),
+    "double": ("{0} + 0.5", "NULL"),
+    "boolean": ("NOT {0}", "NULL"),
+}
 FAULTS["string"] = ("'x'", "NULL")
 SETTINGS = {
     "values, a filter, a window and motifs": """
