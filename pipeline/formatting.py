@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 LONGEST = 100  # bytes of the stem of a name that `altneu land` makes: the system's limit for a whole name is 255 bytes
 # C0 and C1 controls with their escape sequences, line and paragraph separators, marks that change the direction of the
@@ -51,6 +51,21 @@ def format_name(name: str | os.PathLike[str]) -> str:
     'a\\\\xe9\\\\x1b[1m.csv'
     """
     return escape_controls(os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
+def group_neighbours(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of neighbours in numbers that ascend.
+
+    >>> group_neighbours([1, 2, 3, 7, 9])
+    [(1, 3), (7, 7), (9, 9)]
+    """
+    spans: list[tuple[int, int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], number
+        else:
+            spans.append((number, number))
+    return spans
 
 
 def make_stem(name: str) -> str:

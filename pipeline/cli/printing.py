@@ -33,7 +33,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as ProgressDisplay
 
 from ..errors import UsageError
-from ..formatting import escape_controls
+from ..formatting import escape_controls, group_neighbours
 from ..home.whole_files import is_stream, open_whole_file, require_writable
 
 if TYPE_CHECKING:
@@ -384,12 +384,7 @@ def abbreviate_labels(labels: Iterable[str]) -> str:
 
 def format_ranges(numbers: list[int]) -> str:
     """Format numbers as ranges: [1, 2, 3, 7] becomes "1…3, 7"."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
+    spans = group_neighbours(numbers)
     return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from ..errors import UsageError
+from ..formatting import group_neighbours
 from .schedule import Schedule
 
 
@@ -90,12 +91,7 @@ def format_epoch_ranges(schedule: Schedule, epochs: Iterable[int]) -> str:
     >>> format_epoch_ranges(Schedule(), [7, 1, 2, 3, 9])
     '1..3, 7, 9'
     """
-    ranges: list[list[int]] = []
-    for epoch in sorted(epochs):
-        if ranges and epoch == ranges[-1][1] + 1:
-            ranges[-1][1] = epoch
-        else:
-            ranges.append([epoch, epoch])
+    ranges = group_neighbours(sorted(epochs))
     label = schedule.format_label
     return ", ".join(label(first) if first == last else f"{label(first)}..{label(last)}" for first, last in ranges)
 

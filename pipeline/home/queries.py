@@ -119,9 +119,14 @@ def without_queries(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != FOLDER}
 
 
-def list_query_files(home: Home) -> list[Path]:
-    """Return the files of the queries, by name."""
-    return sorted((home.path / FOLDER).glob("*.sql"))
+def list_query_files(home: Path) -> list[Path]:
+    """Return the files of the queries in the folder of a home, by name."""
+    return sorted((home / FOLDER).glob("*.sql"))
+
+
+def is_query_name(name: str) -> bool:
+    """Tell whether a query may have a name; those of the declared relations are taken, too."""
+    return bool(_NAME.fullmatch(name)) and name not in RELATIONS and not name.endswith(STATE)
 
 
 def read_queries(home: Home) -> dict[str, QueryDefinition]:
@@ -215,12 +220,12 @@ def _sort_by_inputs(relations: Mapping[str, Collection[str]]) -> list[str]:
 def _read_texts(home: Home, problems: dict[str, str]) -> dict[str, str]:
     """Return the texts of the files by name, and add what is wrong with the others to `problems`."""
     texts = {}
-    for file in list_query_files(home):
+    for file in list_query_files(home.path):
         name = file.stem
         if name in home.config.relations:
             problems[name] = f"has the name of the relation {name}, which altneu.toml declares"
             continue
-        if not _NAME.fullmatch(name) or name in RELATIONS or name.endswith(STATE):
+        if not is_query_name(name):
             problems[name] = f"{_NAMING}; it is no relation's, and does not end in {STATE}"
             continue
         try:

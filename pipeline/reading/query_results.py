@@ -11,6 +11,7 @@ from ..home.queries import QueryDefinition, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.stage_results import AuditFacts, QueriesFacts
+from ..storage.table_schemas import kept_epoch
 from .engine_protocol import R, Tables
 from .vertex_names import replace_with_names
 
@@ -82,9 +83,7 @@ def select_result_diffs(tables: Tables[R], revision: Revision, query: QueryDefin
 
     What a compaction has folded is at the first epoch that is kept.
     """
-    since = revision.since
-    at = "epoch" if since is None else f"greatest(epoch, CAST({since} AS BIGINT))"
-    listed = _quote_columns(tables, query)
+    at, listed = kept_epoch(revision), _quote_columns(tables, query)
     sql = (
         f"SELECT {listed}, {at} AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
         f"WHERE epoch <= {revision.frontier} GROUP BY {listed}, {at} HAVING sum(diff) <> 0"

@@ -34,7 +34,7 @@ from ..reading.vertex_names import replace_with_names
 from ..state import home_identity
 from ..state.ledger import Ledger
 from ..state.records import EMPTY, Revision, RunKind
-from ..storage.table_schemas import CHANGES, NAMESPACE
+from ..storage.table_schemas import CHANGES, NAMESPACE, kept_epoch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -200,7 +200,7 @@ def _select_steps(
     tables: Tables[R], row: Revision, between: tuple[Revision, Revision] | None, table: str, *ends: str
 ) -> R:
     """Add up the diffs of a table along the epochs, by the vertices in `ends`: key, other, epoch, value."""
-    at = "epoch" if row.since is None else f"greatest(epoch, CAST({row.since} AS BIGINT))"
+    at = kept_epoch(row)
     amount, data = "k * diff" if table == "trussness" else "diff", ", ".join(ends)
     query = f"SELECT {data}, {at} AS epoch, CAST(sum({amount}) AS BIGINT) AS n FROM {{rows}}"
     query += f" WHERE epoch <= {row.frontier}"
@@ -235,11 +235,11 @@ def _changed_queries(
     ledger: Ledger, row: Revision, between: tuple[Revision, Revision] | None
 ) -> dict[str, QueryDefinition]:
     """Return the queries of a revision, without those whose results are the same in both revisions."""
-    queries = published_queries(ledger, row)
     if between is None or between[0].frontier != between[1].frontier:
-        return queries
+        return published_queries(ledger, row)
     old, new = between
     sides = published_queries(ledger, old), published_queries(ledger, new)
+    queries = sides[0] if row is old else sides[1]
 
     def is_changed(name: str, query: QueryDefinition) -> bool:
         same = all(query.has_same_meaning(side.get(name)) for side in sides)

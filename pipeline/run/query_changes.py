@@ -48,7 +48,7 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         UsageError: some queries cannot be maintained.
     """
     before = _published_queries(ledger, parent)
-    if not before and not list_query_files(home) and not home.config.relations:
+    if not before and not list_query_files(home.path) and not home.config.relations:
         return QueryChanges()
     now = read_queries(home)
     fresh, reasons = fresh_tables(now, ledger, parent), dict[str, str]()

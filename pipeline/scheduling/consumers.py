@@ -113,7 +113,9 @@ def process_changes(
         context = get_current_context()
         where = _partition_of(context, unit)
         if not consumer_claims.has_claim(path, where, task_token(context["ti"])):
-            raise AirflowSkipException(f"this change of {where.words} is processed, or another run has taken it over")
+            raise AirflowSkipException(
+                f"this change of {where.display_name} is processed, or another run has taken it over"
+            )
         result = work(change)
         asset_state_store[asset_of_consumer(where.consumer)].delete(_stale_key(where))
         return result
@@ -151,7 +153,7 @@ class CorrectionApproval(ApprovalOperator):
             return change
         where = _partition_of(context, self.unit)
         context["ti"].xcom_push(key=ASKED, value=change)
-        self.subject = f"Process the correction of {where.words}?"
+        self.subject = f"Process the correction of {where.display_name}?"
         self.body = format_change(where, change)
         return super().execute(context)
 
@@ -162,7 +164,7 @@ class CorrectionApproval(ApprovalOperator):
         if event.get("chosen_options") == [self.APPROVE] and consumer_claims.has_changed_since(
             self.home, where, change
         ):
-            task_support.log_progress(f"{where.words} has changed again: asked again")
+            task_support.log_progress(f"{where.display_name} has changed again: asked again")
             newer = _claim_change(self.home, where, context)
             return self._request_change_approval(context, newer or change)
         super().execute_complete(context, event)  # after a rejection it skips the following task
@@ -180,7 +182,10 @@ def needs_decision(change: PartitionChange) -> bool:
 
 def format_change(where: ConsumerPartition, change: PartitionChange) -> str:
     """Format a change for the person who decides, as Markdown."""
-    lines = [f"{where.words} is {change['kind']} by the revisions {change['since'] + 1} to {change['revision']}.", ""]
+    lines = [
+        f"{where.display_name} is {change['kind']} by the revisions {change['since'] + 1} to {change['revision']}.",
+        "",
+    ]
     shown = list(change["epochs"].items())[: base.MANY_EPOCHS]
     lines += ["| epoch | change |", "|---|---|", *(f"| {label} | {kind} |" for label, kind in shown)]
     return "\n".join(lines)
@@ -199,11 +204,13 @@ def _find_changes(path: str, unit: str, policy: CorrectionPolicy, stores: Any) -
         task_support.log_progress(other.what)
         return PokeReturnValue(is_done=False)
     if change is None:
-        raise AirflowSkipException(f"{where.words}: there is nothing to process")
+        raise AirflowSkipException(f"{where.display_name}: there is nothing to process")
     if policy is CorrectionPolicy.MARK_STALE and needs_decision(change):
         consumer_claims.release_partition(path, where, task_token(context["ti"], PROCESS))
         _mark_stale(where, change, stores)
-        raise AirflowSkipException(f"{where.words} is stale: {change['ranges']}. Trigger this DAG for it to process it")
+        raise AirflowSkipException(
+            f"{where.display_name} is stale: {change['ranges']}. Trigger this DAG for it to process it"
+        )
     return PokeReturnValue(is_done=True, xcom_value=change)
 
 

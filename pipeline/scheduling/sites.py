@@ -31,6 +31,7 @@ from airflow.sdk import Asset, BaseHook, get_current_context
 
 from ..errors import UsageError
 from ..home.periods import PeriodUnit
+from ..home.queries import is_query_name, list_query_files
 from ..tasks import base, dag_epochs
 from .dag_paths import dags_folder
 
@@ -146,8 +147,8 @@ class Site:
     @property
     def query_assets(self) -> dict[str, Asset]:
         """Return the asset of each declared query that the home has while Airflow reads the file, by its name."""
-        names = sorted(file.stem for file in Path(self.home, "queries").glob("*.sql"))
-        return {name: self.asset_of(f"query_{name}") for name in names if re.fullmatch(r"[a-z][a-z0-9_]*", name)}
+        names = (file.stem for file in list_query_files(Path(self.home)))
+        return {name: self.asset_of(f"query_{name}") for name in names if is_query_name(name)}
 
 
 def _list_names(text: str) -> list[str]:

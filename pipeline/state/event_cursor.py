@@ -7,6 +7,7 @@ is delivered twice, even if the task or the scheduler dies. All changes are comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -38,6 +39,31 @@ def start_cursor(ledger: Ledger, asset: str, revision: int) -> None:
             connection.execute(told.insert().values(asset=asset, revision=revision))
     except sa.exc.IntegrityError:
         return
+
+
+def open_cursor(
+    ledger: Ledger, asset: str, begin: int, teller: str, state: Callable[[str], str | None]
+) -> tuple[DeliveryCursor, int, str | None]:
+    """Open the cursor of an asset for a task that claims what follows; without a cursor all after `begin` follows.
+
+    Args:
+        ledger: The ledger of the home.
+        asset: The name of the cursor.
+        begin: The revision after which a new cursor begins.
+        teller: The token of the task.
+        state: A function that returns the state of another task with an open claim; None: it has gone.
+
+    Returns:
+        The cursor, the revision up to which all is delivered (a claim by a task that was a success is), and the state
+        of the other task, None where no other has a claim.
+    """
+    start_cursor(ledger, asset, begin)
+    at = read_cursor(ledger, asset)
+    assert at is not None
+    if at.claimed is None or at.teller is None or at.teller == teller:
+        return at, at.revision, None
+    other = state(at.teller)
+    return at, at.claimed if other == "success" else at.revision, other
 
 
 def compare_and_set(ledger: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:

@@ -26,7 +26,7 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, Stri
 from ..errors import AltneuError, UsageError
 from ..home import memory_budget
 from ..home.home import Home
-from ..home.queries import is_query_table
+from ..home.queries import double_quote, is_query_table
 from ..home.uris import duckdb_pattern
 from ..state import filesystem, home_identity
 from ..state.records import Revision
@@ -109,7 +109,7 @@ class DuckTables:
         return Query(f"SELECT * FROM {name}", {name: function(arrow)})
 
     def quote_identifier(self, column: str) -> str:
-        return _quote_identifier(column)
+        return double_quote(column)
 
     def text_literal(self, text: str) -> str:
         return _text_literal(text).replace("{", "{{").replace("}", "}}")
@@ -194,13 +194,13 @@ class DuckTables:
             for name, column in there.items()
         )
         source = read_parquet_files([_local_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
-        return f"{_select_columns(wanted, {name: _quote_identifier(name) for name in there})} FROM {source}"
+        return f"{_select_columns(wanted, {name: double_quote(name) for name in there})} FROM {source}"
 
 
 def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
     """Write a SELECT of columns with their types, and NULL for those that are not `there`."""
     chosen = (
-        there[name] if name in there else f"CAST(NULL AS {_duckdb_type(type_)}) AS {_quote_identifier(name)}"
+        there[name] if name in there else f"CAST(NULL AS {_duckdb_type(type_)}) AS {double_quote(name)}"
         for name, type_ in columns.items()
     )
     return f"SELECT {', '.join(chosen)}"
@@ -208,10 +208,6 @@ def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str
 
 def _duckdb_type(type_: str) -> str:
     return {"string": "VARCHAR"}.get(type_, type_.upper())
-
-
-def _quote_identifier(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def _text_literal(text: str) -> str:

@@ -146,6 +146,11 @@ def visibility_condition(revision: Revision) -> str:
     return f"revision <= {revision.revision} AND {hidden_condition(revision)}"
 
 
+def kept_epoch(revision: Revision) -> str:
+    """Write the SQL expression for the epoch of a row; what a compaction has folded is at the first epoch it kept."""
+    return "epoch" if revision.since is None else f"greatest(epoch, CAST({revision.since} AS BIGINT))"
+
+
 def hidden_condition(revision: Revision) -> str:
     """Write the SQL condition for the rows that no rollback has taken back."""
     return " AND ".join(["true", *(f"revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)])

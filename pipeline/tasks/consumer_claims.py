@@ -41,8 +41,8 @@ class ConsumerPartition:
         return f"{self.consumer}: {self.unit} {self.partition}"
 
     @property
-    def words(self) -> str:
-        """Return the partition in words."""
+    def display_name(self) -> str:
+        """Return the partition as a person names it."""
         return "the graph" if self.unit == GRAPH else f"{self.unit.removesuffix('s')} {self.partition}"
 
 
@@ -94,29 +94,22 @@ def claim_partition(
     home, ledger = open_home(path)
     for _ in range(TRIES):
         newest = ledger.revisions.get().revision
-        event_cursor.start_cursor(ledger, where.cursor_name, begin)
-        at = event_cursor.read_cursor(ledger, where.cursor_name)
-        assert at is not None
-        since = at.revision
-        if at.claimed is not None and at.teller is not None and at.teller != teller:
-            match state(at.teller):
-                case "success":
-                    since = at.claimed
-                case "running":
-                    raise RunInProgress(f"the task {at.teller} is processing {where.words} up to revision {at.claimed}")
-                case "waiting":
-                    say(f"the task {at.teller} waits for an approval of {where.words}; it takes this change along")
-                    return None
+        at, since, other = event_cursor.open_cursor(ledger, where.cursor_name, begin, teller, state)
+        if other == "running":
+            raise RunInProgress(f"the task {at.teller} is processing {where.display_name} up to revision {at.claimed}")
+        if other == "waiting":
+            say(f"the task {at.teller} waits for an approval of {where.display_name}; it takes this change along")
+            return None
         change = describe_partition(home, ledger, where, since, newest, by_hand=by_hand)
         claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, teller)
         if not event_cursor.compare_and_set(ledger, where.cursor_name, at, claim):
             continue
         if change is None:
-            say(f"{where.words} has not changed since revision {since}, which {where.consumer} has processed")
+            say(f"{where.display_name} has not changed since revision {since}, which {where.consumer} has processed")
         else:
-            say(f"{where.words} is {change['kind']}, revisions {since} to {newest}: {change['ranges']}")
+            say(f"{where.display_name} is {change['kind']}, revisions {since} to {newest}: {change['ranges']}")
         return change
-    raise RevisionConflict(f"other tasks have claimed {where.words}, {TRIES} times in a row.", "clear this task")
+    raise RevisionConflict(f"other tasks have claimed {where.display_name}, {TRIES} times in a row.", "clear this task")
 
 
 def describe_partition(

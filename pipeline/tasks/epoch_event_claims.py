@@ -50,16 +50,10 @@ def claim_changes(
     own = None if published is None else published["revision"]
     for _ in range(TRIES):
         newest = ledger.revisions.get()
-        event_cursor.start_cursor(ledger, asset, newest.revision if own is None else own - 1)
-        at = event_cursor.read_cursor(ledger, asset)
-        assert at is not None
-        since = at.revision
-        if at.claimed is not None and at.teller is not None and at.teller != teller:
-            match state(at.teller):
-                case "success":
-                    since = at.claimed
-                case "running":
-                    raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
+        begin = newest.revision if own is None else own - 1
+        at, since, other = event_cursor.open_cursor(ledger, asset, begin, teller, state)
+        if other == "running":
+            raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
         partitions = describe_changes(home, ledger, since, newest.revision, unit)
         claim = DeliveryCursor(since, newest.revision, teller) if partitions else DeliveryCursor(newest.revision)
         if not event_cursor.compare_and_set(ledger, asset, at, claim):

@@ -284,7 +284,7 @@ def test_it_ends_when_nobody_needs_it(place: Place) -> None:
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_clock_that_is_set_neither_ends_nor_keeps_it(place: Place, hours: int) -> None:
-    """It is set back, or forwards, by an hour in each second; commands by daemon have that clock, too."""
+    """The clock is set back, or forwards, by an hour in each second; commands by daemon have that clock, too."""
     place.environment["TEST_HOURS_BACK"] = str(hours)
     toml = place.path / "altneu.toml"
     toml.write_text(toml.read_text() + "\n[spark]\nidle_minutes = 0.05\n")

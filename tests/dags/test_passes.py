@@ -105,8 +105,8 @@ def test_whom_a_run_takes_along(
 def test_a_catch_up_takes_along_what_the_schedule_will_make_runs_for(
     ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of six landed days the first is published, the second plans, the third has a run that failed, and the last is not
-    over, or is beyond the end of the schedule."""
+    """A run of the catch-up plans six landed days: the first is published, the second plans, the third has a run that
+    failed, and the last is not over, or is beyond the end of the schedule."""
     home, ledger, first = week
     start_of = home.schedule.start_of
     home_helpers.run(home, ledger, [first])

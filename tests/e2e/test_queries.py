@@ -120,7 +120,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
 
 
 def assert_consumers_have_all_rows(home: Home, graph: Graph, names: Iterable[str]) -> None:
-    """Who follows the table `changes` by append scans has the results, at every epoch."""
+    """Assert that a program which follows the table `changes` by append scans has the results at every epoch."""
     consumer = Consumer(home)
     consumer.follow()
     for name, epoch in itertools.product(names, EPOCHS):

@@ -48,7 +48,7 @@ def publish(seed: Seed, staged: Diffs | None) -> None:
 
 
 def check_sums_before(ledger: Ledger) -> None:
-    """Of every revision the sums before an epoch are those of its fingerprints by epoch."""
+    """The sums of a revision before an epoch are those of its fingerprints by epoch."""
     for revision in range(ledger.revisions.get().revision + 1):
         whole = ledger.outputs.fingerprints_of(revision)
         assert ledger.outputs.known_tables(revision) == set(whole)

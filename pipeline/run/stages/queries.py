@@ -207,8 +207,8 @@ class _Maintainer:
         columns, values = list(error.hub), list(error.hub.values())
         if self.run.home.config.vertices.ids == "string":
             relations = known_relations(self.run.home, self.run.maintained_queries)
-            of = [relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
-            ends = [place for place, type_ in enumerate(of) if type_ == "vertex"]
+            types = [relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
+            ends = [place for place, type_ in enumerate(types) if type_ == "vertex"]
             revision = self.run.unpublished_revision()
             names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
             for place, name in zip(ends, names, strict=True):
