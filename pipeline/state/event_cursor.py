@@ -41,7 +41,7 @@ def start_cursor(ledger: Ledger, asset: str, revision: int) -> None:
         return
 
 
-def open_cursor(
+def open_delivery_cursor(
     ledger: Ledger, asset: str, begin: int, teller: str, state: Callable[[str], str | None]
 ) -> tuple[DeliveryCursor, int, str | None]:
     """Open the cursor of an asset for a task that claims what follows; without a cursor all after `begin` follows.

@@ -94,7 +94,7 @@ def claim_partition(
     home, ledger = open_home(path)
     for _ in range(TRIES):
         newest = ledger.revisions.get().revision
-        at, since, other = event_cursor.open_cursor(ledger, where.cursor_name, begin, teller, state)
+        at, since, other = event_cursor.open_delivery_cursor(ledger, where.cursor_name, begin, teller, state)
         if other == "running":
             raise RunInProgress(f"the task {at.teller} is processing {where.display_name} up to revision {at.claimed}")
         if other == "waiting":

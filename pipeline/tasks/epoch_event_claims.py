@@ -51,7 +51,7 @@ def claim_changes(
     for _ in range(TRIES):
         newest = ledger.revisions.get()
         begin = newest.revision if own is None else own - 1
-        at, since, other = event_cursor.open_cursor(ledger, asset, begin, teller, state)
+        at, since, other = event_cursor.open_delivery_cursor(ledger, asset, begin, teller, state)
         if other == "running":
             raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
         partitions = describe_changes(home, ledger, since, newest.revision, unit)
