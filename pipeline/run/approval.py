@@ -120,10 +120,10 @@ def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, 
         ledger.approvals.approve(run.run_id, person, because)
 
 
-def may_approve(home: Home, *names: str | None) -> bool:
-    """Tell whether a person with one of these names may approve runs."""
+def may_approve(home: Home, person: str | None) -> bool:
+    """Tell whether `[publish] approve` lets a person approve runs."""
     allowed = home.config.publish.approve.by
-    return not allowed or any(name in allowed for name in names)
+    return not allowed or person in allowed
 
 
 def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:

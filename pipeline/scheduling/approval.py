@@ -59,11 +59,12 @@ class Approval(ApprovalOperator):
             )
         approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
         because = (event.get("params_input") or {}).get("because") or None
-        if not run_tasks.may_decide(self.home, user, approved=approved):
-            task_support.log_progress(f"{user.get('name')} may not approve ([publish] approve, by): asked again")
+        person = run_tasks.identify_person(self.home, user)
+        if not run_tasks.may_decide(self.home, person, approved=approved):
+            task_support.log_progress(f"{person} may not approve ([publish] approve, by): asked again")
             return self._request_approval(context, planned)
         try:
-            run_tasks.record_decision(self.home, planned, approved=approved, person=user.get("name"), because=because)
+            run_tasks.record_decision(self.home, planned, approved=approved, person=person, because=because)
         except RevisionConflict as overtaken:
             task_support.log_progress(overtaken.what)
             return self._request_approval(context, planned)

@@ -320,11 +320,19 @@ def describe_difference(path: str, planned: PlannedRun) -> str | None:
     return diff_report.diff_markdown(approval_numbers.diff_held_run(home, ledger, run).to_document())
 
 
-def may_decide(path: str, user: Mapping[str, Any], *, approved: bool) -> bool:
-    """Tell whether a user of Airflow may decide so: everybody may reject."""
+def identify_person(path: str, user: Mapping[str, Any]) -> str | None:
+    """Return the name or the id of a user of Airflow, whichever `[publish] approve` names; the name if it names none."""
     from ..run import approval
 
-    return not approved or approval.may_approve(open_home(path)[0], user.get("name"), user.get("id"))
+    home, names = open_home(path)[0], (user.get("name"), user.get("id"))
+    return next((name for name in names if name and approval.may_approve(home, name)), names[0])
+
+
+def may_decide(path: str, person: str | None, *, approved: bool) -> bool:
+    """Tell whether a person may approve a held run; everybody may reject one."""
+    from ..run import approval
+
+    return not approved or approval.may_approve(open_home(path)[0], person)
 
 
 def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:

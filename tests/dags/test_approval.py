@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,7 +133,10 @@ def test_only_who_may_approve_does_and_the_difference_is_kept(
     event = {"chosen_options": [task.APPROVE], "responded_by_user": {"id": "7", "name": "bob"}, "params_input": {}}
     task.execute_complete(context, event)
     assert asked == [held["run_id"]] and ledger.runs.list_held()
-    assert run_tasks.may_decide(path, {"name": "bob"}, approved=False)
-    run_tasks.record_decision(path, held, approved=True, person="ada", because="as the source says")
+    assert run_tasks.may_decide(path, "bob", approved=False)
+    by_id = {"id": "ada", "name": "Ada Lovelace"}  # the settings name her by her id
+    event |= {"responded_by_user": by_id, "params_input": {"because": "it is so"}, "responded_at": datetime.now(UTC)}
+    task.execute_complete(context, event)
+    assert (decision := ledger.approvals.get(held["run_id"])) is not None and decision.person == "ada"
     assert run_tasks.publish_run(path, held)["revision"] == 1
     assert run_tasks.describe_difference(path, held) is None
