@@ -13,9 +13,8 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from . import incremental_versus_full
 from .gx_runner import ExpectationRunner, import_great_expectations
-from .suite import EXPECTATIONS
+from .suite import ALL_EXPECTATIONS
 
 
 def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
@@ -33,7 +32,7 @@ def render_pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, a
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaPageView
 
-    rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
+    rules = {(e.suite, e.name): e for e in ALL_EXPECTATIONS}
     judge = ExpectationRunner()
     by_suite: dict[str, list[Any]] = {}
     for check in checks:

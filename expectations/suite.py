@@ -30,6 +30,13 @@ from .model import Check, Expectation, Verdict
 
 SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
 EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectation in suite.EXPECTATIONS]
+ALL_EXPECTATIONS: list[Expectation] = [  # those of rows that callers compare, too
+    *EXPECTATIONS,
+    *proof.EXPECTATIONS,
+    *incremental_versus_full.EXPECTATIONS,
+    *incremental_versus_full.QUERY_EXPECTATIONS,
+    *serving_tables.EXPECTATIONS,
+]
 
 
 def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) -> list[Check]:

@@ -19,10 +19,8 @@ from typing import Any, get_args
 
 import typer
 
-from altneu.expectations import incremental_versus_full
-from altneu.expectations import serving_tables as plain_suite
 from altneu.expectations.model import Expectation
-from altneu.expectations.suite import EXPECTATIONS
+from altneu.expectations.suite import ALL_EXPECTATIONS
 from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import Exit
 from altneu.pipeline.home.home import Home
@@ -390,7 +388,7 @@ def checks_page() -> list[str]:
         "",
     ]
     suites: dict[str, list[Expectation]] = {}
-    for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain_suite.EXPECTATIONS]:
+    for each in ALL_EXPECTATIONS:
         suites.setdefault(each.suite, []).append(each)
     for suite, suite_checks in suites.items():
         about = (

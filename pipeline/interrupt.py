@@ -71,9 +71,10 @@ def handle_signals() -> Iterator[None]:
 
 @contextmanager
 def preserve_sigint_handler() -> Iterator[None]:
-    """Let the block not replace the handler of Ctrl-C: PySpark's handler would call a JVM that has ended.
+    """Keep the handler of Ctrl-C while the block runs: PySpark's own handler would call a JVM that has ended.
 
-    It installs its own some seconds before its session is ready, and a signal in these would be lost.
+    PySpark installs its handler some seconds before its session is ready, and a signal during these seconds would be
+    lost.
     """
     install = signal.signal
 

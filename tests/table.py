@@ -147,11 +147,9 @@ def list_commands() -> list[str]:
 
 
 def list_checks() -> list[str]:
-    from altneu.expectations import incremental_versus_full, serving_tables
-    from altneu.expectations.suite import EXPECTATIONS
+    from altneu.expectations.suite import ALL_EXPECTATIONS
 
-    every = [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *serving_tables.EXPECTATIONS]
-    return sorted({each.name for each in every})
+    return sorted({each.name for each in ALL_EXPECTATIONS})
 
 
 def list_errors() -> list[str]:

@@ -105,7 +105,7 @@ class Product:
         object.__setattr__(self, "parts", parts)
         names = self.columns
         if len(set(names)) < len(names):
-            raise ValueError(f"the parts of a product share a time column: {', '.join(names)}")
+            raise ValueError(f"the parts of a product must not share a time column: {', '.join(names)}")
 
     @property
     def columns(self) -> tuple[str, ...]:

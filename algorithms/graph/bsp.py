@@ -324,7 +324,7 @@ def no_messages() -> pa.Table:
 
 
 def _message_table(messages: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
-    """Return rows of (part, sender, n, looked, pack) as a table of messages (`SAID`)."""
+    """Return rows of (part, sender, n, looked, rows) as a table of messages (`SAID`)."""
     part, sender, n, looked, rows = zip(*messages, strict=True) if messages else ((),) * 5
     return pa.table(
         {

@@ -182,8 +182,8 @@ class Adjacency:
         return self._ask_blocks(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
 
     def _filter_edges(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
-        """Return those of these edges that have at least the level `least`, or move: the index of each, a, b and
-        `VALUES`.
+        """Return those of these edges that have at least the level `least`, or may change theirs: the index of each,
+        a, b and `VALUES`.
         """
         rows = _record_batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
         dealt = arrow_packing.packs_by_number("part", bucket_of_edges(a, b, self._blocks), rows)

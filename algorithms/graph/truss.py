@@ -198,9 +198,9 @@ def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: Pr
     *columns, diff = consolidate(rows[:-1], rows[-1])
     a, b, level, label, own, backing = columns
     if (diff != 1).any() or Fingerprint.from_rows([a, b, level + 2]) != counted.prints["trussness"]:
-        raise StateMismatch("its trussness is not the stored one")
+        raise StateMismatch("the checkpoint has another trussness")
     if own.sum() != counted.counts.triangles:  # each triangle counts as `own` of exactly one edge
-        raise StateMismatch("its triangles are not those that were counted")
+        raise StateMismatch("the checkpoint has other triangles")
     short = (column.astype(np.int32) for column in (level, own, backing))
     values = dict(zip(("level", "own", "backing"), short, strict=True))
     return PersistentGraph.from_checkpoint(a, b, TrussCertificate(label=label, **values), ends, counted)

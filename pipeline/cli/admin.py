@@ -148,7 +148,7 @@ def move(
     from ..maintenance.move import move_home
 
     target = move_target.parse_target(directory, to or [])
-    setting.outcome = lambda: "the new home is not complete; the same command goes on"
+    setting.outcome = lambda: "the new home is not complete; run the same command to continue"
     started = time.time()
     with show_progress("move") as say:
         result = move_home(Home.open(setting.home), target, say)
@@ -214,7 +214,7 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Start Spark and wr
 
 @register_command(Group.DATA)
 def init() -> None:
-    """Create an empty home whose settings are all commented.
+    """Create an empty home whose settings are all commented out.
 
     Then type `altneu land`, or put files into its landing by hand.
     """

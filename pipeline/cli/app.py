@@ -66,7 +66,7 @@ class CallOptions:
     verbose: bool = False
     command: str | None = None
     outcome: Callable[[], str] = lambda: (
-        "nothing was changed; the same command goes on"
+        "nothing was changed; run the same command to continue"
     )  # when a signal ends the command
     wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
 
@@ -266,6 +266,6 @@ _ANEW = ("rebuild", "repair", "rollback")  # a second call of these commands pub
 def _published_since(ledger: Ledger, before: int) -> str:
     newest = ledger.revisions.get().revision
     if newest == before:
-        return "nothing was published; the same command goes on"
-    again = "see altneu status" if setting.command in _ANEW else "the same command goes on"
+        return "nothing was published; run the same command to continue"
+    again = "see altneu status" if setting.command in _ANEW else "run the same command to continue"
     return f"revision {newest} is published; {again}"

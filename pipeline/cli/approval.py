@@ -98,13 +98,15 @@ def diff(
     from ..storage.session import session_for
 
     if rows is not None and format is DiffFormat.markdown:
-        raise UsageError("--format markdown shows the first rows of both: it does not go with --rows.", "--format csv")
+        raise UsageError(
+            "--format markdown shows first rows of both: it cannot be combined with --rows.", "--format csv"
+        )
     if rows is None and (output or format in (DiffFormat.csv, DiffFormat.parquet)):
         raise UsageError("a file of rows needs --rows vertices or --rows edges.", "altneu diff --rows edges …")
     if page and rows:
-        raise UsageError("--page shows the first rows of both: it does not go with --rows.", "altneu diff --help")
+        raise UsageError("--page shows first rows of both: it cannot be combined with --rows.", "altneu diff --help")
     if page and format:
-        raise UsageError("--page writes a page: it does not go with --format.", "altneu diff --help")
+        raise UsageError("--page writes a page: it cannot be combined with --format.", "altneu diff --help")
     as_markdown = format is DiffFormat.markdown
     form = output_format(None if format is None or as_markdown else Format(format.value), output)
     home, ledger = open_home()

@@ -102,7 +102,7 @@ def _end_after_signal(stop: BaseException) -> NoReturn:
     """Print that a signal ended the command, then end this process and its children at once."""
     interrupt.end_children()
     during = (stop.during if isinstance(stop, interrupt.Interrupted) else None) or setting.command or "its start"
-    outcome = "the same command goes on"
+    outcome = "run the same command to continue"
     with contextlib.suppress(Exception):  # the database may be what the command was waiting for
         outcome = setting.outcome()
     if setting.log is LogFormat.json:

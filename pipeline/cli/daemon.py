@@ -20,7 +20,7 @@ app.add_typer(group, name="daemon", rich_help_panel=Group.SETUP)
 def daemon(context: typer.Context) -> None:
     """Keep Spark ready for the commands of this home, so that they begin their work at once.
 
-    Without a further word it shows how the daemon is.
+    Without a subcommand it shows the state of the daemon.
     """
     if not context.invoked_subcommand:
         _print_status(Document.table)

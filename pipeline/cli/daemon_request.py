@@ -114,7 +114,7 @@ def _await_exit(connection: Connection) -> int | None:
 def _exit_as(code: int | None) -> NoReturn:
     """Exit as the command has ended; None: nobody knows, because its daemon was killed, and the command with it."""
     if code is None:
-        print("the daemon has ended, and the command with it; the same command goes on", file=sys.stderr)
+        print("the daemon has ended, and the command with it; run the same command to continue", file=sys.stderr)
         os._exit(1)
     if code < 0:
         with suppress(OSError):  # nobody handles SIGKILL

@@ -160,7 +160,7 @@ def describe_outcome(home: Home, before: tuple[dict[str, object], str | None]) -
     """Describe the outcome of a land that a signal has ended."""
     try:
         if landing_state(home) == before:
-            return "nothing was landed; the same command goes on"
+            return "nothing was landed; run the same command to continue"
     except AltneuError as error:  # the object store does not answer
         return f"it is not known whether anything was landed ({error.what}); next: altneu status"
     return "everything is landed; next: altneu backfill --all"

@@ -162,7 +162,9 @@ def show(
     )
     reads_tables = question.view_form.reads  # raises for options that do not go with the view
     if not reads_tables and engine is not Engine.auto:
-        raise UsageError(f"--engine does not go with {view.value}: the database answers it.", "leave --engine out")
+        raise UsageError(
+            f"--engine cannot be combined with {view.value}, which the database answers.", "leave --engine out"
+        )
     form = output_format(format, output)
     whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
     cut = None if whole else SHOWN

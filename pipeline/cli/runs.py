@@ -167,10 +167,11 @@ def backfill(
     ] = False,
     accept_rows: Accept = False,
 ) -> None:
-    """Run every landed epoch of a range that is missing or changed, and publish the result as one revision.
+    """Run every landed epoch of a range that is missing or changed, and publish the results.
 
-    All epochs are computed in one pass. More landed files than `[ingest] max_revision_mb` make several revisions; if
-    the command is stopped in between, the same command goes on after the last published one. With `--hold` only the
+    All epochs are computed in one pass and published as one revision. More landed files than `[ingest]
+    max_revision_mb` make several revisions; if the command is stopped in between, run it again to continue after the
+    last published one. With `--hold` only the
     first of them is computed, because the others build on it.
 
     A broken file, too large a share of malformed rows, or (where `[checks] rows = "stop"`) an unusual number of rows
@@ -203,7 +204,7 @@ def rebuild(
     from ..run import planning
 
     if dry_run and hold:
-        raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
+        raise UsageError("--dry-run computes nothing: it cannot be combined with --hold.", "altneu rebuild --help")
     home, ledger = open_home(writes=not dry_run)
     planned = planning.plan_rebuild(home, ledger, from_landing=from_landing)
     if dry_run:

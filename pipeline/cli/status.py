@@ -47,7 +47,7 @@ def status(
     from ..state import fingerprint_sums
 
     if all_ and (since or last or failed):
-        raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
+        raise UsageError("--all cannot be combined with --since, --last or --failed.", "altneu status --all")
     home, ledger = open_home()
     parent, rows = list_epoch_rows(home, ledger)
     shown = _choose_entries(home, rows, since, last, failed=failed)

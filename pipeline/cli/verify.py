@@ -79,7 +79,7 @@ def audit(
             raise UsageError("--output is for the results of a recomputation.", "altneu audit --output audit.xml")
         require_writable(output, "--output")
     if shadow and third_party:
-        raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
+        raise UsageError("--third-party cannot be combined with --shadow.", "altneu audit --third-party")
     home, ledger = open_home(writes=True)
     row = ledger.revisions.require_published()
     assert row.frontier is not None
@@ -286,7 +286,9 @@ def report(
     if vertex is not None:
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"
-            raise UsageError(f"--vertex writes a page of its own: it does not go with {other}.", "altneu report --help")
+            raise UsageError(
+                f"--vertex writes a page of its own: it cannot be combined with {other}.", "altneu report --help"
+            )
         row = ledger.revisions.require_published(revision)
         assert row.frontier is not None
         at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
@@ -297,7 +299,7 @@ def report(
     if revision is not None and (all_ or data_docs):
         other = "--all" if all_ else "--data-docs"
         raise UsageError(
-            f"--revision is for the page of one epoch: it does not go with {other}.", "altneu report --help"
+            f"--revision is for the page of one epoch: it cannot be combined with {other}.", "altneu report --help"
         )
     if revision is not None:
         former = ledger.revisions.require_published(revision)
@@ -317,7 +319,7 @@ def report(
     if epoch is not None and all_:
         raise UsageError("give either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
-        raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
+        raise UsageError("--json writes no pages: it cannot be combined with --data-docs.", "altneu report --help")
     wanted = _epochs_to_report(home, ledger, epoch, all_=all_)
     if json_:
         if not wanted:

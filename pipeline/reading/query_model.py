@@ -244,7 +244,7 @@ class Question:
             if option not in (*view.options, *ANY):
                 others = [each.title for each in VIEWS if option in each.options]
                 raise UsageError(
-                    f"{FLAGS[option]} does not go with {view.title}; it goes with {', '.join(others)}.",
+                    f"{FLAGS[option]} cannot be combined with {view.title}, but with {', '.join(others)}.",
                     _usage_of(self.view),
                 )
         if "since_revision" in view.options and not since:

@@ -1,4 +1,6 @@
-"""The delivery cursors: how far the events of published epochs have been delivered, one row for each asset of Airflow.
+"""The delivery cursors: how far the events of published epochs have been delivered.
+
+There is one row for each asset of Airflow, and one for each partition of a consumer.
 
 A task claims the revisions after `revision`, up to `claimed`. Airflow sends the event of a task in the same transaction
 that marks the task as successful. So the state of the task says whether the claimed revisions were delivered, and none

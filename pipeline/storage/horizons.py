@@ -1,4 +1,4 @@
-"""The horizon of a run in each table: the rows from it on are those that can matter to a run.
+"""The horizon of a run in each table: only the rows from it on, and of diff triples the sum of those before it, matter.
 
 A run whose first epoch is f reads the rows of a table in which one column of time is at least some number. Why nothing
 else matters is said by `algorithms.algebra.horizon`. Here the number serves files: a writer of many rows puts those

@@ -206,8 +206,8 @@ def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> R
 class Replanning:
     """The policy of the tasks for a run that was overtaken: its epochs run again on the newest revision.
 
-    They are those that are still to be published as landed. Of a run that took along the epochs of other DAG runs it
-    is none once its own epoch is published: the others have DAG runs, which also fail by their own errors.
+    These are the epochs that are still to be published as landed. Where a run took along the epochs of other DAG runs,
+    nothing runs again once its own epoch is published: the others have DAG runs, which also fail by their own errors.
     """
 
     def __init__(self, home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> None:
@@ -321,7 +321,7 @@ def describe_difference(path: str, planned: PlannedRun) -> str | None:
 
 
 def identify_person(path: str, user: Mapping[str, Any]) -> str | None:
-    """Return the name or the id of a user of Airflow, whichever `[publish] approve` names; the name if it names none."""
+    """Return the name or the id of a user of Airflow, whichever may approve; the name if neither may."""
     from ..run import approval
 
     home, names = open_home(path)[0], (user.get("name"), user.get("id"))

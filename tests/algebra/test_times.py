@@ -68,7 +68,7 @@ def test_altneu_as_the_seed_defines_it() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match="share a time column"):
+    with pytest.raises(ValueError, match="must not share a time column"):
         Product(EPOCH, EPOCH)
     with pytest.raises(ValueError, match="coordinates"):
         EPOCH_REVISION.less_equal((1,), (1, 2))

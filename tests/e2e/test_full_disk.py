@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a run: a clear error, nothing lost, and the same command goes on afterwards."""
+"""A disk that fills up in the middle of a run: a clear error, nothing lost, and the same command works afterwards."""
 
 from __future__ import annotations
 

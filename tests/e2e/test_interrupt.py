@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at a stage of the real command: one line, code 130, no process left; the same command goes on."""
+"""Ctrl-C and SIGTERM at a stage of the real command: one line, code 130, no process left, and it works again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     home_helpers.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     process = command(home.path, *arguments)
     before, said = interrupted(process, after, number)
-    ends_cleanly(process, said, f"interrupted during {during}; {outcome}; the same command goes on")
+    ends_cleanly(process, said, f"interrupted during {during}; {outcome}; run the same command to continue")
     assert before or after == JVM
     ledger = Ledger(home.database)
     assert ledger.revisions.get().revision == (1 if outcome == NOTHING else 2)
@@ -129,11 +129,11 @@ def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
     home, _ = home_helpers.make(tmp_path / "home", TOML)
     process = command(home.path, "demo")
     _, said = interrupted(process, "✓ ingest", signal.SIGINT)
-    ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; the same command goes on")
+    ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; run the same command to continue")
     assert Ledger(home.database).runs.list_all()[-1].state == "interrupted"
     again = command(home.path, "demo")
     _, said = interrupted(again, "✓ report", signal.SIGTERM, seconds=1200)
-    ends_cleanly(again, said, "interrupted during demo; revision 1 is published; the same command goes on")
+    ends_cleanly(again, said, "interrupted during demo; revision 1 is published; run the same command to continue")
     run = Ledger(home.database).runs.list_all()[-1]
     assert (run.state, len(run.epochs)) == ("published", 193)
 
@@ -149,7 +149,7 @@ def test_an_interrupted_report_leaves_whole_pages(tmp_path: Path, number: signal
     assert process.stderr is not None
     said = [line.rstrip() for line in process.stderr]
     process.wait()
-    ends_cleanly(process, said, f"interrupted during report; {NOTHING}; the same command goes on")
+    ends_cleanly(process, said, f"interrupted during report; {NOTHING}; run the same command to continue")
     written = [page.read_text() for page in home.glob("reports/epoch=*.html")]
     assert 3 <= len(written) < 400 and all("</html>" in page for page in written)
     again = command(home, "report", "--all")
@@ -169,7 +169,7 @@ def test_an_interrupted_land_lands_nothing(tmp_path: Path, number: signal.Signal
     process = command(home.path, *line)
     _, said = interrupted(process, "understood as", number)
     assert process.returncode == Exit.INTERRUPTED, said
-    assert said[-1] == "interrupted during land; nothing was landed; the same command goes on", said
+    assert said[-1] == "interrupted during land; nothing was landed; run the same command to continue", said
     assert len([row for row in said if not row.startswith(("  ", "reading "))]) == 1, said
     assert group(process.pid) == {}, "a process stays behind"
     assert (home.landing / "epoch=0" / "rows.csv").read_text() == batch

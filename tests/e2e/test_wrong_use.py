@@ -64,7 +64,7 @@ def _ignored() -> list[Wrong]:
             fits = option in view.options or (option == "since_revision" and option in takes)
             if not fits:
                 flag = FLAGS[option]
-                rows.append(Wrong(f"show {view.name} {given} {flag} {value}", 2, f"{flag} does not go with"))
+                rows.append(Wrong(f"show {view.name} {given} {flag} {value}", 2, f"{flag} cannot be combined with"))
     return rows
 
 
@@ -123,13 +123,13 @@ FAST = [
     Wrong("diff 1 9", 1, "revision 9 was not published"),
     Wrong("diff 1 2 --format csv", 2, "a file of rows needs --rows"),
     Wrong("diff 1 2 --output {tmp}/rows.csv", 2, "a file of rows needs --rows"),
-    Wrong("diff 1 2 --rows edges --page", 2, "--page shows the first rows of both"),
+    Wrong("diff 1 2 --rows edges --page", 2, "--page shows first rows of both"),
     Wrong("diff 1 2 --page --format json", 2, "--page writes a page"),
     Wrong("diff 1 2 --rows triangles", 2, "'triangles' is not one of"),
     Wrong("diff 1 2 --rows edges --format parquet", 2, "parquet needs a file"),
     Wrong("diff --other {tmp}/nowhere", 2, "is not an altneu home"),
     Wrong("diff 1 2 --other {tmp}/nowhere", 2, "name no run or revision"),
-    Wrong("rebuild --dry-run --hold", 2, "--dry-run computes nothing: it does not go with --hold", "published"),
+    Wrong("rebuild --dry-run --hold", 2, "--dry-run computes nothing: it cannot be combined with --hold", "published"),
     Wrong("run 2004-07-01 --hold --held", 2, "No such option"),
     Wrong("rebuild", 2, "nothing is published", "empty"),
     Wrong("rebuild --dry-run", 2, "nothing is published", "empty"),
@@ -195,7 +195,7 @@ FAST = [
     Wrong("show edges --sort weight", 2, "--sort weight: edges has no such column; it has src, dst, trussness"),
     Wrong("show totals --sort -weight", 2, "--sort weight: totals has no such column"),
     Wrong("show totals --top 2 --sort -edges", 2, "leave the minus out"),
-    Wrong("show totals --engine duckdb", 2, "--engine does not go with totals"),
+    Wrong("show totals --engine duckdb", 2, "--engine cannot be combined with totals"),
     Wrong("show edges --engine sparks", 2, "'sparks' is not one of"),
     Wrong("explain edge 1 2 --engine sparks", 2, "'sparks' is not one of"),
     Wrong("show totals --where 'weight > 3'", 2, "there is no column 'weight'"),
@@ -227,12 +227,12 @@ FAST = [
     Wrong("run 2004-07-01", 2, "--remove"),
     Wrong("audit 2005-01-01", 2, "after the frontier"),
     Wrong("audit --sample -1", 2, "--sample"),
-    Wrong("audit --shadow --third-party", 2, "--third-party does not go with --shadow"),
+    Wrong("audit --shadow --third-party", 2, "--third-party cannot be combined with --shadow"),
     Wrong("report 2005-01-01", 2, "never landed and run. The nearest epochs are 2004-07-04, 2004-07-05, 2004-07-06"),
     Wrong("report 2004-07-01 --all", 2, "give either an epoch or --all"),
     Wrong("report --json --data-docs", 2, "--json writes no pages"),
-    Wrong("report --all --revision 1", 2, "--revision is for the page of one epoch: it does not go with --all"),
-    Wrong("report 2004-07-01 --data-docs --revision 1", 2, "it does not go with --data-docs"),
+    Wrong("report --all --revision 1", 2, "--revision is for the page of one epoch: it cannot be combined with --all"),
+    Wrong("report 2004-07-01 --data-docs --revision 1", 2, "it cannot be combined with --data-docs"),
     Wrong("report 2004-07-01 --revision 99", 1, "revision 99 was not published"),
     Wrong("report 2005-01-01 --revision 1", 2, "never published at revision 1. The nearest epochs are "),
     Wrong("report --revision 0", 1, "nothing is published"),
@@ -244,7 +244,7 @@ FAST = [
     Wrong("rollback 77 --dry-run", 1, "revision 77 was not published"),
     Wrong("status --last 0", 2, "--last"),
     Wrong("status --since tomorrow", 2, "neither an integer nor a date"),
-    Wrong("status --all --failed", 2, "--all does not go with"),
+    Wrong("status --all --failed", 2, "--all cannot be combined with"),
     Wrong("compact --grace -1", 2, "--grace"),
     Wrong("explain edge 1", 2, "edge takes 2 different vertices, not 1"),
     Wrong("explain edge 1 1", 2, "edge takes 2 different vertices"),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import pkgutil
 import random
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from altneu import expectations
 from altneu.expectations import gx_runner
 from altneu.expectations.gx_runner import CheckCrashed, ExpectationRunner, rule_class
-from altneu.expectations.incremental_versus_full import EXPECTATIONS as DIFFERENCES
 from altneu.expectations.model import Expectation
-from altneu.expectations.suite import EXPECTATIONS
+from altneu.expectations.suite import ALL_EXPECTATIONS, EXPECTATIONS
 from altneu.expectations.wrong_rows import columns_of, doubtful_rules
 from tests import seeds
 
@@ -28,7 +30,7 @@ def asked(rule: Any, result_format: str) -> Counter[Any]:
     return Counter((name, metric.id) for name, metric in found.metric_configurations.items())
 
 
-@pytest.mark.parametrize("expectation", [*EXPECTATIONS, *DIFFERENCES], ids=lambda e: f"{e.suite}: {e.name}")
+@pytest.mark.parametrize("expectation", ALL_EXPECTATIONS, ids=lambda e: f"{e.suite}: {e.name}")
 def test_a_prepared_rule_is_great_expectations_own(expectation: Expectation) -> None:
     prepared = ExpectationRunner().to_gx_rule(expectation)
     own = type(prepared).__mro__[1]
@@ -91,7 +93,7 @@ def test_a_rule_of_which_no_row_is_wrong_holds_for_great_expectations(
     rng, seen = random.Random(seeds.one(3)), Counter[bool]()
     judge, known = ExpectationRunner(), set()
     monkeypatch.setattr(gx_runner, "doubtful_rules", lambda frame, rules: (rules, len(frame)))
-    for rule in (replace(each, show=()) for each in (*EXPECTATIONS, *DIFFERENCES)):
+    for rule in (replace(each, show=()) for each in ALL_EXPECTATIONS):
         kind = (rule.kind, *(str(value) for name, value in rule.args.items() if not name.startswith("column")))
         of_numbers = rule.kind.endswith(("ValuesToBeBetween", "ThanB"))
         of_numbers |= any(isinstance(value, int) for value in rule.args.get("value_set", ()))
@@ -121,3 +123,13 @@ def test_a_value_that_no_rule_expects_is_left_to_great_expectations() -> None:
         frame = pd.DataFrame({growth.args["column"]: pd.array([value], "Float64")})
         assert (doubtful_rules(frame, [growth])[0] == []) == fine, value
     assert doubtful_rules(pd.DataFrame({"other": np.zeros(1)}), [growth]) == ([growth], 1)
+
+
+def test_every_expectation_that_a_module_declares_is_listed() -> None:
+    modules = [
+        import_module(f"altneu.expectations.{each.name}") for each in pkgutil.iter_modules(expectations.__path__)
+    ]
+    lists = [value for module in modules for value in vars(module).values() if isinstance(value, list)]
+    declared = {(e.suite, e.name) for values in lists for e in values if isinstance(e, Expectation)}
+    assert declared == {(e.suite, e.name) for e in ALL_EXPECTATIONS}
+    assert len(declared) == len(ALL_EXPECTATIONS)

@@ -305,8 +305,8 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         "the truss checkpoint of the last run is missing: computing from the tables": lambda: warehouse.drop_table(
             CERTIFICATES
         ),
-        "its trussness is not the stored one: computing from the tables": lambda: spoilt("own", "own", "level > 0"),
-        "its triangles are not those that were counted: computing from the tables": lambda: spoilt("own", "own + 1"),
+        "the checkpoint has another trussness: computing from the tables": lambda: spoilt("own", "own", "level > 0"),
+        "the checkpoint has other triangles: computing from the tables": lambda: spoilt("own", "own + 1"),
         " edges are wrong by the proof: computing from the tables": lambda: spoilt("backing", "0L"),
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):

@@ -88,11 +88,10 @@ def _open_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs)
     a, b, at, step = consolidate(ends, np.concatenate([diff, -diff]))
     if not a.size:
         return a, b, at, at
-    last = np.ones(a.size, bool)
-    last[:-1] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     level = np.cumsum(step)  # every edge's steps add up to 0, so the running sum needs no reset
-    if ((level != 0) & (level != 1)).any() or (level[last] != 0).any():
-        wrong = int(np.flatnonzero((level != 0) & (level != 1))[0])
-        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) exists {level[wrong]} times at epoch {at[wrong]}")
+    wrong = np.flatnonzero((level != 0) & (level != 1))
+    if wrong.size:
+        first = wrong[0]
+        raise ValueError(f"edge ({a[first]}, {b[first]}) exists {level[first]} times at epoch {at[first]}")
     opens = level == 1
     return a[opens], b[opens], at[opens], np.append(at[1:], FOREVER)[opens]
