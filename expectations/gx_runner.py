@@ -1,7 +1,7 @@
-"""The only interface to Great Expectations: it takes a frame and its expectations, and returns verdicts.
+"""The only interface to Great Expectations: it takes a frame and its expectations, and returns rule_results.
 
 Small   A frame of up to `SMALL` rows is fetched by Arrow, with nullable types (no 64-bit id becomes a float), and
-        judged by the pandas engine; a larger one is judged in Spark. The expectations and verdicts are the same, which
+        judged by the pandas engine; a larger one is judged in Spark. The expectations and results are the same, which
         a test checks. Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in
         Spark; at 100,000 rows 17 CPU seconds with either engine, which is the reason for the value of `SMALL`.
 Price   One aggregation over a frame finds the rules that certainly hold (`wrong_rows`). Great Expectations is imported,
@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .model import Expectation, Verdict
+from .model import Expectation, RuleResult
 from .wrong_rows import doubtful_rules
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ExpectationRunner:
 
     def judge_frame(
         self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation], *, scan: bool = False
-    ) -> list[Verdict]:
+    ) -> list[RuleResult]:
         """Judge a frame, which `fetch_small` has returned, by its expectations.
 
         Args:
@@ -79,23 +79,23 @@ class ExpectationRunner:
 
     def _run_expectations(
         self, engine: str, name: str, frame: Any, expectations: Sequence[Expectation]
-    ) -> list[Verdict]:
+    ) -> list[RuleResult]:
         """Judge the expectations that may not hold by Great Expectations, which takes several times the work."""
         doubtful, total = doubtful_rules(frame, expectations)
         bounded = {"result_format": "SUMMARY", "include_unexpected_rows": True, "partial_unexpected_count": ROWS}
         judged = self._validate_batch(self._make_batch(engine, frame), name, doubtful, bounded) if doubtful else []
         results = {id(expectation): result for expectation, result in zip(doubtful, judged, strict=True)}
-        verdicts = []
+        rule_results = []
         for expectation in expectations:
             result = results.get(id(expectation))
             if result is None or result.success:
                 known = engine == "spark" or not expectation.unjudged or _has_values(frame, expectation)
-                verdicts.append(Verdict(expectation, True, 0, total, [], known))
+                rule_results.append(RuleResult(expectation, True, 0, total, [], known))
                 continue
             cap = None if expectation.per_epoch and engine == "pandas" else ROWS
             rows = _offending_rows(result.result.get("unexpected_rows"), cap)
-            verdicts.append(_make_verdict(expectation, result, total, rows))
-        return verdicts
+            rule_results.append(_make_rule_result(expectation, result, total, rows))
+        return rule_results
 
     def _make_batch(self, engine: str, frame: Any) -> Any:
         """Return a frame as a batch. All frames of an engine share one asset, because every new one costs tenths of a
@@ -178,12 +178,12 @@ def _offending_rows(unexpected: Any, most: int | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _make_verdict(expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]]) -> Verdict:
+def _make_rule_result(expectation: Expectation, result: Any, total: int, rows: list[dict[str, Any]]) -> RuleResult:
     wrong = int(result.result.get("unexpected_count", 1))
     plain = [plain_row(row) for row in rows]
     if expectation.show:
         plain = [{column: row[column] for column in expectation.show} for row in plain]
-    return Verdict(expectation, False, wrong, total, plain)
+    return RuleResult(expectation, False, wrong, total, plain)
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def rule_class(kind: str) -> Any:
     """Return the prepared rule that replaces a class of `great_expectations.expectations`.
 
     Great Expectations makes the configuration of a rule, and the list of metrics that it needs, again whenever they are
-    needed: some 150 times for one verdict. Neither depends on the data. The prepared rule is a custom expectation,
+    needed: some 150 times for one rule_result. Neither depends on the data. The prepared rule is a custom expectation,
     derived from Great Expectations' own and registered under its name, which caches both.
     """
     base: Any = getattr(import_great_expectations().expectations, kind)

@@ -120,7 +120,7 @@ class Check(TypedDict):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleResult:
     """The result of Great Expectations: `wrong` of `total` rows are wrong, and `rows` has up to 20 of them."""
 
     expectation: Expectation

@@ -26,7 +26,7 @@ from . import (
 )
 from .frame_builder import FrameBuilder, Frames
 from .gx_runner import ROWS, SMALL, ExpectationRunner, plain_row
-from .model import Check, Expectation, Verdict
+from .model import Check, Expectation, RuleResult
 
 SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
 EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectation in suite.EXPECTATIONS]
@@ -64,7 +64,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
         frame = shop.get_frame(name)
         return frame if frame is None or shop.is_scanned(name) else judge.fetch_small(frame)
 
-    verdicts: dict[tuple[str, str], Verdict] = {}
+    rule_results: dict[tuple[str, str], RuleResult] = {}
     tables: dict[str, Any] = {}
     try:
         shop.fetch_small_frames()
@@ -73,19 +73,19 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
                 if frame is not None:
                     tables[name] = frame
                     judged = judge.judge_frame(name, frame, wanted, scan=shop.is_scanned(name))
-                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in judged}
+                    rule_results |= {(v.expectation.suite, v.expectation.name): v for v in judged}
     finally:
         shop.release_frames()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
     checks = []
     for expectation in EXPECTATIONS:
-        verdict = verdicts.get((expectation.suite, expectation.name))
-        if verdict is None:
+        rule_result = rule_results.get((expectation.suite, expectation.name))
+        if rule_result is None:
             continue
         if expectation.per_epoch:
-            checks += [_check_at_epoch(verdict, row, labels) for row in tables[expectation.on].to_dict("records")]
+            checks += [_check_at_epoch(rule_result, row, labels) for row in tables[expectation.on].to_dict("records")]
         else:
-            checks.append(_make_check(verdict, context["epoch"], labels))
+            checks.append(_make_check(rule_result, context["epoch"], labels))
     return checks
 
 
@@ -200,14 +200,14 @@ def _none_differs(
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
     checks = []
-    for verdict in ExpectationRunner().judge_frame(name, table, wanted):
-        kind = verdict.expectation.args["column"]
-        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # the verdict lists only some of them
-        assert verdict.passed == (not failed), (kind, failed)
+    for rule_result in ExpectationRunner().judge_frame(name, table, wanted):
+        kind = rule_result.expectation.args["column"]
+        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # of a great many only the first rows are listed
+        assert rule_result.passed == (not failed), (kind, failed)
         for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)
-            at_epoch = Verdict(
-                verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS]
+            at_epoch = RuleResult(
+                rule_result.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS]
             )
             check = _make_check(at_epoch, epoch, labels)
             check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}"
@@ -215,35 +215,35 @@ def _none_differs(
     return sorted(checks, key=lambda check: check["epoch"])
 
 
-def _make_check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Check:
-    expectation = verdict.expectation
+def _make_check(rule_result: RuleResult, epoch: int, labels: Mapping[int, Any]) -> Check:
+    expectation = rule_result.expectation
     return {
         "epoch": epoch,
         "suite": expectation.suite,
         "name": expectation.name,
         "severity": expectation.severity,
-        "passed": verdict.passed,
+        "passed": rule_result.passed,
         "meaning": expectation.meaning,
         "remedy": expectation.remedy.replace("{epoch}", str(labels.get(epoch, epoch))),
-        "observed": _format_observed(verdict),
-        "rows": verdict.rows,
+        "observed": _format_observed(rule_result),
+        "rows": rule_result.rows,
     }
 
 
-def _check_at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
-    """Return the result of one epoch, from the verdict on a frame with a row per epoch."""
+def _check_at_epoch(rule_result: RuleResult, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
+    """Return the result of one epoch, from the result on a frame with a row per epoch."""
     epoch = int(row["epoch"])
-    here = [counterexample for counterexample in verdict.rows if counterexample["epoch"] == epoch]
-    judged = not verdict.expectation.unjudged or plain_row(row)[verdict.expectation.args["column"]] is not None
-    return _make_check(Verdict(verdict.expectation, not here, len(here), 1, here, judged), epoch, labels)
+    here = [counterexample for counterexample in rule_result.rows if counterexample["epoch"] == epoch]
+    judged = not rule_result.expectation.unjudged or plain_row(row)[rule_result.expectation.args["column"]] is not None
+    return _make_check(RuleResult(rule_result.expectation, not here, len(here), 1, here, judged), epoch, labels)
 
 
-def _format_observed(verdict: Verdict) -> str:
-    if not verdict.judged:
-        return verdict.expectation.unjudged
-    if verdict.total == 1 and verdict.rows:
-        shown, says = verdict.expectation.show or tuple(verdict.rows[0]), verdict.expectation.says
+def _format_observed(rule_result: RuleResult) -> str:
+    if not rule_result.judged:
+        return rule_result.expectation.unjudged
+    if rule_result.total == 1 and rule_result.rows:
+        shown, says = rule_result.expectation.show or tuple(rule_result.rows[0]), rule_result.expectation.says
         if says:
-            return says.format_map(verdict.rows[0])
-        return ", ".join(f"{name.replace('_', ' ')} {verdict.rows[0][name]}" for name in shown if name != "epoch")
-    return f"{verdict.wrong:,} of {verdict.total:,} row{'' if verdict.total == 1 else 's'}"
+            return says.format_map(rule_result.rows[0])
+        return ", ".join(f"{name.replace('_', ' ')} {rule_result.rows[0][name]}" for name in shown if name != "epoch")
+    return f"{rule_result.wrong:,} of {rule_result.total:,} row{'' if rule_result.total == 1 else 's'}"

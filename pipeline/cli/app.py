@@ -56,6 +56,9 @@ class LogFormat(StrEnum):
     json = "json"
 
 
+UNCHANGED = "nothing was changed; run the same command to continue"
+
+
 @dataclass
 class CallOptions:
     """The common options of the current call, and what the command has opened so far."""
@@ -65,10 +68,8 @@ class CallOptions:
     quiet: bool = False
     verbose: bool = False
     command: str | None = None
-    outcome: Callable[[], str] = lambda: (
-        "nothing was changed; run the same command to continue"
-    )  # when a signal ends the command
-    wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
+    outcome: Callable[[], str] = lambda: UNCHANGED  # what is said when a signal ends the command
+    changed_home: tuple[Home, Ledger] | None = None  # the home that this command may have changed
 
 
 setting = CallOptions()
@@ -140,7 +141,7 @@ def options(
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
-    setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, CallOptions.outcome, None
+    setting.command, setting.outcome, setting.changed_home = context.invoked_subcommand, CallOptions.outcome, None
     form = os.environ.get("ALTNEU_LOG_FORMAT") or LogFormat.text
     if form not in set(LogFormat):
         raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r} is not allowed: it has to be {' or '.join(LogFormat)}.")
@@ -253,7 +254,7 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     home = Home.open(setting.home, create=create)
     ledger = home_identity.open_ledger(home, writes=writes)
     if writes:
-        setting.wrote = home, ledger
+        setting.changed_home = home, ledger
     if setting.outcome is CallOptions.outcome:
         before = ledger.revisions.get().revision
         setting.outcome = lambda: _published_since(ledger, before)

@@ -28,7 +28,7 @@ _MEANING = "What has landed for an epoch is published, unless a compaction has f
 
 
 @dataclass(frozen=True)
-class EpochState:
+class LandingState:
     """The state of one epoch in the landing and in the ledger.
 
     The states are missing, changed and published; gone (published, and its folder does not exist any more); folded (it
@@ -48,13 +48,13 @@ class EpochState:
     relations: frozenset[str] = frozenset()  # those of which files have landed
 
 
-def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochState]]:
+def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, LandingState]]:
     """Return the newest revision, and the state of every landed or published epoch."""
     parent, listing = ledger.revisions.get(), local_landing.read_landing(home, ledger)
     return parent, _compare(home, listing, parent, ledger.outputs.published_batches(parent.revision))
 
 
-def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch]) -> dict[int, EpochState]:
+def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch]) -> dict[int, LandingState]:
     """Return the state of every epoch that is landed, or published up to a revision."""
     landed, digests, _ = listing
     states = {}
@@ -75,7 +75,7 @@ def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[
         if state == "folded":
             assert parent.since is not None
             why = f"a compaction has folded the history before epoch {home.schedule.format_label(parent.since)}"
-        states[epoch] = EpochState(
+        states[epoch] = LandingState(
             epoch,
             home.schedule.format_label(epoch),
             state,
@@ -93,13 +93,13 @@ def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
-def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochState]]:
+def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, LandingState]]:
     """Return the status of every epoch in the database, and the state of every landed or published epoch."""
     statuses = list_epoch_statuses(ledger, ledger.revisions.get())
     return statuses, compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
 
 
-def compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, EpochState]:
+def compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
     """Return the state of every landed or published epoch, as `compare_with_ledger` does, by a listing."""
     published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
     return _compare(home, listing, statuses.newest, published)
@@ -111,7 +111,7 @@ def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str
     return statuses.newest, describe_epochs(statuses, states)
 
 
-def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochState]) -> list[dict[str, Any]]:
+def describe_epochs(statuses: EpochStatuses, states: Mapping[int, LandingState]) -> list[dict[str, Any]]:
     """Describe every epoch in a row.
 
     The states are those of `compare_with_ledger`, and running, failed and interrupted. A run that another one has
@@ -139,7 +139,7 @@ def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochState]) -
     return rows
 
 
-def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
+def record_folded(home: Home, ledger: Ledger) -> list[LandingState]:
     """Return the landed epochs that a compaction has folded.
 
     Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
@@ -161,7 +161,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[EpochState]:
     return list(folded.values())
 
 
-def describe_folded(epochs: Iterable[EpochState]) -> str:
+def describe_folded(epochs: Iterable[LandingState]) -> str:
     """Describe in one line which epochs a compaction has folded."""
     listed = list(epochs)
     shown = ", ".join(entry.label for entry in listed[:5]) + (" …" if len(listed) > 5 else "")

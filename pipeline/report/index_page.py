@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.home import Home
-from ..landing.epoch_states import EpochState as LandingState
-from ..landing.epoch_states import compare_with_statuses
+from ..landing.epoch_states import LandingState, compare_with_statuses
 from ..landing.local_landing import Listing, read_landing
 from ..state import clock
 from ..state.epoch_status import (
