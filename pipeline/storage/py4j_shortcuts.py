@@ -41,7 +41,7 @@ class _SteadyMember:
 
     def __init__(self, member: JavaMember) -> None:
         self._call = member
-        self._call_once = functools.lru_cache(KEPT_COLUMNS, typed=True)(member)
+        self._call_once = functools.lru_cache(KEPT_COLUMNS, typed=True)(lambda argument: member(argument))
 
     def __call__(self, *arguments: Any) -> Any:
         steady = len(arguments) == 1 and isinstance(arguments[0], (str, int, float))
