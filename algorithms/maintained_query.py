@@ -32,7 +32,8 @@ from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.query import Atom, Query
 from altneu.algorithms.algebra.reduce import MULTIPLICITY
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, VALIDITY
-from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom, quote_name
+from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom
+from altneu.algorithms.sql_text import quote_name
 
 EPOCH_COLUMN, UNTIL_COLUMN, DIFF_COLUMN = "_epoch", "_until", "_diff"
 MEASURE = "measure"

@@ -14,11 +14,12 @@ def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
     Spark makes plans when something is EXECUTED: that has to be inside the block, too.
     """
-    before = {name: spark.conf.get(name) for name in settings}
+    conf = spark.conf  # each look at this property is a call to the JVM
+    before = {name: conf.get(name) for name in settings}
     for name, value in settings.items():
-        spark.conf.set(name, value)
+        conf.set(name, value)
     try:
         yield
     finally:
         for name, old in before.items():
-            spark.conf.set(name, old or "")
+            conf.set(name, old or "")

@@ -31,6 +31,7 @@ from sqlglot.errors import OptimizeError, ParseError, TokenError
 from sqlglot.optimizer.qualify import qualify
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.sql_text import quote_name
 
 AGE = "age"
 RESERVED = ("epoch", "until", "revision", "diff", "copies")  # no columns of a result have these names
@@ -940,11 +941,6 @@ def _reason(node: exp.Expr) -> str:
     unsteady = ("current", "now", "rand", "uuid", "today", "localtime")
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     return ": it has another value on the next run" if name.lower().startswith(unsteady) else ""
-
-
-def quote_name(name: str) -> str:
-    """Quote the name of a column for Spark."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _double_quote(name: str) -> str:

@@ -233,7 +233,7 @@ class Collection:
             Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
         spans = (
-            steps.withColumn("epoch", require_finite(F.col("epoch")))
+            steps.withColumn("epoch", F.expr(require_finite("epoch")))
             .withColumn(DIFF, F.sum("_step").over(line))
             .withColumn("until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER)))
         )

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from altneu.algorithms.sql_text import quote_names
 
 
 def intervals_since(intervals: DataFrame, first: int) -> DataFrame:
@@ -24,13 +26,13 @@ def intervals_since(intervals: DataFrame, first: int) -> DataFrame:
 
     Signed intervals add up at each epoch by itself, so that those which have ended before can be left out one by one.
     """
-    return intervals.where(F.col("until") >= first).withColumn("epoch", _not_before(first))
+    return intervals.where(f"until >= {first}").withColumn("epoch", F.expr(_not_before(first)))
 
 
 def sum_triples_since(triples: DataFrame, key: Sequence[str], first: int) -> DataFrame:
     """Return diff triples `key, epoch, diff`: at `first` - 1 the sum of all up to then, and those from `first` on."""
-    cut = triples.select(*key, _not_before(first).alias("epoch"), "diff")
-    return cut.groupBy(*key, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    cut = triples.selectExpr(*quote_names(key), f"{_not_before(first)} AS epoch", "diff")
+    return cut.groupBy(*key, "epoch").agg(F.expr("sum(diff) AS diff")).where("diff <> 0")
 
 
 def upserts_since(upserts: DataFrame, first: int, live_for: int | None) -> DataFrame:
@@ -39,8 +41,8 @@ def upserts_since(upserts: DataFrame, first: int, live_for: int | None) -> DataF
     An upsert ends after `live_for` epochs at the latest. Without such an end any upsert of the past may be in force:
     all are returned.
     """
-    return upserts if live_for is None else upserts.where(F.col("epoch") > first - live_for - 1)
+    return upserts if live_for is None else upserts.where(f"epoch > {first - live_for - 1}")
 
 
-def _not_before(first: int) -> Column:
-    return F.greatest(F.col("epoch"), F.lit(first - 1))
+def _not_before(first: int) -> str:
+    return f"greatest(epoch, {first - 1}L)"

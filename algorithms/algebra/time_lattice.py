@@ -282,11 +282,10 @@ def literal_time(lattice: Lattice, time: Time) -> list[Column]:
     return [F.lit(x).cast("bigint") for x in time]
 
 
-def require_finite(time: Column) -> Column:
-    """Return the time; the job fails with a message if it is null or `FOREVER`, at which no interval begins."""
-    value = F.coalesce(time.cast("string"), F.lit("null"))
-    message = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), value)
-    return F.when(time < FOREVER, time).otherwise(F.raise_error(message))
+def require_finite(time: str) -> str:
+    """Return the SQL of a time; the job fails with a message if it is null or `FOREVER`: no interval begins there."""
+    message = f"'an epoch is an integer below {FOREVER}, got ', coalesce(CAST({time} AS STRING), 'null')"
+    return f"CASE WHEN {time} < {FOREVER}L THEN {time} ELSE raise_error(concat({message})) END"
 
 
 def is_same_time(a: Columns, b: Columns) -> Column:

@@ -17,7 +17,6 @@ Source   Seed 3 (upserts, their conversion, state machines); that text leaves th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
@@ -25,6 +24,8 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, require_finite
+from altneu.algorithms.sql_predicates import only_where
+from altneu.algorithms.sql_text import over, quote_names
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -42,17 +43,11 @@ def winning_upserts(
     nested = ("map", "variant", "struct", "array")
     simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
-    rows = require_valid_rows(rows)
-    order = [
-        *[F.asc(c) for c in at],
-        F.desc("seq"),
-        (F.col("op") == DELETE).asc(),
-        *[F.desc_nulls_last(c) for c in (*value, *rest)],
-    ]
+    order = [*quote_names(at), "seq DESC", f"op = '{DELETE}'", *[f"{c} DESC" for c in quote_names([*value, *rest])]]
     # The window is partitioned by the key alone: later windows on this key reuse the exchange and the order.
-    before = F.lag(F.struct(*at)).over(Window.partitionBy(*key).orderBy(*order))
-    first = rows.withColumn("_before", before).where(~F.col("_before").eqNullSafe(F.struct(*at)))
-    return first.drop("_before")
+    now = f"struct({', '.join(quote_names(at))})"
+    ordered = require_valid_rows(rows).selectExpr("*", f"lag({now}) {over(key, order)} AS _before")
+    return ordered.where(f"NOT _before <=> {now}").drop("_before")
 
 
 def upsert_lives(
@@ -60,7 +55,7 @@ def upsert_lives(
     key: Sequence[str],
     value: Sequence[str],
     live_for: int | None = None,
-    where: Column | str | None = None,
+    where: str | None = None,
     by: Sequence[str] = (),
 ) -> DataFrame:
     """Return the life of each upsert that won its epoch and has a value: key, value, `by`, `epoch` (from), `until`.
@@ -74,41 +69,37 @@ def upsert_lives(
         where: a value row that fails this condition counts as absent: it wins its epoch, and ends the value before it.
         by: further grouping columns; each group has its own lives.
     """
-    steps = Window.partitionBy(*key, *by).orderBy("epoch")
-    present = has_value(where)
     # The last row of a group has no next one: `least` then ignores the null.
-    until = F.least(F.lead("epoch").over(steps), expiry_epoch(live_for))
-    won = winning_upserts(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
-    return won.where("_present").select(*key, *value, *by, "epoch", "until")
+    until = f"least(lead(epoch) {over([*key, *by], ['epoch'])}, {expiry_epoch(live_for)}) AS until"
+    won = winning_upserts(rows, key, value, [*by, "epoch"])
+    lives = won.selectExpr(*quote_names([*key, *value, *by, "epoch"]), until, f"{has_value(where)} AS _present")
+    return lives.where("_present").drop("_present")
 
 
 def require_valid_rows(rows: DataFrame) -> DataFrame:
     """Return the rows; the job fails for an `op` that is no operation, and for an `epoch` at which no interval can
     begin.
     """
-    return rows.withColumns({"op": _known_operation(F.col("op")), "epoch": require_finite(F.col("epoch"))})
+    return rows.withColumns({"op": F.expr(_KNOWN_OPERATION), "epoch": F.expr(require_finite("epoch"))})
 
 
-def has_value(where: Column | str | None = None) -> Column:
-    """Tell whether an upsert gives its key a value that passes `where`.
+def has_value(where: str | None = None) -> str:
+    """Return the SQL that tells whether an upsert gives its key a value that passes `where`.
 
     The condition is not evaluated for a delete: it might fail on the values of one, and Spark may separate the two
     parts of an AND.
     """
-    present = F.col("op") != DELETE
-    if where is None:
-        return present
-    return F.coalesce(F.when(present, F.expr(where) if isinstance(where, str) else where), F.lit(False))
+    present = f"op <> '{DELETE}'"
+    return present if where is None else only_where(present, where)
 
 
-def expiry_epoch(live_for: int | None) -> Column:
-    """Return the epoch at which the value of an upsert ends at the latest."""
+def expiry_epoch(live_for: int | None) -> str:
+    """Return the SQL of the epoch at which the value of an upsert ends at the latest."""
     if live_for is None:
-        return F.lit(FOREVER)
+        return f"{FOREVER}L"
     if live_for < 1:
         raise ValueError(f"live_for is a number of epochs and must be at least 1; got {live_for}")
-    ends = F.col("epoch") < FOREVER - live_for
-    return F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER)
+    return f"CASE WHEN epoch < {FOREVER - live_for}L THEN epoch + {live_for}L ELSE {FOREVER}L END"
 
 
 def to_timelines(
@@ -116,7 +107,7 @@ def to_timelines(
     key: Sequence[str],
     value: Sequence[str],
     live_for: int | None = None,
-    where: Column | str | None = None,
+    where: str | None = None,
     by: Sequence[str] = (),
 ) -> DataFrame:
     """Return the validity intervals of upsert rows: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
@@ -125,13 +116,12 @@ def to_timelines(
     The intervals are the `upsert_lives`, whose parameters these are; a repetition of the value in force extends its
     life.
     """
-    steps = Window.partitionBy(*key, *by).orderBy("epoch")
+    steps = over([*key, *by], ["epoch"])
     spans = upsert_lives(rows, key, value, live_for, where, by)
-    follows = F.lag("until").over(steps) == F.col("epoch")
-    same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
-    starts = (~F.coalesce(functools.reduce(Column.__and__, same, follows), F.lit(False))).cast("bigint")
-    runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
-    merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
+    same = [f"lag(until) {steps} = epoch", *[f"{v} <=> lag({v}) {steps}" for v in quote_names(value)]]
+    starts = spans.selectExpr("*", f"CAST(NOT coalesce({' AND '.join(same)}, false) AS BIGINT) AS _starts")
+    runs = starts.selectExpr("*", f"sum(_starts) {steps} AS _run").groupBy(*key, *by, *value, "_run")
+    merged = runs.agg(F.expr("min(epoch) AS epoch"), F.expr("max(until) AS until"))
     return merged.select(*key, *value, *by, "epoch", "until")
 
 
@@ -143,7 +133,7 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     sign.
     """
     _require_columns(intervals, [*key, "epoch", "until", "diff"])
-    return _level_intervals(intervals, key, [F.col("diff").cast("bigint")], lambda total: total)
+    return _level_intervals(intervals, key, ["CAST(diff AS BIGINT)"], "{}")
 
 
 def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -154,35 +144,28 @@ def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     disjoint and maximal.
     """
     _require_columns(intervals, [*key, "epoch", "until", "version"])
-    counts = [(F.col("version") == version).cast("bigint") for version in (1, -1)]
-    return _level_intervals(
-        intervals, key, counts, lambda now, was: (now > 0).cast("bigint") - (was > 0).cast("bigint")
-    )
+    counts = [f"CAST(version = {version} AS BIGINT)" for version in (1, -1)]
+    return _level_intervals(intervals, key, counts, "CAST({} > 0 AS BIGINT) - CAST({} > 0 AS BIGINT)")
 
 
-def _level_intervals(
-    intervals: DataFrame, key: Sequence[str], amounts: Sequence[Column], level: Callable[..., Column]
-) -> DataFrame:
-    """Return the maximal intervals on which `level`, a function of the running sums of the amounts, is one nonzero
-    number.
+def _level_intervals(intervals: DataFrame, key: Sequence[str], amounts: Sequence[str], level: str) -> DataFrame:
+    """Return the maximal intervals on which `level`, of the running sums of the amounts, is one nonzero number.
+
+    All of them are SQL; `level` has `{}` for each sum.
     """
-    names = [f"_amount{i}" for i in range(len(amounts))]
-    ends = F.array(
-        F.struct(F.col("epoch"), *[amount.alias(name) for name, amount in zip(names, amounts, strict=True)]),
-        F.struct(
-            F.col("until").alias("epoch"),
-            *[(-amount).alias(name) for name, amount in zip(names, amounts, strict=True)],
-        ),
-    )
-    steps = intervals.where("epoch < until").select(*key, F.inline(ends))
-    line = Window.partitionBy(*key).orderBy("epoch")
+    named = [(f"_amount{i}", amount) for i, amount in enumerate(amounts)]
+    begin = ", ".join(f"{amount} AS {name}" for name, amount in named)
+    end = ", ".join(f"-{amount} AS {name}" for name, amount in named)
+    ends = f"inline(array(struct(epoch, {begin}), struct(until AS epoch, {end})))"
+    steps = intervals.where("epoch < until").selectExpr(*quote_names(key), ends)
+    line = over(key, ["epoch"])
     # The running sums have a RANGE frame: all steps of one epoch see the level after all of them.
-    sums = level(*[F.sum(name).over(line) for name in names])
-    levels = steps.withColumn("diff", sums).withColumn("_before", F.lag("epoch").over(line))
-    levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
-    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where("diff <> _level")
-    spans = changes.withColumn("until", F.lead("epoch").over(line)).where("diff <> 0")
-    return spans.select(*key, "epoch", "until", "diff")
+    sums = level.format(*[f"sum({name}) {line}" for name, _ in named])
+    levels = steps.selectExpr(*quote_names(key), "epoch", f"{sums} AS diff", f"lag(epoch) {line} AS _before")
+    last = levels.where("NOT _before <=> epoch")
+    changes = last.selectExpr("*", f"coalesce(lag(diff) {line}, 0) AS _level").where("diff <> _level")
+    spans = changes.selectExpr(*quote_names(key), "epoch", f"lead(epoch) {line} AS until", "diff")
+    return spans.where("diff <> 0")
 
 
 def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) -> Collection:
@@ -209,18 +192,24 @@ def keyed_changes(
         broadcast: join the touched keys by broadcast; they must fit into an executor's memory.
     """
     columns = [*key, *value, "op", "seq", "epoch"]
-    rows = delta.select(*columns, F.col("diff").alias("_now"), F.lit(0).cast("bigint").alias("_before"))
+    rows = delta.selectExpr(*quote_names(columns), "diff AS _now", "0L AS _before")
     if base is not None:
         touched = delta.select(*key).distinct()
         old = base.join(F.broadcast(touched) if broadcast else touched, [*key], "left_semi")
-        rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_now"), F.col("diff").alias("_before")))
-    # One landed row may be in several files: only whether it exists counts, before and after.
-    rows = rows.groupBy(*columns).agg(F.sum("_now").alias("_now"), F.sum("_before").alias("_before"))
-    signs = F.array(F.when(F.col("_now") > 0, F.lit(1)), F.when(F.col("_before") > 0, F.lit(-1)))
-    versions = rows.select(*columns, F.explode(signs).alias("_version")).where("_version IS NOT NULL")
-    lines = to_timelines(versions, key, value, by=["_version"])
-    signed = lines.select(*key, *value, "epoch", "until", F.col("_version").cast("bigint").alias("diff"))
+        rows = rows.unionByName(old.selectExpr(*quote_names(columns), "diff AS _now", "diff AS _before"))
+    lines = to_timelines(existing_versions(rows, columns), key, value, by=["_version"])
+    signed = lines.selectExpr(*quote_names([*key, *value]), "epoch", "until", "CAST(_version AS BIGINT) AS diff")
     return Collection.from_intervals(net_intervals(signed, [*key, *value]), EPOCH)
+
+
+def existing_versions(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the landed rows that exist before (`_version` -1) and now (1), from their diffs `_before` and `_now`.
+
+    One landed row may be in several files: only whether it exists counts.
+    """
+    counted = rows.groupBy(*columns).agg(F.expr("sum(_now) AS _now"), F.expr("sum(_before) AS _before"))
+    signs = "explode(array(CASE WHEN _now > 0 THEN 1 END, CASE WHEN _before > 0 THEN -1 END)) AS _version"
+    return counted.selectExpr(*quote_names(columns), signs).where("_version IS NOT NULL")
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
@@ -316,10 +305,9 @@ def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column
     return frame.select(emit(start).alias("x")).schema["x"].dataType.simpleString()
 
 
-def _known_operation(op: Column) -> Column:
-    """Return the operation; any other word fails the job, because it would count as neither or as the wrong one."""
-    message = F.concat(F.lit(f"op must be '{UPSERT}' or '{DELETE}', got "), F.coalesce(op, F.lit("null")))
-    return F.when(op.isin(UPSERT, DELETE), op).otherwise(F.raise_error(message))
+# Any other word fails the job, because it would count as neither or as the wrong one.
+_KNOWN_OPERATION = f"""CASE WHEN op IN ('{UPSERT}', '{DELETE}') THEN op
+ELSE raise_error(concat("op must be '{UPSERT}' or '{DELETE}', got ", coalesce(op, 'null'))) END"""
 
 
 def _require_columns(frame: DataFrame, columns: Sequence[str]) -> None:

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.algebra import incremental
-from altneu.algorithms.algebra.collection import Collection
-from altneu.algorithms.algebra.incremental import Change
-from altneu.algorithms.algebra.time_lattice import FOREVER, Total
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.algebra.upserts import (
     distinct_changes,
+    existing_versions,
     expiry_epoch,
     has_value,
     net_intervals,
@@ -32,17 +30,16 @@ from altneu.algorithms.algebra.upserts import (
 )
 from altneu.algorithms.graph.motif_patterns import relation_condition
 from altneu.algorithms.sql_predicates import only_where
+from altneu.algorithms.sql_text import over, quote_names
 
-
-def pair_columns() -> tuple[Column, Column]:
-    """Return the ends of a key as an unordered pair: a < b."""
-    return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+# The ends of a key as an unordered pair: a < b.
+PAIR = ("least(src, dst) AS a", "greatest(src, dst) AS b")
 
 
 def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
     """Return the unordered pairs (a < b) for which an upsert really changed; its file and line do not count."""
-    net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
-    return net.where("_n <> 0").select(*pair_columns()).distinct()
+    net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.expr("sum(diff) AS _n"))
+    return net.where("_n <> 0").selectExpr(*PAIR).distinct()
 
 
 def edge_changes(
@@ -51,7 +48,7 @@ def edge_changes(
     pairs: DataFrame | None,
     values: Sequence[str],
     live_for: int | None = None,
-    where: Column | str | None = None,
+    where: str | None = None,
     *,
     broadcast: bool = True,
 ) -> DataFrame:
@@ -73,24 +70,22 @@ def edge_changes(
 
 
 def first_edges(
-    upserts: DataFrame, values: Sequence[str], live_for: int | None = None, where: Column | str | None = None
+    upserts: DataFrame, values: Sequence[str], live_for: int | None = None, where: str | None = None
 ) -> DataFrame:
     """Return the edges of a graph that begins with these upserts, where they are many: a, b, epoch, until, diff.
 
     Most pairs have one row alone, which decides on their edge: these take one aggregation, in which no row is sorted by
     its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
-    rows = upserts.where("src <> dst").select(*pair_columns(), "src", "dst", *values, "op", "seq", "epoch", "diff")
-    pairs = (
-        require_valid_rows(rows)
-        .withColumn("_on", has_value(where))
-        .groupBy("a", "b")
-        .agg(F.count("*").alias("_rows"), *[F.max(name).alias(name) for name in ("_on", "epoch", "diff")])
-    )
-    alone = pairs.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry_epoch(live_for))
-    alone = alone.select("a", "b", "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
-    several = pairs.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
-    rest = rows.join(several, (F.col("a") == F.col("_a")) & (F.col("b") == F.col("_b")), "left_semi").drop("a", "b")
+    own = quote_names(["src", "dst", *values, "op", "seq", "epoch", "diff"])
+    rows = upserts.where("src <> dst").selectExpr(*PAIR, *own)
+    marked = require_valid_rows(rows).selectExpr("a", "b", "epoch", "diff", f"{has_value(where)} AS _on")
+    most = [F.expr(f"max({name}) AS {name}") for name in ("_on", "epoch", "diff")]
+    pairs = marked.groupBy("a", "b").agg(F.expr("count(*) AS _rows"), *most)
+    alone = pairs.where("_rows = 1 AND _on AND diff > 0")
+    alone = alone.selectExpr("a", "b", "epoch", f"{expiry_epoch(live_for)} AS until", "1L AS diff")
+    several = pairs.where("_rows > 1").selectExpr("a AS _a", "b AS _b").hint("shuffle_hash")
+    rest = rows.join(several, F.expr("a = _a AND b = _b"), "left_semi").drop("a", "b")
     # sorted, because sorted rows take less space in storage
     return alone.sortWithinPartitions("a", "b").unionByName(edge_changes(None, rest, None, values, live_for, where))
 
@@ -118,14 +113,16 @@ def relation_changes(
     asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
         asks = [(name, only_where(where, ask)) for name, ask in asks]
-    test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask)) for name, ask in asks])
-    lives = upsert_lives(tagged, _KEY, values, live_for, test, by=["_version", "_relation"])
-    directed = F.col("_relation").startswith("->")
-    x = F.when(directed, F.col("src")).otherwise(F.col("a")).alias("x")
-    y = F.when(directed, F.col("dst")).otherwise(F.col("b")).alias("y")
-    each_life = lives.select(*map(F.expr, _LIFE), F.col("_relation").alias("relation"), x, y)
+    cases = " ".join(f"WHEN {_text_literal(name)} THEN ({ask})" for name, ask in asks)
+    lives = upsert_lives(tagged, _KEY, values, live_for, f"CASE _relation {cases} END", by=["_version", "_relation"])
+    x, y = (f"if(startswith(_relation, '->'), {own}, {end})" for own, end in (("src", "a"), ("dst", "b")))
+    each_life = lives.selectExpr(*_LIFE, "_relation AS relation", f"{x} AS x", f"{y} AS y")
     net = distinct_changes(each_life, ["a", "b", "relation", "x", "y"])
-    return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
+    return net.selectExpr("relation", "x AS a", "y AS b", "epoch", "until", "diff")
+
+
+def _text_literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def arc_changes(
@@ -145,7 +142,8 @@ def arc_changes(
     pairs = None if base is None else touched_pairs(delta, values)
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
     lines = to_timelines(versions, _KEY, values, live_for, where, by=["_version"])
-    signed = lines.select("src", "dst", *values, "epoch", "until", F.col("_version").cast("bigint").alias("diff"))
+    own = quote_names(["src", "dst", *values, "epoch", "until"])
+    signed = lines.selectExpr(*own, "CAST(_version AS BIGINT) AS diff")
     return net_intervals(signed, ["src", "dst", *values])
 
 
@@ -160,24 +158,16 @@ def _upsert_versions(
 
     The columns that are added begin with an underscore, because value columns may have any other name.
     """
-    columns = ["src", "dst", *values, "op", "seq", "epoch", "diff"]
-    rows = delta.where("src <> dst").select(*columns, F.lit(0).cast("bigint").alias("_before"))
+    columns = [*_KEY, *values, "op", "seq", "epoch"]
+    own = quote_names(["src", "dst", *values, "op", "seq", "epoch"])
+    rows = delta.where("src <> dst").selectExpr(*PAIR, *own, "diff AS _now", "0L AS _before")
     if base is not None:
-        old = base.where("src <> dst")
+        old = base.where("src <> dst").selectExpr(*PAIR, *own, "diff AS _now", "diff AS _before")
         if pairs is not None:
-            few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
-            old = join_on_pair(
-                base.select(*columns, *pair_columns()), ("a", "b"), few, ("_a", "_b"), broadcast=broadcast
-            )
-        rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
-    rows = rows.select(*pair_columns(), *columns, "_before").repartition("a", "b")
-    # One landed row may be in several files: only whether it exists counts, before and after.
-    rows = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
-        F.sum("diff").alias("_now"), F.sum("_before").alias("_before")
-    )
-    signs = F.array(F.when(F.col("_now") > 0, F.lit(1)), F.when(F.col("_before") > 0, F.lit(-1)))
-    rows = rows.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("_version"))
-    return rows.where("_version IS NOT NULL")
+            few = pairs.selectExpr("a AS _a", "b AS _b")
+            old = join_on_pair(old, ("a", "b"), few, ("_a", "_b"), broadcast=broadcast).drop("_a", "_b")
+        rows = rows.unionByName(old)
+    return existing_versions(rows.repartition("a", "b"), columns)
 
 
 def join_on_pair(
@@ -195,26 +185,23 @@ def join_on_pair(
     The key of the join is one long, a hash, for Spark's faster hash table: 2.4 s → 1.3 s on 10M edges. Hashes may
     collide, so the pairs are compared as well, in a form that does not become part of the key.
     """
-    keyed = few.withColumn("_other", F.xxhash64(*other))
-    away = [F.col(x).bitwiseXOR(F.col(y)) for x, y in zip(pair, other, strict=True)]
-    same = (F.col("_key") == F.col("_other")) & (away[0].bitwiseOR(away[1]) == 0)
-    both = rows.withColumn("_key", F.xxhash64(*pair)).join(F.broadcast(keyed) if broadcast else keyed, same, how)
-    return both.drop("_key", "_other")
+    keyed = few.selectExpr("*", f"xxhash64({', '.join(other)}) AS _other")
+    away = " | ".join(f"({x} ^ {y})" for x, y in zip(pair, other, strict=True))
+    same = F.expr(f"_key = _other AND ({away}) = 0")
+    hashed = rows.selectExpr("*", f"xxhash64({', '.join(pair)}) AS _key")
+    return hashed.join(F.broadcast(keyed) if broadcast else keyed, same, how).drop("_key", "_other")
 
 
 def interval_steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return signed intervals as diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
-    ends = F.array(
-        F.struct(F.col("epoch"), F.col("diff")),
-        F.struct(F.col("until").alias("epoch"), (-F.col("diff")).alias("diff")),
-    )
-    return intervals.select(*data, F.inline(ends)).where(F.col("epoch") < FOREVER)
+    ends = "inline(array(struct(epoch, diff), struct(until AS epoch, -diff AS diff)))"
+    return intervals.selectExpr(*quote_names(data), ends).where(f"epoch < {FOREVER}L")
 
 
 def degree_changes(edges: DataFrame) -> DataFrame:
     """Return the diff triples `vertex, epoch, diff` of the degrees from signed edge intervals (linear: seed 2)."""
-    ends = interval_steps(edges, ["a", "b"]).select(F.explode(F.array("a", "b")).alias("vertex"), "epoch", "diff")
-    return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    ends = interval_steps(edges, ["a", "b"]).selectExpr("explode(array(a, b)) AS vertex", "epoch", "diff")
+    return ends.groupBy("vertex", "epoch").agg(F.expr("sum(diff) AS diff")).where("diff <> 0")
 
 
 def degree_total_changes(
@@ -223,21 +210,35 @@ def degree_total_changes(
     """Return diff triples `measure, epoch, diff` of two totals: `vertices` with an edge, and `wedges` (pairs of edges
     that meet).
 
-    Neither is linear in the degrees. Both are linear in the collection of `(vertex, degree)`, which is a count.
+    Neither is linear in the degrees: a step of a total is that of its sum over the touched vertices, whose degrees
+    before and now are running sums.
 
     Args:
         before: the degrees until now (vertex, epoch, diff).
         delta: their change (vertex, epoch, diff).
-        broadcast: passed to `incremental.count`.
-        whole: passed to `incremental.count`.
+        broadcast: join the touched vertices by broadcast; they must fit into an executor's memory.
+        whole: take all of `before` instead of joining: for few rows, where a join costs more than they do.
     """
-    parts = [
-        Collection.from_triples(each.select("vertex", "epoch", "diff"), Total("epoch")) for each in (before, delta)
-    ]
-    changed = incremental.count(Change(*parts), ["vertex"], "degree", broadcast=broadcast, whole=whole).delta.df
-    measures = {"vertices": F.lit(1), "wedges": F.shiftright(F.col("degree") * (F.col("degree") - 1), 1)}
-    each = F.array(
-        *[F.struct(F.lit(name).alias("measure"), (F.col("diff") * n).alias("diff")) for name, n in measures.items()]
+    if not whole:
+        touched = delta.select("vertex").distinct()
+        before = before.join(F.broadcast(touched) if broadcast else touched, "vertex", "left_semi")
+    rows = before.selectExpr("vertex", "epoch", "diff AS was", "diff AS now")
+    rows = rows.unionByName(delta.selectExpr("vertex", "epoch", "0L AS was", "diff AS now"))
+    steps = rows.groupBy("vertex", "epoch").agg(F.expr("sum(was) AS was"), F.expr("sum(now) AS now"))
+    line = over(["vertex"], ["epoch"])
+    degrees = steps.selectExpr("vertex", "epoch", f"sum(was) {line} AS was", f"sum(now) {line} AS now")
+    levels = degrees.selectExpr(
+        "vertex",
+        "epoch",
+        *[f"{total.format('now')} - {total.format('was')} AS {name}" for name, total in _DEGREE_TOTALS.items()],
     )
-    diffs = changed.select("epoch", each.alias("each")).select("epoch", F.inline("each"))
-    return diffs.groupBy("measure", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    moves = levels.selectExpr(
+        "epoch", *[f"{name} - coalesce(lag({name}) {line}, 0) AS {name}" for name in _DEGREE_TOTALS]
+    )
+    sums = moves.groupBy("epoch").agg(*[F.expr(f"sum({name}) AS {name}") for name in _DEGREE_TOTALS])
+    each = ", ".join(f"'{name}', {name}" for name in _DEGREE_TOTALS)
+    return sums.selectExpr("epoch", f"stack({len(_DEGREE_TOTALS)}, {each}) AS (measure, diff)").where("diff <> 0")
+
+
+# What a vertex of a degree adds to a total.
+_DEGREE_TOTALS = {"vertices": "CAST({0} <> 0 AS BIGINT)", "wedges": "shiftright({0} * ({0} - 1), 1)"}

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.kernels.intervals import Longs
+from altneu.algorithms.sql_text import quote_names
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 CHUNK = 1 << 20  # rows that a task returns at once
@@ -46,7 +47,7 @@ def kind_column(kind: RowKind) -> Column:
 
 def rows_of_kind(rows: DataFrame, *kinds: RowKind) -> DataFrame:
     """Return the rows of some kinds."""
-    return rows.where(F.col("kind").isin([int(kind) for kind in kinds]))
+    return rows.where(f"kind IN ({', '.join(str(int(kind)) for kind in kinds)})")
 
 
 def unfit_reason(rows: DataFrame) -> str | None:
@@ -69,9 +70,9 @@ def tag_rows(width: int, rows: DataFrame, kind: RowKind, *columns: str) -> DataF
         kind: their kind.
         columns: the columns that are its numbers, in order.
     """
-    values = [F.lit(int(kind)), *(F.col(name) for name in columns), *[F.lit(0)] * (width - len(columns))]
+    values = [str(int(kind)), *quote_names(columns), *["0"] * (width - len(columns))]
     named = zip(values, input_columns(width), strict=True)
-    return rows.select(*(value.cast("bigint").alias(name) for value, name in named))
+    return rows.selectExpr(*(f"CAST({value} AS BIGINT) AS {name}" for value, name in named))
 
 
 def input_table(width: int, kind: RowKind, *columns: Longs) -> pa.Table:

@@ -168,10 +168,10 @@ def triangle_changes(index: DataFrame, delta: DataFrame, *, broadcast: bool = Tr
 
 def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
     """Return triangle intervals as diff triples `vertex, epoch, diff` of the number of triangles at each vertex."""
-    corners = interval_steps(triangles, ["a", "b", "c"]).select(
-        F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff"
+    corners = interval_steps(triangles, ["a", "b", "c"]).selectExpr(
+        "explode(array(a, b, c)) AS vertex", "epoch", "diff"
     )
-    return corners.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    return corners.groupBy("vertex", "epoch").agg(F.expr("sum(diff) AS diff")).where("diff <> 0")
 
 
 def recounted_vertex_changes(
@@ -227,7 +227,7 @@ def resumed_vertex_changes(
         yield result_table(RowKind.CHANGE, a=vertex, epoch=epoch, diff=diff)
 
     rows = tag_rows(6, edges, RowKind.INTERVAL, *INTERVAL, "fresh")
-    counts = stored.where(F.col("epoch").between(first, last))
+    counts = stored.where(f"epoch BETWEEN {first} AND {last}")
     return compute_in_one_task(
         resume_task(cached, count_from_graph), rows, tag_rows(6, counts, RowKind.STORED, *CHANGE)
     )

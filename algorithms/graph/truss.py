@@ -29,7 +29,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.fingerprint import Fingerprint
@@ -69,10 +68,9 @@ def alive_intervals(edges: DataFrame, request: ReplayRequest) -> DataFrame:
     They are clipped to these epochs: outside of them the sums would lack the signed intervals that are left out.
     """
     first, last = request.first, request.last
-    alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
-    start = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
-    until = F.when(F.col("until") > last, FOREVER).otherwise(F.col("until")).alias("until")
-    return alive.select("a", "b", start, until, "diff")
+    alive = edges.where(f"until >= {first} AND epoch <= {last}")
+    until = f"if(until > {last}, {FOREVER}L, until) AS until"
+    return alive.selectExpr("a", "b", f"greatest(epoch, {first - 1}L) AS epoch", until, "diff")
 
 
 def replayed_changes(edges: DataFrame, trussness: DataFrame, request: ReplayRequest) -> DataFrame:
@@ -87,7 +85,7 @@ def replayed_changes(edges: DataFrame, trussness: DataFrame, request: ReplayRequ
         ValueError: the task raises it if the edges, or the edges and the stored trussness, contradict each other.
     """
     alive = tag_rows(REPLAY, alive_intervals(edges, request), RowKind.INTERVAL, *INTERVAL)
-    stored = tag_rows(REPLAY, trussness.where(F.col("epoch") <= request.last), RowKind.STORED, *TRIPLE)
+    stored = tag_rows(REPLAY, trussness.where(f"epoch <= {request.last}"), RowKind.STORED, *TRIPLE)
     return compute_in_one_task(_replay_task(request), alive, stored)
 
 
@@ -102,7 +100,7 @@ def resumed_changes(edges: DataFrame, trussness: DataFrame, cached: CachedGraph,
         request: what is computed, with a place for the next cache in the same folder.
     """
     rows = tag_rows(RESUME, edges, RowKind.INTERVAL, *INTERVAL, "fresh")
-    stored = trussness.where(F.col("epoch").between(request.first, request.last))
+    stored = trussness.where(f"epoch BETWEEN {request.first} AND {request.last}")
     return compute_in_one_task(_resume_task(cached, request), rows, tag_rows(RESUME, stored, RowKind.STORED, *TRIPLE))
 
 
@@ -120,7 +118,7 @@ def restored_changes(
         counted: the fingerprints and counts of the graph at the epoch of the checkpoint.
         request: what is computed.
     """
-    stored = trussness.where(F.col("epoch").between(request.first, request.last))
+    stored = trussness.where(f"epoch BETWEEN {request.first} AND {request.last}")
     return compute_in_one_task(
         _restore_task(checkpoint.at, checkpoint.ends, counted, request),
         tag_rows(RESTORE, edges, RowKind.INTERVAL, *INTERVAL, "fresh"),

@@ -106,8 +106,8 @@ def read_result(rows: DataFrame) -> TrussResult:
         PlanUnfit: the plan has no result.
     """
     rows_by_kind: dict[RowKind, list[Row]] = defaultdict(list)
-    small = rows.where(F.col("kind") != int(RowKind.CERTIFICATE)).groupBy("kind", "k", "epoch", "note")
-    for row in small.agg(F.sum("diff").alias("diff")).collect():
+    small = rows.where(f"kind <> {int(RowKind.CERTIFICATE)}").groupBy("kind", "k", "epoch", "note")
+    for row in small.agg(F.expr("sum(diff) AS diff")).collect():
         rows_by_kind[RowKind(row.kind)].append(row)
     for row in rows_by_kind[RowKind.UNFIT]:
         raise PlanUnfit(row.note)
@@ -126,8 +126,8 @@ def read_result(rows: DataFrame) -> TrussResult:
 
 def certificate_rows(rows: DataFrame) -> DataFrame:
     """Return the certificates in the rows of a plan, as rows of a checkpoint."""
-    level = (F.col("k") - 2).alias("level")
-    return rows_of_kind(rows, RowKind.CERTIFICATE).select("a", "b", level, "label", "own", "backing", "diff")
+    certificates = rows_of_kind(rows, RowKind.CERTIFICATE)
+    return certificates.selectExpr("a", "b", "k - 2 AS level", "label", "own", "backing", "diff")
 
 
 def summarize_notes(notes: Iterable[str]) -> ReplaySummary:

@@ -298,12 +298,12 @@ _COUNTED = pa.schema(
 
 def subtract_published(new: DataFrame, old: DataFrame | None) -> DataFrame:
     """Return the diff triples that turn the published rows `old` (with `diff`) into the rows `new` (one of each)."""
-    plus = new.withColumn("diff", F.lit(1).cast("bigint"))
+    plus = new.withColumn("diff", F.expr("1L"))
     if old is None:
         return plus
     data = [quote_identifier(name) for name in new.columns]
-    minus = old.select(*data, (-F.col("diff")).alias("diff"))
-    return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    minus = old.selectExpr(*data, "-diff AS diff")
+    return plus.unionByName(minus).groupBy(*data).agg(F.expr("sum(diff) AS diff")).where("diff <> 0")
 
 
 def select_new_names(ids: DataFrame, names: DataFrame) -> DataFrame:

@@ -179,7 +179,7 @@ class RunContext:
         """Read the rows of a table that the run has written."""
         if self.verified_snapshot(table) == self.base_snapshot(table):
             return self.warehouse.empty_rows(table)
-        return self.read_after(table).where(F.col("revision") == self.revision)
+        return self.read_after(table).where(f"revision = {self.revision}")
 
     def read_after(self, table: str) -> DataFrame:
         """Read the rows of a table that a reader will see once the run is published."""
@@ -235,7 +235,7 @@ class RunContext:
 
     def write_rows(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table, and return their number."""
-        stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
+        stamped = None if frame is None else frame.withColumn("revision", F.expr(f"{self.revision}L"))
         horizon = self._next_horizon(table)
         if stamped is not None and horizon is not None and len(self.epochs) != 1:  # much of it may have ended by now
             partitions = int(self.spark.conf.get(PARTITIONS) or 1)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
 from altneu.algorithms.graph.cost_model import BROADCAST_ROWS
-from altneu.algorithms.graph.edge_derivation import join_on_pair, pair_columns
+from altneu.algorithms.graph.edge_derivation import PAIR, join_on_pair
 from altneu.algorithms.graph.kernels.vertex_history_kernel import TRUSS
 from altneu.algorithms.graph.vertex_history import vertex_rows
 from altneu.algorithms.sql_predicates import only_where
@@ -197,7 +197,7 @@ def _touched_keys(run: RunContext, table: str) -> DataFrame:
     if window is not None and run.frontier > until:  # add the upserts that expire between the frontiers
         ends_at = F.col("epoch") + window
         landed.append(run.read_after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
-    pairs = [rows.where("src <> dst").select(*pair_columns()) for rows in landed]
+    pairs = [rows.where("src <> dst").selectExpr(*PAIR) for rows in landed]
     return reduce(DataFrame.unionByName, [*pairs, run.read_delta("trussness").select("a", "b")]).distinct()
 
 
@@ -268,9 +268,7 @@ def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = 
     def rows_of_pairs(rows: DataFrame) -> DataFrame:
         return rows if few_ is None else join_on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
 
-    landed = rows_of_pairs(
-        read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *pair_columns())
-    )
+    landed = rows_of_pairs(read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).selectExpr("*", *PAIR))
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
     present = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
     key = [*ends, "src", "dst"]

@@ -24,6 +24,7 @@ from ..state.revisions import exact_revisions
 from ..state.stage_results import Size
 from . import file_tiers, iceberg
 from .catalogs import tag_name
+from .ref_changes import Step
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
@@ -290,7 +291,7 @@ class Branches:
             tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
             held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
             keep = ledger.runs.pinned_snapshots(run_id).get(table, set()) | held | {metadata.first_snapshot()}
-            steps: list[iceberg.Step] = []
+            steps: list[Step] = []
             gone.clear()
             for snapshot in sorted(metadata.snapshot_ids()):
                 tag = tags.get(snapshot)
@@ -330,14 +331,14 @@ class _LedgerRefs:
         chosen = tuple(row for row in rows if row.revision in fine)
         return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.runs.list_with_branches() - {run_id}))
 
-    def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[iceberg.Step]:
+    def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[Step]:
         """Return the steps that set `main` and the tags of a table to the snapshots of the revisions."""
         first, there, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
 
         def pinned_snapshot(row: Revision) -> int | None:
             return first if row.frontier is None else row.snapshots.get(table)
 
-        steps: list[iceberg.Step] = []
+        steps: list[Step] = []
         main = pinned_snapshot(self.newest)
         main = first if main is None else main  # a table that is not maintained any more becomes empty
         if refs.get("main") != main:
@@ -348,7 +349,7 @@ class _LedgerRefs:
                 steps.append(("removeTag", name))
         return steps + [("createTag", name, to) for name, to in tags.items() if refs.get(name) != to]
 
-    def dead_branch_steps(self, metadata: iceberg.IcebergTable) -> list[iceberg.Step]:
+    def dead_branch_steps(self, metadata: iceberg.IcebergTable) -> list[Step]:
         """Return the steps that drop the branches of runs that are over."""
         runs = {name.removeprefix(_RUN) for name in metadata.ref_snapshots() if name.startswith(_RUN)}
         return [("removeBranch", branch_of(run)) for run in sorted(runs - self.undone)]

@@ -11,10 +11,12 @@ The token of a REST catalog comes from the environment: `ALTNEU_CATALOG_TOKEN`, 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
@@ -29,15 +31,12 @@ from ..home.settings import Rest
 from ..home.uris import jdbc_sqlite_uri
 from ..secret import read_secret
 from ..state import database, filesystem, home_identity
+from .ref_changes import KINDS, Step, change_refs
 from .table_schemas import NAMESPACE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
-
-    Updates = tuple[SetSnapshotRefUpdate | RemoveSnapshotRefUpdate, ...]
-
 T = TypeVar("T")
 BUSY_MS = 60_000  # milliseconds that a writer waits for the write lock of another process in SQLite
 TRIES = 5  # tries of a request to a REST catalog
@@ -57,9 +56,9 @@ class Catalog(Protocol):
         """
         ...
 
-    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
-        """Change a table whose metadata file `location` was read. Return False where another writer has committed
-        since."""
+    def commit_steps(self, table: str, location: str, steps: Sequence[Step]) -> bool:
+        """Change branches and tags of a table whose metadata file `location` was read. Return False where another
+        writer has committed since."""
         ...
 
     def unregister_table(self, table: str) -> None:
@@ -115,21 +114,19 @@ class JdbcCatalog:
             locations = home_identity.list_table_locations(connection, self._name, *tables)
         return {name.rpartition(".")[2]: location for name, location in locations.items()}
 
-    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
-        from pyiceberg.table.update import update_table_metadata
-
-        old = read_metadata(location)
-        new = update_table_metadata(old, updates, metadata_location=location)
+    def commit_steps(self, table: str, location: str, steps: Sequence[Step]) -> bool:
+        old = json.loads(filesystem.read_file(location))
+        new = change_refs(old, location, steps, int(time.time() * 1000))
         version = int(posixpath.basename(location).split("-")[0]) + 1  # as Iceberg counts
-        written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
-        filesystem.write_file(written, new.model_dump_json().encode())
+        written = f"{old['location']}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
+        filesystem.write_file(written, json.dumps(new).encode())
         t = home_identity.tables
         change = t.update().where(self._match_table(table) & (t.c.metadata_location == location))
         with database.translate_errors(self._uri), self._engine.begin() as connection:
             values = {"metadata_location": written, "previous_metadata_location": location}
             done = connection.execute(change.values(**values)).rowcount == 1
-        kept = {entry.metadata_file for entry in new.metadata_log}
-        for gone in [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]:
+        kept = {entry["metadata-file"] for entry in new["metadata-log"]}
+        for gone in {entry["metadata-file"] for entry in old.get("metadata-log", ())} - kept:
             if done:
                 with contextlib.suppress(OSError):
                     filesystem.delete_file(gone)
@@ -165,11 +162,23 @@ class RestCatalogClient:
         locations = zip(names, filesystem.map_parallel(load_location, names), strict=True)
         return {name: location for name, location in locations if location is not None}
 
-    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
+    def commit_steps(self, table: str, location: str, steps: Sequence[Step]) -> bool:
         """Change a table. The server checks only that the changed branches and tags are as they were read."""
         from pyiceberg.exceptions import CommitFailedException
-        from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
+        from pyiceberg.table.update import (
+            AssertRefSnapshotId,
+            AssertTableUUID,
+            RemoveSnapshotRefUpdate,
+            SetSnapshotRefUpdate,
+            TableRequirement,
+        )
 
+        updates = tuple(
+            SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": KINDS[step], "snapshot-id": snapshot[0]})
+            if snapshot
+            else RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
+            for step, ref, *snapshot in steps
+        )
         old = read_metadata(location)
         refs = {update.ref_name: old.refs.get(update.ref_name) for update in updates}
         as_seen: list[TableRequirement] = [AssertTableUUID(uuid=old.table_uuid)]

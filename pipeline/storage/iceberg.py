@@ -28,12 +28,10 @@ from altneu.algorithms.paths import spark_pattern
 from ..errors import AltneuError, Unavailable
 from ..state import filesystem
 from . import avro_files, file_bounds, file_tiers
-from .catalogs import Catalog
+from .catalogs import Catalog, JdbcCatalog
 from .file_tiers import FilePlan
 from .horizons import Horizon, split_at_horizon
-
-Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
-Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
+from .ref_changes import Metadata, Step
 
 
 class CommitConflict(Exception):
@@ -57,7 +55,7 @@ class IcebergTables:
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         self._spark, self._catalog = spark, catalog
-        self._changes: TableWriter = JavaTableWriter(spark) if has_jvm(spark) else SqlTableWriter(spark)
+        self._changes: TableWriter = JavaTableWriter(spark, catalog) if has_jvm(spark) else SqlTableWriter(spark)
         self._read: dict[str, Metadata] = {}  # location of a metadata file → its content
 
     def load_table(self, name: str) -> IcebergTable:
@@ -265,12 +263,17 @@ class _SparkRowWriter(TableWriter):
 
 
 class JavaTableWriter(_SparkRowWriter):
-    """A writer that uses Iceberg's Java API."""
+    """A writer that uses Iceberg's Java API; for branches and tags only where the catalog is a server.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Iceberg's JDBC catalog commits a change by one UPDATE of a row that has to name the metadata file that was read.
+    `JdbcCatalog` does just that, in a tenth of the time.
+    """
+
+    def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         session: Any = spark
         # getattr, because each dot would be a call to the JVM
         self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")
+        self._catalog = catalog
         self._session = session._jsparkSession
 
     def _load_java_table(self, name: str) -> Any:
@@ -280,6 +283,10 @@ class JavaTableWriter(_SparkRowWriter):
         self._commit_java(self._load_java_table(name).newAppend())
 
     def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
+        if isinstance(self._catalog, JdbcCatalog):
+            if not self._catalog.commit_steps(name.rpartition(".")[2], location, steps):
+                raise CommitConflict
+            return
         table = self._load_java_table(name)
         if table.operations().current().metadataFileLocation() != location:
             raise CommitConflict

@@ -12,9 +12,8 @@ from ..home.home import Home
 from ..state import filesystem, home_identity
 from . import catalogs, iceberg
 from .branches import Branches
+from .ref_changes import Step
 from .table_schemas import CHANGES
-
-KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"}
 
 
 def open_branches(home: Home) -> Branches:
@@ -42,14 +41,6 @@ class RefsOnlyWriter(iceberg.TableWriter):
     def __init__(self, catalog: catalogs.Catalog) -> None:
         self._catalog = catalog
 
-    def commit_steps(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
-        from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
-
-        updates = tuple(
-            SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": KINDS[step], "snapshot-id": snapshot[0]})
-            if snapshot
-            else RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
-            for step, ref, *snapshot in steps
-        )
-        if not self._catalog.commit_updates(name, location, updates):
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
+        if not self._catalog.commit_steps(name, location, steps):
             raise iceberg.CommitConflict

@@ -34,7 +34,7 @@ from . import code_shipping, shared_jvm
 from .daemon_client import NoDaemon, caller
 from .iceberg import has_jvm
 from .network import is_listening
-from .py4j_class_cache import cache_java_classes
+from .py4j_shortcuts import shorten_calls
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -164,7 +164,7 @@ def start_session(
             "altneu doctor; the settings are [spark] master and conf in altneu.toml",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
-    cache_java_classes(spark)
+    shorten_calls(spark)
     _write_no_checksum_files(spark)
     code_shipping.ensure_code_on_executors(spark, master)
     return spark

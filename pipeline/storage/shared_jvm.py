@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from . import daemon_client
 from .daemon_client import Connection, NoDaemon, caller
-from .py4j_class_cache import cache_java_classes
+from .py4j_shortcuts import shorten_calls
 
 POLL = 0.1  # seconds between two attempts to get the turn
 STOP_SECONDS = 20.0  # within which cancelled jobs have to end
@@ -139,7 +139,7 @@ def _open_session(port: int, secret: str) -> SparkSession:
     _stop_jobs(context)
     session = jvm.SparkSession.builder().getOrCreate().newSession()
     spark = SparkSession(SparkContext(jsc=context, gateway=gateway, conf=SparkConf(_jconf=of_scala.conf())), session)
-    cache_java_classes(spark)
+    shorten_calls(spark)
     return spark
 
 

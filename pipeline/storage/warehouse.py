@@ -67,7 +67,7 @@ _ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # type of SQL → Ice
 def visible_rows(rows: DataFrame, revision: Revision) -> DataFrame:
     """Leave out the rows of revisions that rollbacks have taken back."""
     for first, last in revision.hidden:
-        rows = rows.where(~F.col("revision").between(first, last))
+        rows = rows.where(f"revision NOT BETWEEN {first} AND {last}")
     return rows
 
 
@@ -238,7 +238,7 @@ class Warehouse(Branches):
     @staticmethod
     def _visible_columns(rows: DataFrame, revision: Revision) -> DataFrame:
         # A compacted snapshot serves all revisions that the compaction kept.
-        return visible_rows(rows.where(F.col("revision") <= revision.revision), revision)
+        return visible_rows(rows.where(f"revision <= {revision.revision}"), revision)
 
     def read_snapshot(self, table: str, snapshot: int) -> DataFrame:
         """Return the rows of a snapshot. The frame is made once, because a snapshot does not change."""

@@ -15,12 +15,14 @@ from altneu.pipeline.run import runner
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.iceberg import IcebergTables
 from tests import home_helpers
+from tests.plans.jvm_calls import count_calls
 
 # A data file, a manifest and a list of manifests for each of five tables. Iceberg commits no rows with less.
 FILES = {".parquet": 5, ".avro": 10}
 QUERIES = {"ingest": 5, "edges": 3, "triangles": 3, "truss": 3}  # all other stages: none
 LOOKS = 90  # at the tables as they are then: seven at the beginning of each stage, and three for each commit
 STATEMENTS = 460  # to the database, of which a hundred find the tables
+CALLS = 1000  # of the JVM, by which PySpark makes plans
 
 
 def newest_query(spark: Any) -> int:
@@ -62,10 +64,11 @@ def test_the_queries_of_each_stage(spark: SparkSession, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(runner, "execute_stage", execute_counted)
     files = set((tmp_path / "home" / "warehouse").rglob("*.*"))
-    questions = count_questions(ledger, monkeypatch)
+    questions, calls = count_questions(ledger, monkeypatch), count_calls(monkeypatch)
     home_helpers.run(home, ledger, [1])
     new = set((tmp_path / "home" / "warehouse").rglob("*.*")) - files
     assert Counter(file.suffix for file in new if file.suffix != ".json") == FILES
     assert ledger.revisions.get().revision == 2
     assert {name: queries for name, queries in asked.items() if queries} == QUERIES
     assert questions["looks"] <= LOOKS and questions["statements"] <= STATEMENTS, questions
+    assert calls["calls"] <= CALLS

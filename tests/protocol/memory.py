@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from altneu.pipeline.storage import file_tiers, iceberg
 from altneu.pipeline.storage.branches import Branches
 from altneu.pipeline.storage.file_tiers import FilePlan
+from altneu.pipeline.storage.ref_changes import Metadata, Step
 
 Rows = tuple[Any, ...]
 ROW_BYTES = 100  # what a row counts as
@@ -40,7 +41,7 @@ class Catalog:
     """All tables: name → location, metadata, and rows by snapshot."""
 
     locations: dict[str, int] = field(default_factory=dict)
-    metadata: dict[str, iceberg.Metadata] = field(default_factory=dict)
+    metadata: dict[str, Metadata] = field(default_factory=dict)
     rows: dict[str, dict[int, Rows]] = field(default_factory=dict)
     newest: int = 0  # snapshot
 
@@ -84,7 +85,7 @@ class Catalog:
         found = {each["snapshot-id"]: each for each in self.metadata[name]["snapshots"]}
         return int(found[snapshot]["summary"]["total-data-files"]) if snapshot in found else 0
 
-    def put(self, name: str, metadata: iceberg.Metadata) -> None:
+    def put(self, name: str, metadata: Metadata) -> None:
         self.metadata[name] = metadata
         self.locations[name] += 1
 
@@ -127,7 +128,7 @@ class Process:
     def commit_first_snapshot(self, name: str) -> None:
         raise NotImplementedError
 
-    def commit_steps(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
         with self._written(f"commit {name}: {' '.join(step[0] for step in steps)}"):
             if str(self.catalog.locations[name]) != location:
                 raise iceberg.CommitConflict

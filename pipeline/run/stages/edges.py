@@ -75,7 +75,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
         return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
     delta_edges = run.read_delta("edges")
     run.write_rows("degrees", edge_derivation.degree_changes(delta_edges))
-    edge_diffs = edge_derivation.interval_steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    edge_diffs = edge_derivation.interval_steps(delta_edges, []).groupBy("epoch").agg(F.expr("sum(diff) AS diff"))
     degree_diffs = edge_derivation.degree_total_changes(
         _degrees_before(run), run.read_delta("degrees"), broadcast=few, whole=tiny
     )
@@ -86,7 +86,7 @@ def derive_edges(run: RunContext) -> EdgesFacts:
             run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few
         )
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
-    totals = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
+    totals = edge_diffs.selectExpr("'edges' AS measure", "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in totals])
     # A sum of 0 is a row as well, so that the first epoch is that of the first changed interval.
     first = min(row.epoch for row in totals if row.measure == "edges")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
 
@@ -39,6 +38,6 @@ def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:
     if first > at and run.home.config.edges.live_for is None:
         rows = run.read_delta("edges")  # no stored interval begins or ends after `at`
     else:
-        span = first, max(at, run.frontier)
-        rows = run.read_after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
-    return rows.withColumn("fresh", F.col("revision") == run.revision)
+        span = f"BETWEEN {first} AND {max(at, run.frontier)}"
+        rows = run.read_after("edges").where(f"epoch {span} OR until {span}")
+    return rows.selectExpr("*", f"revision = {run.revision} AS fresh")

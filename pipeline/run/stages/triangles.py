@@ -100,7 +100,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
             decision = decision.with_proposals(proposals)
         if resumed is not None:
             run.say(f"from the graph cache: {rows:,} changed edge intervals")
-            new = rows_of_kind(resumed, RowKind.CHANGE).select(F.col("a").alias("vertex"), "epoch", "diff")
+            new = rows_of_kind(resumed, RowKind.CHANGE).selectExpr("a AS vertex", "epoch", "diff")
         elif counted is not None and decision.strategy is Strategy.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
@@ -121,9 +121,9 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
         for frame in (counted, resumed):
             if frame is not None:
                 frame.unpersist()
-    diffs = run.read_delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
+    diffs = run.read_delta("triangle_counts").groupBy("epoch").agg(F.expr("sum(diff) DIV 3 AS diff"))
     run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
-    most = find_most_changed(run, run.read_after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
+    most = find_most_changed(run, run.read_after("triangle_counts"), ["vertex"], "diff", "triangles")
     return TrianglesFacts(
         rows=written,
         plan=str(decision.strategy),

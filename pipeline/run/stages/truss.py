@@ -76,7 +76,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         graph = parent
     graph_cache.drop_other_graphs(run.home, parent, graph)
     run.put_totals(["truss"], [("truss", *total) for total in result.totals])
-    most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
+    most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], "k * diff", "trussness")
     entered = _vertices_entering_core(run)
     return TrussFacts(
         rows=written,

@@ -1,0 +1,32 @@
+"""Parts of Spark's SQL as text.
+
+Where a plan is made of texts (`selectExpr`, `F.expr`), PySpark calls the JVM once for each text; of Column operators it
+calls once for each name, operator and alias, which is most of the price of a query over few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def quote_name(name: str) -> str:
+    """Quote the name of a column for Spark.
+
+    >>> quote_name("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_names(names: Iterable[str]) -> list[str]:
+    """Quote the names of some columns."""
+    return [quote_name(name) for name in names]
+
+
+def over(key: Sequence[str], order: Sequence[str]) -> str:
+    """Return the window of a key's rows. `order` are texts such as `epoch` or `seq DESC`.
+
+    >>> over(["a"], ["epoch"])
+    'OVER (PARTITION BY `a` ORDER BY epoch)'
+    """
+    return f"OVER (PARTITION BY {', '.join(quote_names(key))} ORDER BY {', '.join(order)})"
