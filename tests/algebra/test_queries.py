@@ -228,9 +228,11 @@ def test_pairs_are_counted_before_they_are_listed(spark: SparkSession) -> None:
     meets = Counter((a[1], b[0]) for a in rows if a[3] == "upsert" for b in rows if a[1] == b[0])
     pairs, of_hub = meets.total(), max(meets.values())
     frames = as_frames(spark, relations)
-    assert maintained.require_few_pairs(query, frames, pairs) == pairs > 0
+    limit = CandidateLimit(pairs, 0, 0, pairs)
+    maintained.core_from_scratch(query, frames, limit)
+    assert limit.candidates == pairs > 1
     with pytest.raises(TooManyCandidates) as error:
-        maintained.require_few_pairs(query, frames, pairs - 1)
+        maintained.core_from_scratch(query, frames, CandidateLimit(pairs - 1, 0, 0, pairs))
     assert (error.value.candidates, error.value.of_hub) == (pairs, of_hub)
     assert meets[(error.value.hub["landed.dst"],) * 2] == of_hub
 
@@ -267,9 +269,9 @@ def test_a_change_at_a_hub_is_refused_before_its_neighbours_are_listed(spark: Sp
 def test_later_joins_are_counted_from_scratch_as_well(spark: SparkSession) -> None:
     query = compile_query(HUB, RELATIONS)
     frames = make_arcs(spark, 0, (3, 7), *((7, v) for v in range(100, 140)))
-    assert maintained.require_few_pairs(query, frames, 1600) == 1600
+    maintained.core_from_scratch(query, frames, CandidateLimit(1600, 0, 0, 41))
     with pytest.raises(TooManyCandidates, match="1,600 candidates, and 1,599 are the most") as error:
-        maintained.require_few_pairs(query, frames, 1599)
+        maintained.core_from_scratch(query, frames, CandidateLimit(1599, 0, 0, 41))
     assert error.value.hub == {"arcs.dst": 7}
 
 

@@ -189,12 +189,11 @@ def begin_empty(patch: pytest.MonkeyPatch) -> None:
     """Have new queries without a last step begin without rows."""
     compute = maintained_query.core_from_scratch
 
-    def compute_little(query: Any, relations: Any) -> Any:
+    def compute_little(query: Any, relations: Any, limit: Any) -> Any:
         few = relations if query.is_grouped else {name: rows.limit(0) for name, rows in relations.items()}
         return compute(query, few)
 
     patch.setattr(maintained_query, "core_from_scratch", compute_little)
-    patch.setattr(maintained_query, "require_few_pairs", lambda *args: 0)
 
 
 def compare(spark: SparkSession, home: Home, ledger: Ledger, options: Any, patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cached_property
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -23,14 +25,16 @@ from altneu.algorithms.algebra.reduce import running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
 from altneu.algorithms.algebra.upserts import keyed_changes
 from altneu.algorithms.graph import edge_derivation
-from altneu.algorithms.sql_query import CompiledQuery
+from altneu.algorithms.spark_conf import configured
+from altneu.algorithms.sql_query import CompiledQuery, Relation, compile_query
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition, known_relations
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, known_relations
 from ...landing import predicate_validation
 from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
+from ...storage.session import PLANNED_ONCE
 from ...storage.table_schemas import quote_identifier, value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
@@ -38,16 +42,22 @@ from ..run_context import RunContext
 Read = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
 _COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
+FEW_CHANGES = 10_000  # up to so many changed rows most of the time goes into planning
 MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
-    arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
-    vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
+    few = run.appends_to("upserts") and run.get_result(IngestFacts).changed_rows <= FEW_CHANGES
+    with configured(run.spark, PLANNED_ONCE) if few else nullcontext():
+        arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
+        vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
-    for definition in run.maintained_queries.values():  # those that others read come first
-        maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
-        maintainer.done[definition.name] = maintain(definition)
+    try:
+        for definition in run.maintained_queries.values():  # those that others read come first
+            maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
+            maintainer.done[definition.name] = maintain(definition)
+    finally:
+        maintainer.release()
     queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
@@ -101,11 +111,22 @@ class _Maintainer:
         self.run, self.changed = run, changed
         self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
+        self.deltas: dict[str, DataFrame] = {}  # the changes of relations, stored for the queries that read them
+
+    @cached_property
+    def known(self) -> dict[str, Relation]:
+        """Return the relations that the queries of the run may read."""
+        return known_relations(self.run.home, self.run.maintained_queries)
+
+    def release(self) -> None:
+        """Give the memory of the stored changes back."""
+        for rows in self.deltas.values():
+            rows.unpersist()
 
     def maintain(self, definition: QueryDefinition) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
         started = time.monotonic()
-        query = compile_definition(self.run.home, definition, self.run.maintained_queries)
+        query = compile_query(definition.text, self.known)
         way = self.choose_way(definition, query)
         try:
             rows = self.write_nothing(definition) if way == NOTHING else self.write_counted(definition, query, way)
@@ -165,8 +186,10 @@ class _Maintainer:
         few = memory_budget.max_broadcast_rows(self.run.home.config)
         changed = sum(self.count_changed_rows(query, name) for name in query.relations)
         limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_possible_matches(query))
+        planned_once = way == DELTA and changed <= FEW_CHANGES
         try:
-            return self.write_changes(definition, query, way, limit)
+            with configured(self.run.spark, PLANNED_ONCE) if planned_once else nullcontext():
+                return self.write_changes(definition, query, way, limit)
         except TooManyCandidates as error:
             raise self.describe_hub(definition, error) from error
         finally:
@@ -178,12 +201,11 @@ class _Maintainer:
         few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
         if way == ANEW:
             after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
-            if limit.rows**2 > limit.most:
-                maintained.require_few_pairs(query, after, limit.most)
-            core = maintained.core_from_scratch(query, after)
+            core = maintained.core_from_scratch(query, after, limit)
         else:
             before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
-            delta = {name: self.read_intervals(query, name, run.read_delta) for name, n in changes.items() if n}
+            read_changes = self.read_stored_changes if few else self.read_changes
+            delta = {name: read_changes(query, name) for name, n in changes.items() if n}
             core = maintained.core_changes(query, before, delta, broadcast=few, limit=limit)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
@@ -195,8 +217,7 @@ class _Maintainer:
 
     def count_possible_matches(self, query: CompiledQuery) -> int:
         """Return how many rows a row may meet in a join: those of the largest relation, or one by a whole key."""
-        relations = known_relations(self.run.home, self.run.maintained_queries)
-        if maintained.joins_whole_keys(query, {name: each.key for name, each in relations.items()}):
+        if maintained.joins_whole_keys(query, {name: each.key for name, each in self.known.items()}):
             return 1
         sizes = self.run.unpublished_revision().snapshots
         tables = {self.table_of(name) for name in query.relations}
@@ -206,8 +227,7 @@ class _Maintainer:
         """Return the error for a join of hubs, with the name of the one where most of the pairs are."""
         columns, values = list(error.hub), list(error.hub.values())
         if self.run.home.config.vertices.ids == "string":
-            relations = known_relations(self.run.home, self.run.maintained_queries)
-            types = [relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
+            types = [self.known[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
             ends = [place for place, type_ in enumerate(types) if type_ == "vertex"]
             revision = self.run.unpublished_revision()
             names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
@@ -226,6 +246,16 @@ class _Maintainer:
 
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
+
+    def read_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
+        return self.read_intervals(query, relation, self.run.read_delta)
+
+    def read_stored_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
+        """Read the changes of a relation, which the first query that reads them stores for the others."""
+        name = f"{relation} with trussness" if relation == EDGES and _reads_trussness(query) else relation
+        if name not in self.deltas:
+            self.deltas[name] = self.read_changes(query, relation).persist()
+        return self.deltas[name]
 
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
