@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -64,12 +65,16 @@ def _changes_of(
     broadcast: bool,
     limit: CandidateLimit | None,
 ) -> Collection:
-    views = {_view_key(atom): atom for atom in core.atoms}
+    views = _shared_views(core)
     names = {key: f"r{place}" for place, key in enumerate(views)}
     old = {names[key]: _view_rows(atom, before[atom.relation]) for key, atom in views.items()}
     new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
-    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in core.atoms)
-    joined = Query(atoms, core.less_than, core.different)
+    atoms = [
+        Atom(names[_view_key(atom)], _spread_terms(atom, views[_view_key(atom)], f"unused{place}"))
+        for place, atom in enumerate(core.atoms)
+    ]
+    head = dict.fromkeys(term for atom in core.atoms for term in atom.terms)
+    joined = Query(tuple(atoms), core.less_than, core.different, tuple(head))
     try:
         changes = query_changes(joined, old, new, broadcast=broadcast, limit=limit, conditions=core.conditions)
     except TooManyCandidates as error:
@@ -230,8 +235,24 @@ def _weigh_row(measure: Measure) -> Column:
 
 
 def _view_key(atom: QueryAtom) -> tuple[object, ...]:
-    """Return a key that is equal for atoms that see the same rows and columns."""
-    return atom.relation, atom.columns, atom.where, atom.window
+    """Return a key that is equal for atoms that see the same rows."""
+    return atom.relation, atom.where, atom.window
+
+
+def _shared_views(core: Core) -> dict[tuple[object, ...], QueryAtom]:
+    """Return an atom for each view, with the columns of all atoms that see the same rows: so it is scanned once."""
+    views: dict[tuple[object, ...], QueryAtom] = {}
+    for atom in core.atoms:
+        known = views.setdefault(_view_key(atom), atom)
+        columns = dict.fromkeys((*known.columns, *atom.columns))
+        views[_view_key(atom)] = replace(known, columns=tuple(columns))
+    return views
+
+
+def _spread_terms(atom: QueryAtom, view: QueryAtom, unused: str) -> tuple[str, ...]:
+    """Return the variables of an atom by the columns of its view; those of other atoms' columns begin with `unused`."""
+    own = dict(zip(atom.columns, atom.terms, strict=True))
+    return tuple(own.get(column, f"{unused}_{place}") for place, column in enumerate(view.columns))
 
 
 def _view_rows(atom: QueryAtom, rows: DataFrame) -> Collection:

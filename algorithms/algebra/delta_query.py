@@ -229,7 +229,8 @@ def _run_rules(
     bound = [frozenset(query.atoms[rule.atom].variables) for rule in rules]
     prefixes = _initial_prefixes(query, rules, views, of, types, time, stamp)
     prefixes = extension.drop_unfit(prefixes, RULE, {i: (None, variables) for i, variables in enumerate(bound)})
-    plans = [_plan_steps(query, rule, of) for rule in rules]
+    needed = {*query.results}.union(*[test.variables for test in tests])
+    plans = [_plan_steps(query, rule, of, needed) for rule in rules]
     for number in range(max(map(len, plans))):
         cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(plans)]
         step = [Case(i, asks, bound[i]) for i, mine in cases for asks in mine]
@@ -246,7 +247,6 @@ def _atom_views(
 ) -> tuple[list[View], list[int]]:
     """Return the relations as the atoms see them, and the number of the view of each atom: equal views are shared."""
     kinds = _variable_types(query, relations)
-    compared = [v for pair in (*query.less_than, *query.different) for v in pair]
     shared = [v for atom in query.atoms for v in atom.variables]
     numbers: dict[tuple[object, ...], int] = {}
     views: list[View] = []
@@ -255,7 +255,7 @@ def _atom_views(
         data = relations[atom.relation].data
         same = tuple((i, t if isinstance(t, Constant) else atom.terms.index(t)) for i, t in enumerate(atom.terms))
         types = tuple(kinds[v] for v in atom.variables)
-        meets = tuple(i for i, v in enumerate(atom.variables) if v in compared or shared.count(v) > 1)
+        meets = tuple(i for i, v in enumerate(atom.variables) if shared.count(v) > 1)
         number = numbers.setdefault((atom.relation, same, types, meets), len(views))
         of.append(number)
         if number < len(views):
@@ -334,10 +334,11 @@ def _initial_prefixes(
     return functools.reduce(DataFrame.unionByName, parts)
 
 
-def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[AtomLookup, ...]]]:
+def _plan_steps(query: Query, rule: Rule, of: Sequence[int], needed: set[str]) -> list[list[tuple[AtomLookup, ...]]]:
     """Return the lookups of a rule's prefixes in each step, by proposer.
 
-    The first step binds nothing: it looks up the atoms that have no other variables than the rule's own.
+    The first step binds nothing: it looks up the atoms that have no other variables than the rule's own. Of the
+    variables that no other atom has those are taken that are `needed`.
     """
 
     joined = set(_joined_variables(query))
@@ -347,7 +348,8 @@ def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[
         variables = query.atoms[j].variables
         whole = shared[j] <= {*bound, new}
         key = tuple(p for p, v in enumerate(variables) if v in shared[j] and v in bound and v != new)
-        takes = tuple(p for p, v in enumerate(variables) if v == new or (whole and v not in joined))
+        alone = needed - joined if whole else set()
+        takes = tuple(p for p, v in enumerate(variables) if v == new or v in alone)
         given = {variables[p] for p in key}
         grows = any(given <= shared[k] <= {*bound, new} for k in range(len(query.atoms)) if k != j)
         return AtomLookup(of[j], variables, key, takes, whole, j < rule.atom, grows)

@@ -303,11 +303,12 @@ class _Index:
         return F.coalesce(_choose_by_value(by, questions), _hash_values(NOTHING, [salt]))
 
     def index_rows(self, *, with_nothing: bool = False) -> DataFrame:
-        """Return the index. Lookups of different kinds in the same columns of one view share its scan."""
+        """Return the index. Lookups in whole records of a view share its scan, others if they use the same columns."""
         shared: dict[tuple[int, tuple[int, ...], bool], list[tuple[Column, Column]]] = {}
         for (number, key, used, whole), tag in self.tags.items():
             values = [F.col(self.views[number].names[p]) for p in key]
-            shared.setdefault((number, used, whole), []).append(self._index_entry(tag, values))
+            places = self._whole_places(number) if whole else used
+            shared.setdefault((number, places, whole), []).append(self._index_entry(tag, values))
         parts = []
         for (number, used, whole), entries in shared.items():
             view = self.views[number]
@@ -320,6 +321,11 @@ class _Index:
             salts = parts[0].sparkSession.range(SALTS)
             parts.append(salts.select(*values, *self._index_entry(NOTHING, [F.col("id")])))
         return functools.reduce(DataFrame.unionByName, parts)
+
+    def _whole_places(self, view: int) -> tuple[int, ...]:
+        """Return the places that matter to the lookups in whole records of a view."""
+        places = [used for number, _, used, whole in self.tags if number == view and whole]
+        return tuple(sorted(set().union(*places)))
 
     @staticmethod
     def _index_entry(tag: int, key: Sequence[Column]) -> tuple[Column, Column]:
