@@ -7,9 +7,12 @@ stage works from the texts that the run has recorded, not from the files as they
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.errors import PySparkException
@@ -43,6 +46,7 @@ Read = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
 _COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
 FEW_CHANGES = 10_000  # up to so many changed rows most of the time goes into planning
+AT_ONCE = 2  # so many queries with few changes are maintained at the same time
 MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
@@ -53,12 +57,9 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
         vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
     try:
-        for definition in run.maintained_queries.values():  # those that others read come first
-            maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
-            maintainer.done[definition.name] = maintain(definition)
+        queries = maintainer.maintain_all()
     finally:
         maintainer.release()
-    queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -104,6 +105,24 @@ def _maintain_vertices(run: RunContext) -> int:
     return run.write_rows(VERTICES, rows.df)
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A query, how the run maintains it, and from how many changed rows of the relations that it reads."""
+
+    definition: QueryDefinition
+    query: CompiledQuery
+    way: str
+    changes: Mapping[str, int]
+
+    @property
+    def changed(self) -> int:
+        return sum(self.changes.values())
+
+    @property
+    def is_small(self) -> bool:
+        return self.way != ANEW and self.changed <= FEW_CHANGES
+
+
 class _Maintainer:
     """The maintenance of the queries of one run. `changed` are the numbers of changed rows of `arcs` and `vertices`."""
 
@@ -112,6 +131,7 @@ class _Maintainer:
         self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
         self.deltas: dict[str, DataFrame] = {}  # the changes of relations, stored for the queries that read them
+        self.lock = threading.Lock()  # for `deltas`
 
     @cached_property
     def known(self) -> dict[str, Relation]:
@@ -123,23 +143,45 @@ class _Maintainer:
         for rows in self.deltas.values():
             rows.unpersist()
 
-    def maintain(self, definition: QueryDefinition) -> QueryRun:
-        """Write the changes of a query's result, and of its state, if it has one."""
-        started = time.monotonic()
+    def maintain_all(self) -> dict[str, QueryRun]:
+        """Maintain the declared relations and the queries, each after those that it reads."""
+        names, left = list(self.run.maintained_queries), dict(self.run.maintained_queries)
+        while left:
+            ready = [each for each in left.values() if not set(each.relations) & set(left)]
+            for each in ready:
+                del left[each.name]
+            self.done |= {each.name: self.maintain_relation(each) for each in ready if each.has_landed}
+            self.maintain_side_by_side([self.plan_task(each) for each in ready if not each.has_landed])
+        return {name: self.done[name] for name in names}
+
+    def maintain_side_by_side(self, tasks: Sequence[_Task]) -> None:
+        """Maintain queries of which none reads another, those with few changes in several threads."""
+        self.done |= {task.definition.name: self.maintain(task) for task in tasks if not task.is_small}
+        small = [task for task in tasks if task.is_small]
+        with configured(self.run.spark, PLANNED_ONCE), ThreadPoolExecutor(AT_ONCE) as pool:
+            results = pool.map(self.maintain, small)
+            self.done |= {task.definition.name: result for task, result in zip(small, results, strict=True)}
+
+    def plan_task(self, definition: QueryDefinition) -> _Task:
         query = compile_query(definition.text, self.known)
-        way = self.choose_way(definition, query)
+        changes = {name: self.count_changed_rows(query, name) for name in query.relations}
+        return _Task(definition, query, self.choose_way(definition, changes), changes)
+
+    def maintain(self, task: _Task) -> QueryRun:
+        """Write the changes of a query's result, and of its state, if it has one."""
+        started, name = time.monotonic(), task.definition.name
         try:
-            rows = self.write_nothing(definition) if way == NOTHING else self.write_counted(definition, query, way)
+            rows = self.write_nothing(task.definition) if task.way == NOTHING else self.write_counted(task)
         except PySparkException as error:
             if is_transient(error):
                 raise
             raise RunFailed(
-                f"query {definition.name}: {_spark_message(error)}. Nothing was published.",
-                f"correct queries/{definition.name}.sql, or move it away",
+                f"query {name}: {_spark_message(error)}. Nothing was published.",
+                f"correct queries/{name}.sql, or move it away",
             ) from error
-        if way != NOTHING:
-            self.run.say(f"query {definition.name}: {way}, {rows:,} changed rows")
-        return QueryRun(way=way, rows=rows, seconds=round(time.monotonic() - started, 2))
+        if task.way != NOTHING:
+            self.run.say(f"query {name}: {task.way}, {rows:,} changed rows")
+        return QueryRun(way=task.way, rows=rows, seconds=round(time.monotonic() - started, 2))
 
     def maintain_relation(self, relation: QueryDefinition) -> QueryRun:
         """Write the changes of the rows in force of a declared relation."""
@@ -159,10 +201,10 @@ class _Maintainer:
         count = run.write_rows(relation.table, rows)
         return QueryRun(way=way, rows=count, seconds=round(time.monotonic() - started, 2))
 
-    def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
+    def choose_way(self, definition: QueryDefinition, changes: Mapping[str, int]) -> str:
         if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
             return ANEW
-        return DELTA if any(self.count_changed_rows(query, name) for name in query.relations) else NOTHING
+        return DELTA if any(changes.values()) else NOTHING
 
     def count_changed_rows(self, query: CompiledQuery, relation: str) -> int:
         """Return how many stored rows of a relation the run has changed."""
@@ -181,39 +223,37 @@ class _Maintainer:
             self.run.write_rows(table, None)
         return 0
 
-    def write_counted(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
+    def write_counted(self, task: _Task) -> int:
         """Write the changes of a query, and refuse it where one of its joins would list too many rows."""
         few = memory_budget.max_broadcast_rows(self.run.home.config)
-        changed = sum(self.count_changed_rows(query, name) for name in query.relations)
-        limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_possible_matches(query))
-        planned_once = way == DELTA and changed <= FEW_CHANGES
+        limit = CandidateLimit(MOST_PAIRS, few, task.changed, self.count_possible_matches(task.query))
         try:
-            with configured(self.run.spark, PLANNED_ONCE) if planned_once else nullcontext():
-                return self.write_changes(definition, query, way, limit)
+            return self.write_changes(task, limit, broadcast=task.way == DELTA and task.changed <= few)
         except TooManyCandidates as error:
-            raise self.describe_hub(definition, error) from error
+            raise self.describe_hub(task.definition, error) from error
         finally:
             limit.release()
 
-    def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str, limit: CandidateLimit) -> int:
-        run = self.run
-        changes = {name: self.count_changed_rows(query, name) for name in query.relations}
-        few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
-        if way == ANEW:
-            after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
-            core = maintained.core_from_scratch(query, after, limit)
-        else:
-            before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
-            read_changes = self.read_stored_changes if few else self.read_changes
-            delta = {name: read_changes(query, name) for name, n in changes.items() if n}
-            core = maintained.core_changes(query, before, delta, broadcast=few, limit=limit)
+    def write_changes(self, task: _Task, limit: CandidateLimit, *, broadcast: bool) -> int:
+        run, query, definition = self.run, task.query, task.definition
+        core = self.compute_core(task, limit, broadcast=broadcast)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
         table = definition.state_table
         if not run.write_rows(table, maintained.state_changes(query, core).df):
             return run.write_rows(definition.table, None)
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
-        return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
+        return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=broadcast).df)
+
+    def compute_core(self, task: _Task, limit: CandidateLimit, *, broadcast: bool) -> Collection:
+        query, run = task.query, self.run
+        if task.way == ANEW:
+            after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
+            return maintained.core_from_scratch(query, after, limit)
+        before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
+        read_changes = self.read_stored_changes if broadcast else self.read_changes
+        delta = {name: read_changes(query, name) for name, changed in task.changes.items() if changed}
+        return maintained.core_changes(query, before, delta, broadcast=broadcast, limit=limit)
 
     def count_possible_matches(self, query: CompiledQuery) -> int:
         """Return how many rows a row may meet in a join: those of the largest relation, or one by a whole key."""
@@ -253,9 +293,10 @@ class _Maintainer:
     def read_stored_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
         """Read the changes of a relation, which the first query that reads them stores for the others."""
         name = f"{relation} with trussness" if relation == EDGES and _reads_trussness(query) else relation
-        if name not in self.deltas:
-            self.deltas[name] = self.read_changes(query, relation).persist()
-        return self.deltas[name]
+        with self.lock:
+            if name not in self.deltas:
+                self.deltas[name] = self.read_changes(query, relation).persist()
+            return self.deltas[name]
 
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
