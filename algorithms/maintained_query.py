@@ -9,7 +9,7 @@ Shapes   Relations are DataFrames of signed validity intervals: their columns, a
          for each `measure`, whose amount is in `diff`: so it is a sum, and a run appends to it.
 Cost     Changes: one rule for each atom whose relation has changed, with at most Σ min(count) candidates in each step
          (law 8); with `broadcast` no relation is exchanged. From scratch: Spark's own joins, which have no such bound.
-         A `limit` and `require_few_pairs` count what a join would list before it lists anything.
+         With a `limit` what a join would list is counted before it lists anything.
          The last step reads the state of the touched keys only: sums, or for `min`, `max` and ranks all rows of the
          groups, of which ranks make a row for each epoch at which their group changes.
 Errors   The job fails where an expression does (an overflow). `TooManyCandidates`, whose hub has columns of relations.
@@ -18,14 +18,15 @@ Errors   The job fails where an expression does (an overflow). `TooManyCandidate
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra import incremental
-from altneu.algorithms.algebra.candidate_limit import CANDIDATES, CandidateLimit, TooManyCandidates, require_few
+from altneu.algorithms.algebra.candidate_limit import CANDIDATES, CandidateLimit, TooManyCandidates
 from altneu.algorithms.algebra.collection import DIFF, Collection
 from altneu.algorithms.algebra.delta_query import query_changes
 from altneu.algorithms.algebra.incremental import Change
@@ -65,14 +66,18 @@ def _changes_of(
     broadcast: bool,
     limit: CandidateLimit | None,
 ) -> Collection:
-    views = {_view_key(atom): atom for atom in core.atoms}
+    views = _shared_views(core)
     names = {key: f"r{place}" for place, key in enumerate(views)}
     old = {names[key]: _view_rows(atom, before[atom.relation]) for key, atom in views.items()}
     new = {names[key]: _view_rows(atom, delta[atom.relation]) for key, atom in views.items() if atom.relation in delta}
-    atoms = tuple(Atom(names[_view_key(atom)], atom.terms) for atom in core.atoms)
-    joined = Query(atoms, core.less_than, core.different)
+    atoms = [
+        Atom(names[_view_key(atom)], _spread_terms(atom, views[_view_key(atom)], f"unused{place}"))
+        for place, atom in enumerate(core.atoms)
+    ]
+    head = dict.fromkeys(term for atom in core.atoms for term in atom.terms)
+    joined = Query(tuple(atoms), core.less_than, core.different, tuple(head))
     try:
-        changes = query_changes(joined, old, new, broadcast=broadcast, limit=limit)
+        changes = query_changes(joined, old, new, broadcast=broadcast, limit=limit, conditions=core.conditions)
     except TooManyCandidates as error:
         raise _name_hub(core, error) from None
     return _select_outputs(query, core, changes.df)
@@ -88,30 +93,22 @@ def _name_hub(core: Core, error: TooManyCandidates) -> TooManyCandidates:
     return TooManyCandidates(error.candidates, error.most, hub, error.of_hub)
 
 
-def core_from_scratch(query: CompiledQuery, relations: Relations) -> Collection:
-    """Return the core of the query on the relations as they are, by Spark's joins of intervals."""
-    return _add_up([_join_from_scratch(query, core, relations) for core in query.cores])
+def core_from_scratch(query: CompiledQuery, relations: Relations, limit: CandidateLimit | None = None) -> Collection:
+    """Return the core of the query on the relations as they are, by Spark's joins of intervals.
 
-
-def require_few_pairs(query: CompiledQuery, relations: Relations, most: int) -> int:
-    """Count the pairs of rows that the joins of `core_from_scratch` list, whatever their times are; EXECUTES.
-
-    Nothing is listed for it. A hub of degree d is d² pairs, which later conditions may drop again. An atom that several
-    atoms before it are joined with is not counted: it hardly makes the rows more.
-
-    Returns:
-        The greatest number of pairs of a join.
+    With a `limit` the pairs of rows that the joins list, whatever their times are, are counted before: this EXECUTES.
+    A hub of degree d is d² pairs, which later conditions may drop again.
 
     Raises:
-        TooManyCandidates: it is more than `most`.
+        TooManyCandidates: a join would list more than the limit.
     """
-    greatest = 0
-    for core in query.cores:
-        try:
-            greatest = max([greatest, *_count_joins(core, relations, most)])
-        except TooManyCandidates as error:
-            raise _name_hub(core, error) from None
-    return greatest
+    if limit is not None and limit.must_count_all:
+        for core in query.cores:
+            try:
+                _count_joins(core, relations, limit)
+            except TooManyCandidates as error:
+                raise _name_hub(core, error) from None
+    return _add_up([_join_from_scratch(query, core, relations) for core in query.cores])
 
 
 def joins_whole_keys(query: CompiledQuery, keys: Mapping[str, Sequence[str]]) -> bool:
@@ -132,8 +129,8 @@ def _joins_two_by_keys(core: Core, keys: Mapping[str, Sequence[str]]) -> bool:
     return len(others) == 1 and all(key and key <= names for key, names in zip(of, joined, strict=True))
 
 
-def _count_joins(core: Core, relations: Relations, most: int) -> Iterator[int]:
-    """Yield how many pairs each join of a core lists, from the counts by what the later ones join on."""
+def _count_joins(core: Core, relations: Relations, limit: CandidateLimit) -> None:
+    """Count the pairs that each join of a core lists, from the counts by what the later ones join on."""
     first, *others = _list_growing_atoms(core)
     counts = _count_atom_rows(first, relations, first.terms)
     for place, atom in enumerate(others):
@@ -144,12 +141,14 @@ def _count_joins(core: Core, relations: Relations, most: int) -> Iterator[int]:
         pairs = pairs.withColumn(CANDIDATES, F.col("_left") * F.col(CANDIDATES))
         kept = [name for name in pairs.columns if name in later]
         by_hub = pairs.groupBy(*shared).agg(F.sum(CANDIDATES).alias(CANDIDATES))
-        yield require_few(by_hub, F.struct(*shared), most)
+        limit.require_few(by_hub, F.struct(*shared))
         counts = pairs.groupBy(*kept).agg(F.sum(CANDIDATES).alias(CANDIDATES))
 
 
 def _list_growing_atoms(core: Core) -> list[QueryAtom]:
-    """Return the first atom and those that meet one of them, without those that meet several together."""
+    """Return the first atom and those that meet one of them, without those that meet several together: these hardly
+    make the rows more (see `AtomLookup.grows`).
+    """
     growing, left = [core.atoms[0]], list(core.atoms[1:])
     reached = set(core.atoms[0].terms)
     while atom := next((each for each in left if set(each.terms) & reached), None):
@@ -173,7 +172,8 @@ def _join_from_scratch(query: CompiledQuery, core: Core, relations: Relations) -
         left.remove(atom)
         rows = _join_intervals(rows, _atom_rows(atom, relations[atom.relation]))
         rows = _apply_comparisons(core, rows)
-    return _select_outputs(query, core, _apply_comparisons(core, rows))
+    passing = functools.reduce(DataFrame.where, core.conditions, _apply_comparisons(core, rows))
+    return _select_outputs(query, core, passing)
 
 
 def state_changes(query: CompiledQuery, core: Collection) -> Collection:
@@ -236,8 +236,24 @@ def _weigh_row(measure: Measure) -> Column:
 
 
 def _view_key(atom: QueryAtom) -> tuple[object, ...]:
-    """Return a key that is equal for atoms that see the same rows and columns."""
-    return atom.relation, atom.columns, atom.where, atom.window
+    """Return a key that is equal for atoms that see the same rows."""
+    return atom.relation, atom.where, atom.window
+
+
+def _shared_views(core: Core) -> dict[tuple[object, ...], QueryAtom]:
+    """Return an atom for each view, with the columns of all atoms that see the same rows: so it is scanned once."""
+    views: dict[tuple[object, ...], QueryAtom] = {}
+    for atom in core.atoms:
+        known = views.setdefault(_view_key(atom), atom)
+        columns = dict.fromkeys((*known.columns, *atom.columns))
+        views[_view_key(atom)] = replace(known, columns=tuple(columns))
+    return views
+
+
+def _spread_terms(atom: QueryAtom, view: QueryAtom, unused: str) -> tuple[str, ...]:
+    """Return the variables of an atom by the columns of its view; those of other atoms' columns begin with `unused`."""
+    own = dict(zip(atom.columns, atom.terms, strict=True))
+    return tuple(own.get(column, f"{unused}_{place}") for place, column in enumerate(view.columns))
 
 
 def _view_rows(atom: QueryAtom, rows: DataFrame) -> Collection:
@@ -289,9 +305,7 @@ def _apply_comparisons(core: Core, rows: DataFrame) -> DataFrame:
 
 
 def _select_outputs(query: CompiledQuery, core: Core, rows: DataFrame) -> Collection:
-    """Return joined intervals as the core's triples: those that pass all conditions, with the outputs and the sign."""
-    for condition in core.conditions:
-        rows = rows.where(condition)
+    """Return joined intervals as the core's triples, with the outputs and the sign."""
     outputs = core.outputs.items()
     columns = [F.expr(text).cast(query.core_types[name]).alias(name) for name, text in outputs]
     signed = (F.col(DIFF) * core.sign).alias(DIFF)

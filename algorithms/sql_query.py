@@ -99,14 +99,15 @@ class QueryAtom:
 class Core:
     """A natural join of atoms. Conditions and outputs are Spark SQL over its variables.
 
-    sign: -1 where the results are taken away from those of other cores: what an outer join or NOT EXISTS finds.
+    conditions: each with its variables. outputs: column → expression. sign: -1 where the results are taken away from
+    those of other cores: what an outer join or NOT EXISTS finds.
     """
 
     atoms: tuple[QueryAtom, ...]
     less_than: tuple[tuple[str, str], ...]
     different: tuple[tuple[str, str], ...]
-    conditions: tuple[str, ...]
-    outputs: Mapping[str, str]  # column → expression
+    conditions: Mapping[str, tuple[str, ...]]
+    outputs: Mapping[str, str]
     sign: int = 1
 
 
@@ -804,6 +805,10 @@ class _CoreBuilder:
     def variable(self, column: tuple[str, str]) -> str:
         return self.variables.setdefault(self.class_of(column), f"v{len(self.variables)}")
 
+    def variables_of(self, node: exp.Expr) -> tuple[str, ...]:
+        columns = node.find_all(exp.Column)
+        return tuple(dict.fromkeys(self.variable((column.table, column.name)) for column in columns))
+
     def bind(self, node: exp.Expr) -> str:
         """Return an expression over the variables, for Spark."""
         bound = node.copy().transform(
@@ -816,7 +821,7 @@ class _CoreBuilder:
         self.require_joined(atoms)
         less: list[tuple[str, str]] = []
         different: list[tuple[str, str]] = []
-        conditions = []
+        conditions: dict[str, tuple[str, ...]] = {}
         for condition in self.rest:
             sides = [condition.this, condition.args.get("expression")]
             if isinstance(condition, (exp.LT, exp.GT, exp.NEQ)) and all(isinstance(side, exp.Column) for side in sides):
@@ -824,21 +829,24 @@ class _CoreBuilder:
                 pairs = different if isinstance(condition, exp.NEQ) else less
                 pairs.append((y, x) if isinstance(condition, exp.GT) else (x, y))
             else:
-                conditions.append(self.bind(condition))
+                conditions[self.bind(condition)] = self.variables_of(condition)
         outputs = {name: self.bind(node) for name, node in self.outputs.items()}
-        return Core(atoms, tuple(less), tuple(different), tuple(conditions), outputs, self.form.sign)
+        return Core(atoms, tuple(less), tuple(different), conditions, outputs, self.form.sign)
 
     def used_columns(self, alias: str) -> list[str]:
-        """Return the columns of an atom that are joined, returned or compared with those of others."""
+        """Return the columns of an atom that are joined, returned or compared with those of others.
+
+        Their order is that of the relation, so that atoms with the same columns share a view of it.
+        """
         nodes = chain(self.outputs.values(), self.rest)
         columns = [column for node in nodes for column in node.find_all(exp.Column)]
         for column in columns:
             if self.is_age(column):
                 self.compiler.refuse(column, "age can only be compared with a whole number, as in age < 7")
         joined = [name for owner, name in (*self.equal, *self.equal.values()) if owner == alias]
-        used = dict.fromkeys([*(column.name for column in columns if column.table == alias), *joined])
-        first = next(name for owner, name in self.compiler.types if owner == alias)
-        return list(used or [first])  # an atom without such columns only multiplies
+        used = {*(column.name for column in columns if column.table == alias), *joined}
+        own = [name for owner, name in self.compiler.types if owner == alias]
+        return [name for name in own if name in used] or own[:1]  # an atom without such columns only multiplies
 
     def build_atom(self, alias: str, used: list[str]) -> QueryAtom:
         filters = [self.bind_filter(node) for node in self.filters.get(alias, ())]

@@ -1,4 +1,4 @@
-"""A limit on the candidates of a delta query: each join is counted before it lists anything.
+"""A limit on the candidates of a query: each join is counted before it lists anything.
 
 Law      A join that would list more than `most` candidates is refused before it lists any. Others are as without it.
 Cost     EXECUTES: the prefixes of each join are stored for as long as the limit lives, and counted by one Spark job.
@@ -47,6 +47,11 @@ class CandidateLimit:
         """Tell whether the next join may list too many candidates: all of its prefixes might be at one hub."""
         return self.changed * self.rows > self.most
 
+    @property
+    def must_count_all(self) -> bool:
+        """Tell whether a join of whole relations may list too many candidates."""
+        return self.rows**2 > self.most
+
     def skip(self) -> None:
         """Note a join that is not counted."""
         self.changed *= self.rows
@@ -63,21 +68,25 @@ class CandidateLimit:
         """
         stored = counted.withColumn("_hub", key).persist()
         self._stored.append(stored)
-        self.changed = self.candidates = require_few(stored, F.col("_hub"), self.most)
+        self.require_few(stored, F.col("_hub"))
+        self.changed = self.candidates
         return stored.drop(CANDIDATES, "_hub")
+
+    def require_few(self, counted: DataFrame, key: Column) -> None:
+        """Note the sum of the column `_candidates` of a join; EXECUTES.
+
+        Raises:
+            TooManyCandidates: it is more than `most`.
+        """
+        count = F.col(CANDIDATES).cast("double")  # a number of pairs may be too large for a long
+        found = counted.agg(F.sum(count), F.max(count), F.to_json(F.max_by(key, count))).first()
+        total, greatest, hub = found if found is not None and found[0] is not None else (0, 0, None)
+        if total > self.most:
+            raise TooManyCandidates(int(total), self.most, json.loads(hub or "{}"), int(greatest))
+        self.candidates = int(total)
 
     def release(self) -> None:
         """Give the memory of the stored prefixes back."""
         for frame in self._stored:
             frame.unpersist()
         self._stored.clear()
-
-
-def require_few(counted: DataFrame, key: Column, most: int) -> int:
-    """Return the sum of the column `_candidates`. Raise `TooManyCandidates` where it is more than `most`; EXECUTES."""
-    count = F.col(CANDIDATES).cast("double")  # a number of pairs may be too large for a long
-    found = counted.agg(F.sum(count), F.max(count), F.to_json(F.max_by(key, count))).first()
-    total, greatest, hub = found if found is not None and found[0] is not None else (0, 0, None)
-    if total > most:
-        raise TooManyCandidates(int(total), most, json.loads(hub or "{}"), int(greatest))
-    return int(total)

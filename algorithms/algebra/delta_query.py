@@ -28,18 +28,21 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import and_
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.candidate_limit import CandidateLimit
 from altneu.algorithms.algebra.collection import DIFF, Collection, common_since
-from altneu.algorithms.algebra.prefix_extension import RULE, AtomLookup, Case, Extension, View
+from altneu.algorithms.algebra.prefix_extension import RULE, AtomLookup, BoundTest, Case, Extension, View
 from altneu.algorithms.algebra.query import Constant, Query, Term
 from altneu.algorithms.algebra.reduce import distinct, threshold
 from altneu.algorithms.algebra.time_lattice import Interval, Lattice, Lexicographic, Product
 
 NEU = "_neu"
+Conditions = Mapping[str, Sequence[str]]
+"""Conditions on the variables of a query, in Spark SQL, each with the variables that it names."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +157,14 @@ def query_changes(
     fanout: Mapping[str, float] | None = None,
     broadcast: bool = False,
     limit: CandidateLimit | None = None,
+    conditions: Conditions = MappingProxyType({}),
 ) -> Collection:
     """Return what the deltas add to the query's results: those of `before` and `delta` together, minus those of
     `before`.
 
     A relation without a delta stays as it is. A delta may have any times, late ones too. With a `limit` the joins are
-    counted, one after the other, before they list anything: this EXECUTES.
+    counted, one after the other, before they list anything: this EXECUTES. Results that do not pass all `conditions`
+    are left out, as soon as the variables are bound.
     """
     alien = [name for name in delta if name not in before]
     if alien:
@@ -174,7 +179,8 @@ def query_changes(
     both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
     # A rule that starts from a relation without a delta finds nothing.
     starting = [rule for rule in rules(query, fanout) if query.atoms[rule.atom].relation in delta]
-    return _run_rules(query, both, frames, starting, time, [NEU, *total_order(time)], broadcast=broadcast, limit=limit)
+    stamp = [NEU, *total_order(time)]
+    return _run_rules(query, both, frames, starting, time, stamp, conditions, broadcast=broadcast, limit=limit)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -210,6 +216,7 @@ def _run_rules(
     rules: Sequence[Rule],
     time: Lattice,
     stamp: Sequence[str],
+    conditions: Conditions = MappingProxyType({}),
     *,
     broadcast: bool,
     limit: CandidateLimit | None = None,
@@ -217,14 +224,20 @@ def _run_rules(
     """Run all rules through their steps together."""
     views, of = _atom_views(query, relations, frames, list(dict.fromkeys([*stamp, *time.columns])))
     types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
-    extension = Extension(views, time, stamp, broadcast, limit)
-    prefixes = _apply_constraints(query, _initial_prefixes(query, rules, views, of, types, time, stamp))
-    plans = [_plan_steps(query, rule, of) for rule in rules]
+    tests = [*_list_constraints(query), *_list_conditions(conditions)]
+    extension = Extension(views, time, stamp, broadcast, limit, tests)
+    bound = [frozenset(query.atoms[rule.atom].variables) for rule in rules]
+    prefixes = _initial_prefixes(query, rules, views, of, types, time, stamp)
+    prefixes = extension.drop_unfit(prefixes, RULE, {i: (None, variables) for i, variables in enumerate(bound)})
+    needed = {*query.results}.union(*[test.variables for test in tests])
+    plans = [_plan_steps(query, rule, of, needed) for rule in rules]
     for number in range(max(map(len, plans))):
         cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(plans)]
-        step = [Case(i, asks) for i, mine in cases for asks in mine]
+        step = [Case(i, asks, bound[i]) for i, mine in cases for asks in mine]
         if any(case.asks for case in step):
-            prefixes = _apply_constraints(query, extension.extend(prefixes, step))
+            prefixes = extension.extend(prefixes, step)
+        for case in step:  # those of a rule bind the same variables
+            bound[case.rule] = case.bound_after(len(case.asks))
     since = common_since(*relations.values())
     return Collection(prefixes.select(*query.results, *time.columns, DIFF), time, since)
 
@@ -234,7 +247,6 @@ def _atom_views(
 ) -> tuple[list[View], list[int]]:
     """Return the relations as the atoms see them, and the number of the view of each atom: equal views are shared."""
     kinds = _variable_types(query, relations)
-    compared = [v for pair in (*query.less_than, *query.different) for v in pair]
     shared = [v for atom in query.atoms for v in atom.variables]
     numbers: dict[tuple[object, ...], int] = {}
     views: list[View] = []
@@ -243,7 +255,7 @@ def _atom_views(
         data = relations[atom.relation].data
         same = tuple((i, t if isinstance(t, Constant) else atom.terms.index(t)) for i, t in enumerate(atom.terms))
         types = tuple(kinds[v] for v in atom.variables)
-        meets = tuple(i for i, v in enumerate(atom.variables) if v in compared or shared.count(v) > 1)
+        meets = tuple(i for i, v in enumerate(atom.variables) if shared.count(v) > 1)
         number = numbers.setdefault((atom.relation, same, types, meets), len(views))
         of.append(number)
         if number < len(views):
@@ -322,10 +334,11 @@ def _initial_prefixes(
     return functools.reduce(DataFrame.unionByName, parts)
 
 
-def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[AtomLookup, ...]]]:
+def _plan_steps(query: Query, rule: Rule, of: Sequence[int], needed: set[str]) -> list[list[tuple[AtomLookup, ...]]]:
     """Return the lookups of a rule's prefixes in each step, by proposer.
 
-    The first step binds nothing: it looks up the atoms that have no other variables than the rule's own.
+    The first step binds nothing: it looks up the atoms that have no other variables than the rule's own. Of the
+    variables that no other atom has those are taken that are `needed`.
     """
 
     joined = set(_joined_variables(query))
@@ -335,8 +348,11 @@ def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[
         variables = query.atoms[j].variables
         whole = shared[j] <= {*bound, new}
         key = tuple(p for p, v in enumerate(variables) if v in shared[j] and v in bound and v != new)
-        takes = tuple(p for p, v in enumerate(variables) if v == new or (whole and v not in joined))
-        return AtomLookup(of[j], variables, key, takes, whole, or_equal=j < rule.atom)
+        alone = needed - joined if whole else set()
+        takes = tuple(p for p, v in enumerate(variables) if v == new or v in alone)
+        given = {variables[p] for p in key}
+        grows = any(given <= shared[k] <= {*bound, new} for k in range(len(query.atoms)) if k != j)
+        return AtomLookup(of[j], variables, key, takes, whole, j < rule.atom, grows)
 
     bound = list(query.atoms[rule.atom].variables)
     open_atoms = [j for j in range(len(query.atoms)) if j != rule.atom]
@@ -355,14 +371,18 @@ def _plan_steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[
     return steps
 
 
-def _apply_constraints(query: Query, prefixes: DataFrame) -> DataFrame:
-    """Return the prefixes without those that break a constraint whose terms are bound."""
+def _list_constraints(query: Query) -> list[BoundTest]:
+    tests = []
     for pairs, less in ((query.less_than, True), (query.different, False)):
         for pair in pairs:
             x, y = (_term_value(term) for term in pair)
-            open_yet = functools.reduce(Column.__or__, [F.col(v).isNull() for v in pair if isinstance(v, str)])
-            prefixes = prefixes.where(open_yet | ((x < y) if less else (x != y)))
-    return prefixes
+            variables = frozenset(term for term in pair if isinstance(term, str))
+            tests.append(BoundTest(variables, (x < y) if less else (x != y)))
+    return tests
+
+
+def _list_conditions(conditions: Conditions) -> list[BoundTest]:
+    return [BoundTest(frozenset(variables), F.expr(condition)) for condition, variables in conditions.items()]
 
 
 def _term_value(term: Term) -> Column:

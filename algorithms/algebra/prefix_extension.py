@@ -19,9 +19,10 @@ Source   Seed 4 (count, propose, validate of dogsdogsdogs), law 8 of the design.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import and_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -50,7 +51,8 @@ class AtomLookup:
     variables: those of the atom, by place. takes: the places whose values are new to the prefix; an atom that becomes
     whole also brings its variables that no other atom has. whole: the atom is then fully bound, so its triples are
     joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the same
-    stamp as the prefix's own change.
+    stamp as the prefix's own change. grows: it may find many records, since one atom alone has given the values of
+    `key`; what several atoms have given together is found rarely.
     """
 
     view: int
@@ -59,6 +61,11 @@ class AtomLookup:
     takes: tuple[int, ...]
     whole: bool
     or_equal: bool
+    grows: bool = True
+
+    @property
+    def taken_variables(self) -> set[str]:
+        return {self.variables[place] for place in self.takes}
 
     @property
     def used_places(self) -> tuple[int, ...]:
@@ -73,21 +80,41 @@ class AtomLookup:
 
 @dataclass(frozen=True)
 class Case:
-    """The lookups of one rule's prefixes in a step when one of its atoms proposes: that atom first, then the others."""
+    """The lookups of one rule's prefixes in a step when one of its atoms proposes: that atom first, then the others.
+
+    bound: the variables that have values before the step.
+    """
 
     rule: int
     asks: tuple[AtomLookup, ...]
+    bound: frozenset[str] = frozenset()
+
+    def bound_after(self, turns: int) -> frozenset[str]:
+        """Return the variables that have values after some turns."""
+        return self.bound.union(*[ask.taken_variables for ask in self.asks[:turns]])
 
 
 Step = Sequence[Case]
 """The cases of all rules, at least one each. A prefix takes the case of its rule whose first lookup offers it least."""
 
 
+class BoundTest(NamedTuple):
+    """A condition on variables, to be applied as soon as all of them have values."""
+
+    variables: frozenset[str]
+    condition: Column
+
+    def applies(self, before: frozenset[str] | None, now: frozenset[str]) -> bool:
+        """Tell whether it can be applied now, and could not before; None: to nothing yet."""
+        return self.variables <= now and (before is None or not self.variables <= before)
+
+
 @dataclass(frozen=True)
 class Extension:
     """The part of a delta query that stays the same from step to step.
 
-    `stamp` has the columns of a total order of all triples, the most significant one first.
+    `stamp` has the columns of a total order of all triples, the most significant one first. A prefix that breaks one of
+    the `tests` is left out in the turn that binds its variables.
     """
 
     views: Sequence[View]
@@ -95,14 +122,31 @@ class Extension:
     stamp: Sequence[str]
     broadcast: bool = False
     limit: CandidateLimit | None = None
+    tests: Sequence[BoundTest] = ()
 
     def extend(self, prefixes: DataFrame, step: Step) -> DataFrame:
         """Return the prefixes after all turns of a step."""
         chosen = self.count(prefixes, step).where(F.col(COUNT) > 0)
         for turn in range(max(len(case.asks) for case in step)):
             asks = {i: case.asks[turn] for i, case in enumerate(step) if turn < len(case.asks)}
-            chosen = self.answer_lookups(self.admit(chosen, asks), CASE, asks)
+            admitted = self.admit(chosen, asks)
+            answered = self.answer_lookups(admitted, CASE, asks, answers_all=len(asks) == len(step))
+            bound = {i: (case.bound_after(turn), case.bound_after(turn + 1)) for i, case in enumerate(step)}
+            chosen = self.drop_unfit(answered, CASE, bound)
         return chosen.drop(CASE)
+
+    def drop_unfit(
+        self, prefixes: DataFrame, by: str, bound: Mapping[int, tuple[frozenset[str] | None, frozenset[str]]]
+    ) -> DataFrame:
+        """Return the prefixes without those that break a test; `bound` has the variables that had values before and
+        those that have values now, for each value of the column `by`.
+        """
+        for test in self.tests:
+            now = [i for i, variables in bound.items() if test.applies(*variables)]
+            if now:
+                condition = test.condition if len(now) == len(bound) else ~F.col(by).isin(now) | test.condition
+                prefixes = prefixes.where(condition)
+        return prefixes
 
     @property
     def broadcasts(self) -> bool:
@@ -111,7 +155,7 @@ class Extension:
 
     def admit(self, prefixes: DataFrame, asks: dict[int, AtomLookup]) -> DataFrame:
         """Return the prefixes of a turn that the limit admits: what their lookups find has been counted."""
-        taking = {i: ask for i, ask in asks.items() if ask.takes}
+        taking = {i: ask for i, ask in asks.items() if ask.takes and ask.grows}
         if self.limit is None or not taking:
             return prefixes.drop(COUNT)
         if not self.limit.must_count:
@@ -181,10 +225,13 @@ class Extension:
             prefixes = counted.withColumn(f"_n_{k}", number).drop("_asked", "_found", "_size")
         return prefixes
 
-    def answer_lookups(self, prefixes: DataFrame, by: str, asks: dict[int, AtomLookup]) -> DataFrame:
+    def answer_lookups(
+        self, prefixes: DataFrame, by: str, asks: dict[int, AtomLookup], *, answers_all: bool = False
+    ) -> DataFrame:
         """Return the prefixes after one turn: each is joined with the records that its lookup finds.
 
-        `asks` has the lookup for each value of the column `by`; prefixes with other values stay as they are.
+        `asks` has the lookup for each value of the column `by`; prefixes with other values stay as they are. With
+        `answers_all` there are none.
         """
         index = _Index(self, list(asks.values()))
         fields = {(i, p): index.field_name(ask.view, p) for i, ask in asks.items() for p in ask.used_places}
@@ -202,7 +249,7 @@ class Extension:
                 **known,
             }
         )
-        records = index.index_rows(with_nothing=True)
+        records = index.index_rows(with_nothing=not answers_all)
         # The comparisons have a form that does not become part of the join's key, which is one long.
         agree = [F.col("_tag") - F.col("_kind") == 0]
         agree += [F.col(f"_want{name}").isNull() | (F.col(f"_want{name}") == F.col(name)) for name in index.fields]
@@ -215,13 +262,14 @@ class Extension:
         moved = dict(zip(times, later, strict=True)) | {DIFF: F.col(DIFF) * F.col(f"_r_{DIFF}")}
         fits = is_possible(self.time, later)
         both = both if fits is None else both.where(fits)
-        new: dict[str, dict[int, Column]] = {}
+        new: dict[str, dict[str, list[int]]] = {}  # variable → field → values of `by`
         for i, ask in asks.items():
             for place in ask.takes:
-                new.setdefault(ask.variables[place], {})[i] = F.col(fields[i, place])
-        moved |= {
-            variable: F.coalesce(_choose_by_value(by, values), F.col(variable)) for variable, values in new.items()
-        }
+                new.setdefault(ask.variables[place], {}).setdefault(fields[i, place], []).append(i)
+        for variable, values in new.items():
+            moved[variable] = F.col(variable)
+            for field, cases in values.items():
+                moved[variable] = F.when(F.col(by).isin(cases), F.col(field)).otherwise(moved[variable])
         return both.withColumns(moved).select(*prefixes.columns)
 
 
@@ -255,30 +303,33 @@ class _Index:
         return F.coalesce(_choose_by_value(by, questions), _hash_values(NOTHING, [salt]))
 
     def index_rows(self, *, with_nothing: bool = False) -> DataFrame:
-        """Return the index. Lookups of different kinds in the same columns of one view share its scan."""
-        shared: dict[tuple[int, tuple[int, ...], bool], list[Column]] = {}
+        """Return the index. Lookups in whole records of a view share its scan, others if they use the same columns."""
+        shared: dict[tuple[int, tuple[int, ...], bool], list[tuple[Column, Column]]] = {}
         for (number, key, used, whole), tag in self.tags.items():
             values = [F.col(self.views[number].names[p]) for p in key]
-            shared.setdefault((number, used, whole), []).append(self._index_entry(tag, values))
+            places = self._whole_places(number) if whole else used
+            shared.setdefault((number, places, whole), []).append(self._index_entry(tag, values))
         parts = []
         for (number, used, whole), entries in shared.items():
             view = self.views[number]
             source = view.rows if whole else view.rows.select(*[view.names[p] for p in used]).distinct()
             columns = {self.field_name(number, p): F.col(view.names[p]) for p in used}
-            parts.append(
-                source.select(
-                    *self._value_columns(columns), *self._triple_columns(own=whole), F.inline(F.array(*entries))
-                )
-            )
+            values = [*self._value_columns(columns), *self._triple_columns(own=whole)]
+            parts.append(source.select(*values, *_spread_entries(entries)))
         if with_nothing:
+            values = [*self._value_columns({}), *self._triple_columns(own=False)]
             salts = parts[0].sparkSession.range(SALTS)
-            entry = F.array(self._index_entry(NOTHING, [F.col("id")]))
-            parts.append(salts.select(*self._value_columns({}), *self._triple_columns(own=False), F.inline(entry)))
+            parts.append(salts.select(*values, *self._index_entry(NOTHING, [F.col("id")])))
         return functools.reduce(DataFrame.unionByName, parts)
 
+    def _whole_places(self, view: int) -> tuple[int, ...]:
+        """Return the places that matter to the lookups in whole records of a view."""
+        places = [used for number, _, used, whole in self.tags if number == view and whole]
+        return tuple(sorted(set().union(*places)))
+
     @staticmethod
-    def _index_entry(tag: int, key: Sequence[Column]) -> Column:
-        return F.struct(_hash_values(tag, key).alias("_key"), F.lit(tag).alias("_kind"))
+    def _index_entry(tag: int, key: Sequence[Column]) -> tuple[Column, Column]:
+        return _hash_values(tag, key).alias("_key"), F.lit(tag).alias("_kind")
 
     def _value_columns(self, columns: dict[str, Column]) -> list[Column]:
         return [columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in self.fields.items()]
@@ -289,6 +340,11 @@ class _Index:
         least[DIFF] = F.lit(1).cast("bigint")
         names = list(dict.fromkeys([*self.stamp, *self.time.columns, DIFF]))
         return [(F.col(c) if own else least.get(c, F.lit(0).cast("bigint"))).alias(f"_r_{c}") for c in names]
+
+
+def _spread_entries(entries: Sequence[tuple[Column, Column]]) -> Sequence[Column]:
+    """Return the columns that make a row for each entry; a single one needs no generator, which is slow."""
+    return entries[0] if len(entries) == 1 else [F.inline(F.array(*[F.struct(*entry) for entry in entries]))]
 
 
 def _known_values(asks: dict[int, AtomLookup]) -> Column:

@@ -24,7 +24,7 @@ from .setting_types import RELATIONS
 from .settings import DeclaredRelation
 
 if TYPE_CHECKING:
-    from altneu.algorithms.sql_query import CompiledQuery, Relation
+    from altneu.algorithms.sql_query import Relation
 
 FOLDER = "queries"
 PREFIX, STATE = "query_", "_state"  # the tables of a query are query_NAME and query_NAME_state
@@ -174,13 +174,6 @@ def _define_relation(home: Home, name: str, declared: DeclaredRelation) -> Query
 def double_quote(name: str) -> str:
     """Quote a name for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def compile_definition(home: Home, definition: QueryDefinition, definitions: Definitions) -> CompiledQuery:
-    """Compile a recorded query again, for a stage that maintains it; `definitions` has the queries that it reads."""
-    from altneu.algorithms.sql_query import compile_query
-
-    return compile_query(definition.text, known_relations(home, definitions))
 
 
 def list_inputs(query: QueryDefinition, definitions: Definitions) -> dict[str, QueryDefinition]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -53,6 +53,7 @@ class RunContext:
     spare: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
     accept: bool = False  # whether the gate accepts any number of rows
     reads: Collection[type[Facts]] = tuple(KINDS.values())  # the results that the running stage has declared to read
+    new_snapshots: dict[str, int] = field(default_factory=dict)  # those that the running stage has written, by table
 
     @property
     def revision(self) -> int:
@@ -135,11 +136,6 @@ class RunContext:
     def recorded_snapshots(self) -> dict[str, int]:
         """Return the snapshot of each table that its stage has written."""
         return self.ledger.stages.recorded_snapshots(self.run_id)
-
-    @cached_property
-    def new_snapshots(self) -> dict[str, int]:
-        """Return the snapshots that the running stage has written: table → snapshot id."""
-        return {}
 
     def base_snapshot(self, table: str) -> int:
         return (

@@ -89,6 +89,10 @@ SIMPLE = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+# Of a plan with many exchanges of few rows, adaptive execution plans the rest again after each of them, which takes
+# longer than the rows do. Without it they need one partition, so that they become one file.
+PLANNED_ONCE = {PARTITIONS: "1", "spark.sql.adaptive.enabled": "false"}
+
 
 @contextlib.contextmanager
 def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from itertools import pairwise
 
 import duckdb
 import pyarrow as pa
@@ -23,8 +24,10 @@ from altneu.algorithms.algebra.candidate_limit import CandidateLimit, TooManyCan
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.incremental import Change
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
+from altneu.algorithms.spark_conf import configured
 from altneu.algorithms.sql_query import CompiledQuery, QueryError, Relation, compile_query
 from tests import seeds
+from tests.algebra.reference import plan
 
 EPOCHS, VERTICES = 6, 5
 LONGS = ("src", "dst", "amount")
@@ -228,9 +231,11 @@ def test_pairs_are_counted_before_they_are_listed(spark: SparkSession) -> None:
     meets = Counter((a[1], b[0]) for a in rows if a[3] == "upsert" for b in rows if a[1] == b[0])
     pairs, of_hub = meets.total(), max(meets.values())
     frames = as_frames(spark, relations)
-    assert maintained.require_few_pairs(query, frames, pairs) == pairs > 0
+    limit = CandidateLimit(pairs, 0, 0, pairs)
+    maintained.core_from_scratch(query, frames, limit)
+    assert limit.candidates == pairs > 1
     with pytest.raises(TooManyCandidates) as error:
-        maintained.require_few_pairs(query, frames, pairs - 1)
+        maintained.core_from_scratch(query, frames, CandidateLimit(pairs - 1, 0, 0, pairs))
     assert (error.value.candidates, error.value.of_hub) == (pairs, of_hub)
     assert meets[(error.value.hub["landed.dst"],) * 2] == of_hub
 
@@ -267,10 +272,34 @@ def test_a_change_at_a_hub_is_refused_before_its_neighbours_are_listed(spark: Sp
 def test_later_joins_are_counted_from_scratch_as_well(spark: SparkSession) -> None:
     query = compile_query(HUB, RELATIONS)
     frames = make_arcs(spark, 0, (3, 7), *((7, v) for v in range(100, 140)))
-    assert maintained.require_few_pairs(query, frames, 1600) == 1600
+    maintained.core_from_scratch(query, frames, CandidateLimit(1600, 0, 0, 41))
     with pytest.raises(TooManyCandidates, match="1,600 candidates, and 1,599 are the most") as error:
-        maintained.require_few_pairs(query, frames, 1599)
+        maintained.core_from_scratch(query, frames, CandidateLimit(1599, 0, 0, 41))
     assert error.value.hub == {"arcs.dst": 7}
+
+
+def make_rows(spark: SparkSession, relation: str, count: int) -> DataFrame:
+    names = [name for name in RELATIONS[relation].columns if name != "age"]
+    types = RELATIONS[relation].columns
+    columns = [(F.col("id") * (place + 2)).cast(types[name]).alias(name) for place, name in enumerate(names)]
+    times = {"_epoch": 0, "_until": FOREVER, "_diff": 1}
+    return spark.range(0, count, 1, 2).select(
+        *columns, *[F.lit(value).cast("bigint").alias(name) for name, value in times.items()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "exchanges", "scans"), (("loops", 1, 0), ("mutual", 1, 2), ("triangles", 3, 3), ("ring", 3, 6))
+)
+def test_few_changes_exchange_no_relation(spark: SparkSession, name: str, exchanges: int, scans: int) -> None:
+    """One scan counts, one proposes, one validates: atoms of one relation share them. Sums alone are exchanged."""
+    query = compile_query(QUERIES[name], RELATIONS)
+    before, delta = ({each: make_rows(spark, each, count) for each in query.relations} for count in (1000, 10))
+    with configured(spark, {"spark.sql.adaptive.enabled": "false"}):
+        lines = plan(maintained.core_changes(query, before, delta, broadcast=True).df).splitlines()
+    exchanged = [below for line, below in pairwise(lines) if " Exchange " in line]
+    assert all("HashAggregate" in below for below in exchanged) and len(exchanged) == exchanges
+    assert sum("Range (0, 1000," in line for line in lines) == scans
 
 
 @pytest.mark.parametrize(("name", "once"), (("mutual", True), ("kinds", True), ("ring", False), ("triangles", False)))

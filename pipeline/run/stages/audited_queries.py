@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from altneu.expectations.model import Check
@@ -55,8 +55,18 @@ def _choose_queries(run: RunContext, decision: AuditChoice) -> list[str]:
         return changed if run.revision % int(n) == 0 else []
     if mode == FULL:
         return changed
-    known, spent = _last_seconds(run), _spent_seconds(run)
-    return [name for name in changed if known.get(name, 0.0) <= spent or run.revision % RUNS == 0]
+    return choose_affordable(changed, _last_seconds(run), _spent_seconds(run), run.revision)
+
+
+def choose_affordable(changed: Sequence[str], last: Mapping[str, float], spent: float, revision: int) -> list[str]:
+    """Return the queries whose last recomputation took no longer than the run has, and in one run of `RUNS` all.
+
+    >>> choose_affordable(["pairs", "ring", "new"], {"pairs": 0.8, "ring": 7.2}, 5.0, 33)
+    ['pairs', 'new']
+    >>> choose_affordable(["pairs", "ring", "new"], {"pairs": 0.8, "ring": 7.2}, 5.0, 64)
+    ['pairs', 'ring', 'new']
+    """
+    return [name for name in changed if last.get(name, 0.0) <= spent or revision % RUNS == 0]
 
 
 def _last_seconds(run: RunContext) -> dict[str, float]:

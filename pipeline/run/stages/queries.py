@@ -7,8 +7,13 @@ stage works from the texts that the run has recorded, not from the files as they
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -23,14 +28,16 @@ from altneu.algorithms.algebra.reduce import running_sums
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER
 from altneu.algorithms.algebra.upserts import keyed_changes
 from altneu.algorithms.graph import edge_derivation
-from altneu.algorithms.sql_query import CompiledQuery
+from altneu.algorithms.spark_conf import configured
+from altneu.algorithms.sql_query import CompiledQuery, Relation, compile_query
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
-from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, compile_definition, known_relations
+from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, known_relations
 from ...landing import predicate_validation
 from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
+from ...storage.session import PLANNED_ONCE
 from ...storage.table_schemas import quote_identifier, value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
@@ -38,17 +45,21 @@ from ..run_context import RunContext
 Read = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
 _COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
+FEW_CHANGES = 10_000  # up to so many changed rows most of the time goes into planning
+AT_ONCE = 2  # so many queries with few changes are maintained at the same time
 MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may list: some minutes of a machine
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
-    arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
-    vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
+    few = run.appends_to("upserts") and run.get_result(IngestFacts).changed_rows <= FEW_CHANGES
+    with configured(run.spark, PLANNED_ONCE) if few else nullcontext():
+        arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
+        vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
-    for definition in run.maintained_queries.values():  # those that others read come first
-        maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
-        maintainer.done[definition.name] = maintain(definition)
-    queries = maintainer.done
+    try:
+        queries = maintainer.maintain_all()
+    finally:
+        maintainer.release()
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -94,6 +105,24 @@ def _maintain_vertices(run: RunContext) -> int:
     return run.write_rows(VERTICES, rows.df)
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A query, how the run maintains it, and from how many changed rows of the relations that it reads."""
+
+    definition: QueryDefinition
+    query: CompiledQuery
+    way: str
+    changes: Mapping[str, int]
+
+    @property
+    def changed(self) -> int:
+        return sum(self.changes.values())
+
+    @property
+    def is_small(self) -> bool:
+        return self.way != ANEW and self.changed <= FEW_CHANGES
+
+
 class _Maintainer:
     """The maintenance of the queries of one run. `changed` are the numbers of changed rows of `arcs` and `vertices`."""
 
@@ -101,24 +130,58 @@ class _Maintainer:
         self.run, self.changed = run, changed
         self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
+        self.deltas: dict[str, DataFrame] = {}  # the changes of relations, stored for the queries that read them
+        self.lock = threading.Lock()  # for `deltas`
 
-    def maintain(self, definition: QueryDefinition) -> QueryRun:
+    @cached_property
+    def known(self) -> dict[str, Relation]:
+        """Return the relations that the queries of the run may read."""
+        return known_relations(self.run.home, self.run.maintained_queries)
+
+    def release(self) -> None:
+        """Give the memory of the stored changes back."""
+        for rows in self.deltas.values():
+            rows.unpersist()
+
+    def maintain_all(self) -> dict[str, QueryRun]:
+        """Maintain the declared relations and the queries, each after those that it reads."""
+        names, left = list(self.run.maintained_queries), dict(self.run.maintained_queries)
+        while left:
+            ready = [each for each in left.values() if not set(each.relations) & set(left)]
+            for each in ready:
+                del left[each.name]
+            self.done |= {each.name: self.maintain_relation(each) for each in ready if each.has_landed}
+            self.maintain_side_by_side([self.plan_task(each) for each in ready if not each.has_landed])
+        return {name: self.done[name] for name in names}
+
+    def maintain_side_by_side(self, tasks: Sequence[_Task]) -> None:
+        """Maintain queries of which none reads another, those with few changes in several threads."""
+        self.done |= {task.definition.name: self.maintain(task) for task in tasks if not task.is_small}
+        small = [task for task in tasks if task.is_small]
+        with configured(self.run.spark, PLANNED_ONCE), ThreadPoolExecutor(AT_ONCE) as pool:
+            results = pool.map(self.maintain, small)
+            self.done |= {task.definition.name: result for task, result in zip(small, results, strict=True)}
+
+    def plan_task(self, definition: QueryDefinition) -> _Task:
+        query = compile_query(definition.text, self.known)
+        changes = {name: self.count_changed_rows(query, name) for name in query.relations}
+        return _Task(definition, query, self.choose_way(definition, changes), changes)
+
+    def maintain(self, task: _Task) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
-        started = time.monotonic()
-        query = compile_definition(self.run.home, definition, self.run.maintained_queries)
-        way = self.choose_way(definition, query)
+        started, name = time.monotonic(), task.definition.name
         try:
-            rows = self.write_nothing(definition) if way == NOTHING else self.write_counted(definition, query, way)
+            rows = self.write_nothing(task.definition) if task.way == NOTHING else self.write_counted(task)
         except PySparkException as error:
             if is_transient(error):
                 raise
             raise RunFailed(
-                f"query {definition.name}: {_spark_message(error)}. Nothing was published.",
-                f"correct queries/{definition.name}.sql, or move it away",
+                f"query {name}: {_spark_message(error)}. Nothing was published.",
+                f"correct queries/{name}.sql, or move it away",
             ) from error
-        if way != NOTHING:
-            self.run.say(f"query {definition.name}: {way}, {rows:,} changed rows")
-        return QueryRun(way=way, rows=rows, seconds=round(time.monotonic() - started, 2))
+        if task.way != NOTHING:
+            self.run.say(f"query {name}: {task.way}, {rows:,} changed rows")
+        return QueryRun(way=task.way, rows=rows, seconds=round(time.monotonic() - started, 2))
 
     def maintain_relation(self, relation: QueryDefinition) -> QueryRun:
         """Write the changes of the rows in force of a declared relation."""
@@ -138,10 +201,10 @@ class _Maintainer:
         count = run.write_rows(relation.table, rows)
         return QueryRun(way=way, rows=count, seconds=round(time.monotonic() - started, 2))
 
-    def choose_way(self, definition: QueryDefinition, query: CompiledQuery) -> str:
+    def choose_way(self, definition: QueryDefinition, changes: Mapping[str, int]) -> str:
         if not self.run.appends_to(definition.table) or self.run.parent.frontier is None:
             return ANEW
-        return DELTA if any(self.count_changed_rows(query, name) for name in query.relations) else NOTHING
+        return DELTA if any(changes.values()) else NOTHING
 
     def count_changed_rows(self, query: CompiledQuery, relation: str) -> int:
         """Return how many stored rows of a relation the run has changed."""
@@ -160,43 +223,41 @@ class _Maintainer:
             self.run.write_rows(table, None)
         return 0
 
-    def write_counted(self, definition: QueryDefinition, query: CompiledQuery, way: str) -> int:
+    def write_counted(self, task: _Task) -> int:
         """Write the changes of a query, and refuse it where one of its joins would list too many rows."""
         few = memory_budget.max_broadcast_rows(self.run.home.config)
-        changed = sum(self.count_changed_rows(query, name) for name in query.relations)
-        limit = CandidateLimit(MOST_PAIRS, few, changed, self.count_possible_matches(query))
+        limit = CandidateLimit(MOST_PAIRS, few, task.changed, self.count_possible_matches(task.query))
         try:
-            return self.write_changes(definition, query, way, limit)
+            return self.write_changes(task, limit, broadcast=task.way == DELTA and task.changed <= few)
         except TooManyCandidates as error:
-            raise self.describe_hub(definition, error) from error
+            raise self.describe_hub(task.definition, error) from error
         finally:
             limit.release()
 
-    def write_changes(self, definition: QueryDefinition, query: CompiledQuery, way: str, limit: CandidateLimit) -> int:
-        run = self.run
-        changes = {name: self.count_changed_rows(query, name) for name in query.relations}
-        few = way == DELTA and sum(changes.values()) <= memory_budget.max_broadcast_rows(run.home.config)
-        if way == ANEW:
-            after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
-            if limit.rows**2 > limit.most:
-                maintained.require_few_pairs(query, after, limit.most)
-            core = maintained.core_from_scratch(query, after)
-        else:
-            before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
-            delta = {name: self.read_intervals(query, name, run.read_delta) for name, n in changes.items() if n}
-            core = maintained.core_changes(query, before, delta, broadcast=few, limit=limit)
+    def write_changes(self, task: _Task, limit: CandidateLimit, *, broadcast: bool) -> int:
+        run, query, definition = self.run, task.query, task.definition
+        core = self.compute_core(task, limit, broadcast=broadcast)
         if not query.is_grouped:
             return run.write_rows(definition.table, maintained.select_result(query, core).df)
         table = definition.state_table
         if not run.write_rows(table, maintained.state_changes(query, core).df):
             return run.write_rows(definition.table, None)
         state = Change(self.read_state(query, table, run.read_before), self.read_state(query, table, run.read_delta))
-        return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=few).df)
+        return run.write_rows(definition.table, maintained.result_changes(query, state, broadcast=broadcast).df)
+
+    def compute_core(self, task: _Task, limit: CandidateLimit, *, broadcast: bool) -> Collection:
+        query, run = task.query, self.run
+        if task.way == ANEW:
+            after = {name: self.read_intervals(query, name, run.read_after) for name in query.relations}
+            return maintained.core_from_scratch(query, after, limit)
+        before = {name: self.read_intervals(query, name, run.read_before) for name in query.relations}
+        read_changes = self.read_stored_changes if broadcast else self.read_changes
+        delta = {name: read_changes(query, name) for name, changed in task.changes.items() if changed}
+        return maintained.core_changes(query, before, delta, broadcast=broadcast, limit=limit)
 
     def count_possible_matches(self, query: CompiledQuery) -> int:
         """Return how many rows a row may meet in a join: those of the largest relation, or one by a whole key."""
-        relations = known_relations(self.run.home, self.run.maintained_queries)
-        if maintained.joins_whole_keys(query, {name: each.key for name, each in relations.items()}):
+        if maintained.joins_whole_keys(query, {name: each.key for name, each in self.known.items()}):
             return 1
         sizes = self.run.unpublished_revision().snapshots
         tables = {self.table_of(name) for name in query.relations}
@@ -206,8 +267,7 @@ class _Maintainer:
         """Return the error for a join of hubs, with the name of the one where most of the pairs are."""
         columns, values = list(error.hub), list(error.hub.values())
         if self.run.home.config.vertices.ids == "string":
-            relations = known_relations(self.run.home, self.run.maintained_queries)
-            types = [relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
+            types = [self.known[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
             ends = [place for place, type_ in enumerate(types) if type_ == "vertex"]
             revision = self.run.unpublished_revision()
             names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
@@ -226,6 +286,17 @@ class _Maintainer:
 
     def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
+
+    def read_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
+        return self.read_intervals(query, relation, self.run.read_delta)
+
+    def read_stored_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
+        """Read the changes of a relation, which the first query that reads them stores for the others."""
+        name = f"{relation} with trussness" if relation == EDGES and _reads_trussness(query) else relation
+        with self.lock:
+            if name not in self.deltas:
+                self.deltas[name] = self.read_changes(query, relation).persist()
+            return self.deltas[name]
 
     def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
