@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NoReturn
 
@@ -32,6 +32,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
 
+ColumnOf = tuple[str, str]  # a relation and one of its columns
 AGE = "age"
 RESERVED = ("epoch", "until", "revision", "diff", "copies")  # no columns of a result have these names
 _TYPES = {"vertex": "BIGINT", "bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
@@ -118,7 +119,9 @@ class CompiledQuery:
     the result → expression over the keys and sums, or over the columns of the core. key: columns of the result of
     which no two rows have the same values, or none where a row may occur twice. vertices: columns of the result whose
     values are vertices with names. ranking: the last step where it keeps
-    the first rows of each group. used: the columns that occur in the text, with their relations.
+    the first rows of each group. used: the columns that occur in the text, with their relations. sources: column of
+    the result → those of them that its values are made of. deciding: those of them that decide which rows there are,
+    and how they are grouped.
     """
 
     cores: tuple[Core, ...]
@@ -132,7 +135,9 @@ class CompiledQuery:
     key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
     ranking: Ranking | None = None
-    used: frozenset[tuple[str, str]] = frozenset()
+    used: frozenset[ColumnOf] = frozenset()
+    sources: Mapping[str, frozenset[ColumnOf]] = field(default_factory=dict)
+    deciding: frozenset[ColumnOf] = frozenset()
 
     @property
     def is_grouped(self) -> bool:
@@ -254,6 +259,11 @@ def _compile_union(text: str, tree: exp.Union, relations: Mapping[str, Relation]
         key=tuple(one.types) if distinct else (),
         vertices=tuple(name for name in one.vertices if name in other.vertices),
         used=one.used | other.used,
+        sources={
+            name: left | right
+            for name, left, right in zip(one.types, one.sources.values(), other.sources.values(), strict=True)
+        },
+        deciding=one.used | other.used if distinct else one.deciding | other.deciding,
     )
 
 
@@ -647,14 +657,38 @@ class _Compiler:
         key = tuple(places.values()) if len(places) == len(keys) and ranking is None else ()
         normal = str(tree.sql(dialect="duckdb", comments=False))
         vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
-        used = frozenset(
-            (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
+        sources = {each.alias: self.columns_of(each) for each in tree.selects}
+        used, deciding = self.columns_of(tree), self.deciding_columns(tree)
+        return CompiledQuery(
+            cores,
+            core_types,
+            keys,
+            sums,
+            having,
+            select,
+            types,
+            normal,
+            key,
+            vertices,
+            ranking,
+            used,
+            sources,
+            deciding,
         )
-        return CompiledQuery(cores, core_types, keys, sums, having, select, types, normal, key, vertices, ranking, used)
 
-    def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
-        """Yield the columns of atoms, without aliases of the result."""
-        return (column for column in tree.find_all(exp.Column) if column.table)
+    def deciding_columns(self, tree: exp.Select) -> frozenset[ColumnOf]:
+        """Return the columns that decide which rows there are: those outside SELECT, and with DISTINCT all."""
+        if tree.args.get("distinct"):
+            return self.columns_of(tree)
+        parts = [part for name, part in tree.args.items() if name != "expressions"]
+        return self.columns_of(*chain.from_iterable(part if isinstance(part, list) else [part] for part in parts))
+
+    def columns_of(self, *nodes: object) -> frozenset[ColumnOf]:
+        """Return the columns of relations in parts of a tree, without aliases of the result."""
+        columns = [column for node in nodes if isinstance(node, exp.Expr) for column in node.find_all(exp.Column)]
+        return frozenset(
+            (self.sources[each.table], self.names[each.table, each.name]) for each in columns if each.table
+        )
 
     def is_vertex(self, node: exp.Expr) -> bool:
         return not node.find(exp.AggFunc) and self.kind_of(node) == "vertex"
