@@ -44,6 +44,7 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _SUMS, _EXTREMES = (exp.Count, exp.Sum, exp.Avg), (exp.Min, exp.Max)
 _ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
 _RANKED = "QUALIFY rank() OVER (PARTITION BY … ORDER BY …) <= 3"
+_ONE_SELECT = "a query is one SELECT, or several with UNION or UNION ALL"
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
     (exp.Window, f"a window function cannot be maintained, but for the first of a group: {_RANKED}"),
@@ -195,7 +196,7 @@ def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery
 def named_relations(text: str) -> frozenset[str]:
     """Return the names of the relations in a text, in lower case: none where it cannot be parsed."""
     try:
-        return frozenset(node.name.lower() for node in _parse(text).find_all(exp.Table))
+        return frozenset(node.name.lower() for node in parse_statement(text).find_all(exp.Table))
     except QueryError:
         return frozenset()
 
@@ -207,6 +208,14 @@ def spark_text(text: str) -> str:
 
 def _parse(text: str) -> exp.Select | exp.Union:
     """Parse a text, and refuse what is no single SELECT or UNION."""
+    tree = parse_statement(text)
+    if not isinstance(tree, (exp.Select, exp.Union)):
+        raise QueryError(_ONE_SELECT)
+    return tree
+
+
+def parse_statement(text: str) -> exp.Expr:
+    """Parse a text, and refuse what is no single statement."""
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
     except TokenError:
@@ -215,8 +224,8 @@ def _parse(text: str) -> exp.Select | exp.Union:
         details = error.errors[0]
         why = f"{str(details['highlight'])!r} is not expected there"
         raise QueryError(why, int(details["line"]), max(1, int(details["col"]))) from None
-    if len(trees) != 1 or not isinstance(trees[0], (exp.Select, exp.Union)):
-        raise QueryError("a query is one SELECT, or several with UNION or UNION ALL")
+    if len(trees) != 1:
+        raise QueryError(_ONE_SELECT)
     return trees[0]
 
 
@@ -529,7 +538,7 @@ class _Compiler:
             return "truth"
         if isinstance(node, _ALTERNATIVES):
             return self.common_kind(node, [node.this, node.args.get("expression"), *node.expressions])
-        self.refuse(node, f"{self.show_expression(node)} is not supported{_reason(node)}")
+        self.refuse(node, f"{self.show_expression(node)} is not supported{explain_unsteadiness(node)}")
 
     def require_divisor(self, node: exp.Mod | exp.Div) -> None:
         """Refuse a divisor that may be zero, where Spark fails and DuckDB does not."""
@@ -695,19 +704,7 @@ class _Compiler:
 
     def describe(self, text: str) -> dict[str, str]:
         """Return the columns of a query with their types, as DuckDB finds them on empty relations."""
-        with duckdb.connect() as connection:
-            for name in dict.fromkeys(self.sources.values()):
-                columns = self.relations[name].columns.items()
-                listed = ", ".join(f"{_double_quote(column)} {_TYPES[type_]}" for column, type_ in columns)
-                connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
-            try:
-                rows = connection.execute(f"DESCRIBE {text}").fetchall()
-            except duckdb.Error as error:
-                self.refuse(None, str(error).splitlines()[0])
-        for name, type_, *_ in rows:
-            if type_ not in _RESULT_TYPES:
-                self.refuse(None, f"{name} is of type {type_}: CAST it AS double")
-        return {name.lower(): _RESULT_TYPES[type_] for name, type_, *_ in rows}
+        return describe_types(text, {name: self.relations[name] for name in self.sources.values()})
 
     # -- Messages -------------------------------------------------------------------------------------------------
 
@@ -716,9 +713,33 @@ class _Compiler:
 
     def refuse(self, node: exp.Expr | None, why: str) -> NoReturn:
         """Raise the error at the first token of a node whose position is known."""
-        starts = [each.meta["start"] for each in (node.walk() if node is not None else ()) if "start" in each.meta]
-        before = self.text[: min(starts, default=0)]
-        raise QueryError(why, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise QueryError(why, *find_place(self.text, node))
+
+
+def describe_types(text: str, relations: Mapping[str, Relation]) -> dict[str, str]:
+    """Return the columns of a text with their types, as DuckDB finds them on empty relations.
+
+    Raises `QueryError` where DuckDB refuses the text, or a type cannot be stored.
+    """
+    with duckdb.connect() as connection:
+        for name, relation in relations.items():
+            listed = ", ".join(f"{_double_quote(column)} {_TYPES[type_]}" for column, type_ in relation.columns.items())
+            connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
+        try:
+            rows = connection.execute(f"DESCRIBE {text}").fetchall()
+        except duckdb.Error as error:
+            raise QueryError(str(error).splitlines()[0]) from None
+    for name, type_, *_ in rows:
+        if type_ not in _RESULT_TYPES:
+            raise QueryError(f"{name} is of type {type_}: CAST it AS double")
+    return {name.lower(): _RESULT_TYPES[type_] for name, type_, *_ in rows}
+
+
+def find_place(text: str, node: exp.Expr | None) -> tuple[int, int]:
+    """Return the line and the column, from 1, of the first token of a node whose position is known."""
+    starts = [each.meta["start"] for each in (node.walk() if node is not None else ()) if "start" in each.meta]
+    before = text[: min(starts, default=0)]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 class _Sums:
@@ -969,8 +990,8 @@ def _stand_in(part: exp.Expr) -> exp.Expr:
     return exp.Literal.number(1) if isinstance(part, exp.AggFunc) else part
 
 
-def _reason(node: exp.Expr) -> str:
-    """Return why a function cannot be there, if there is more to say than that it is not supported."""
+def explain_unsteadiness(node: exp.Expr) -> str:
+    """Return the words for a function that has another value on the next run, and none for others."""
     unsteady = ("current", "now", "rand", "uuid", "today", "localtime")
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     return ": it has another value on the next run" if name.lower().startswith(unsteady) else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
-from ..home.queries import QueryDefinition, recorded_queries
+from ..home.queries import PREFIX, STATE, QueryDefinition, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.stage_results import AuditFacts, QueriesFacts
@@ -122,6 +122,18 @@ def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def list_dropped_queries(ledger: Ledger) -> dict[str, int]:
+    """Return the queries that the newest revision has no more: name → the last revision that can be read with it."""
+    last = {
+        table.removeprefix(PREFIX): revision.revision
+        for revision in ledger.revisions.list_all()
+        for table in revision.snapshots
+        if table.startswith(PREFIX) and not table.endswith(STATE)
+    }
+    newest = ledger.revisions.get().revision
+    return {name: revision for name, revision in last.items() if revision < newest}
 
 
 def _recent_facts(ledger: Ledger) -> tuple[Mapping[str, Any], Mapping[str, float]]:

@@ -116,8 +116,9 @@ def query_columns(definitions: Definitions) -> dict[str, dict[str, str]]:
 
 
 def query_inputs(definitions: Definitions) -> tuple[str, ...]:
-    """Return the tables that exist only where a query reads them."""
-    return tuple(table for table in QUERY_INPUTS if any(table in each.relations for each in definitions.values()))
+    """Return the tables that exist only where a query reads them; one that is recomputed reads the landed rows."""
+    maintained = [each for each in definitions.values() if not each.is_recomputed]
+    return tuple(table for table in QUERY_INPUTS if any(table in each.relations for each in maintained))
 
 
 def is_made_for_queries(table: str) -> bool:

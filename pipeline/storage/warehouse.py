@@ -184,12 +184,18 @@ class Warehouse(Branches):
         )
 
     def drop_table(self, table: str, *, damaged: bool = False) -> None:
-        """Drop a table of rounds, or the truss checkpoint, with its files. `damaged`: without reading its metadata."""
-        assert table.startswith(home_identity.ROUNDS)
+        """Drop a table of rounds or of a query, or the truss checkpoint, with its files. `damaged`: without reading
+        its metadata.
+        """
+        assert table.startswith(home_identity.ROUNDS) or is_made_for_queries(table)
         if damaged:
             self._tables.drop_table(self.table_name(table))
         else:
             self.spark.sql(f"DROP TABLE IF EXISTS {self.table_name(table)} PURGE")
+
+    def list_query_tables(self) -> list[str]:
+        """List the tables of the catalog that exist only for queries, whether or not these are maintained."""
+        return sorted(filter(is_made_for_queries, self._existing_tables()))
 
     def round_table_names(self) -> set[str]:
         """Return the tables that are no state of the home: those of rounds, and the truss checkpoint."""

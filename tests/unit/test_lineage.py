@@ -131,7 +131,7 @@ def test_queries_have_the_columns_that_they_come_from(tmp_path: Path, receiver: 
     texts = {
         "spent": "SELECT p.country, sum(a.amount) AS cents FROM arcs a JOIN people p ON p.id = a.src GROUP BY 1",
         "rich": "SELECT country FROM spent WHERE cents > 9",
-        "dense": "SELECT e.src + e.dst AS both, l.epoch AS at FROM edges e JOIN landed l ON l.src = e.src WHERE l.age < 3",
+        "dense": "SELECT e.src + e.dst AS both, l.epoch AS at FROM edges e JOIN landed l USING (src) WHERE l.age < 3",
     }
     (seed.home.path / "queries").mkdir()
     for name, text in texts.items():

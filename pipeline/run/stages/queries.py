@@ -34,6 +34,7 @@ from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryR
 from ...storage.table_schemas import quote_identifier, value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
+from .recomputed_queries import recompute_query
 
 Read = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
@@ -46,8 +47,7 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
     vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
     for definition in run.maintained_queries.values():  # those that others read come first
-        maintain = maintainer.maintain_relation if definition.has_landed else maintainer.maintain
-        maintainer.done[definition.name] = maintain(definition)
+        maintainer.done[definition.name] = maintainer.write_result(definition)
     queries = maintainer.done
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
@@ -101,6 +101,12 @@ class _Maintainer:
         self.run, self.changed = run, changed
         self.done: dict[str, QueryRun] = {}
         self.values = [quote_identifier(name) for name in value_columns(run.home)]
+
+    def write_result(self, definition: QueryDefinition) -> QueryRun:
+        """Write the changes of a result, in the way of its definition."""
+        if definition.is_recomputed:
+            return recompute_query(self.run, definition)
+        return self.maintain_relation(definition) if definition.has_landed else self.maintain(definition)
 
     def maintain(self, definition: QueryDefinition) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
