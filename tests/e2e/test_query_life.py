@@ -1,0 +1,219 @@
+"""What becomes of a declared query when its text changes: held, discarded, approved, rolled back, compacted, dropped,
+killed, and written by two runs at once. On real tables, because each text has columns of its own there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from altneu.pipeline.checking import fingerprint_check
+from altneu.pipeline.errors import RevisionConflict, UsageError
+from altneu.pipeline.home.home import Home
+from altneu.pipeline.maintenance import rollback
+from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.reading.graph import Graph
+from altneu.pipeline.reading.query_results import list_dropped_queries
+from altneu.pipeline.reading.revision_diff import RevisionDiff
+from altneu.pipeline.run import approval, planning, run_context, runner
+from altneu.pipeline.run.diff_report import held_difference
+from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import RunRecord, RunState, StageState
+from altneu.pipeline.storage.warehouse import Warehouse
+from tests import home_helpers
+from tests.algebra.test_queries import Batches, random_batch
+from tests.e2e.test_queries import assert_all_rows, declare, make_home, rows_of, run_all, ways
+
+COUNT = "SELECT src, count(*) AS n FROM landed GROUP BY src"
+FAR = "SELECT src, count(*) AS m, max(dst) AS far FROM landed GROUP BY src"
+MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src"
+REACHABLE = """WITH RECURSIVE walk AS (
+        SELECT src, dst FROM arcs UNION SELECT w.src, a.dst FROM walk w JOIN arcs a ON a.src = w.dst
+    ) SELECT src, count(*) AS reached, count(*) - (SELECT min(n) FROM sent) AS more FROM walk GROUP BY src"""
+TOGETHER = ("ingest", "edges", "triangles", "truss", "queries", "audit")
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("tiny", "unaudited")]
+
+
+class Life:
+    """A home with some batches, and the query `sent`."""
+
+    def __init__(self, path: Path, epochs: int = 3) -> None:
+        self.rng = random.Random(11)
+        self.batches: dict[int, Any] = {epoch: random_batch(self.rng) or [(0, 1, 1, "upsert", 0)] for epoch in range(epochs)}
+        self.home, self.ledger = make_home(path, self.batches, sent=COUNT)
+        (self.home.path / "altneu.toml").write_text('[values]\namount = "long"\n[retention]\nrevisions = 2\n')
+        self.home = Home.open(self.home.path)
+
+    def land(self, epoch: int) -> None:
+        self.batches[epoch] = [*random_batch(self.rng), (0, epoch, 1, "upsert", 0)]
+        home_helpers.put(self.home, epoch, self.batches[epoch])
+
+    def run(self) -> dict[str, str]:
+        """Run what has landed or changed, and return the way of each query."""
+        return ways(self.ledger, run_all(self.home, self.ledger))
+
+    def hold(self) -> RunRecord:
+        plan = planning.plan_run(self.home, self.ledger, lambda epoch: True)
+        held = runner.execute_run(self.home, self.ledger, plan, hold=True)
+        assert isinstance(held, RunRecord) and held.state is RunState.HELD
+        return held
+
+    def planned(self) -> dict[str, str]:
+        return dict(planning.plan_run(self.home, self.ledger, lambda epoch: True).queries.anew)
+
+    def check(self, **texts: str) -> None:
+        assert_all_rows(self.home, self.batches, **texts)
+
+    def columns(self, **when: Any) -> list[str]:
+        return list(Graph(self.home.path).arrow.query("sent", **when).column_names)
+
+
+def test_a_text_that_was_held_and_discarded_leaves_the_published_one_as_it_was(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    life = Life(tmp_path / "home")
+    assert life.run() == {"sent": "anew"}
+    declare(life.home, sent=FAR)
+    held = life.hold()
+    assert life.columns() == ["src", "n"]
+    approval.reject_run(life.home, life.ledger, held, "ada", "no")
+    declare(life.home, sent=COUNT)
+    assert life.planned() == {}
+    life.land(3)
+    assert life.run() == {"sent": "delta"}
+    life.check(sent=COUNT)
+
+
+def test_a_text_that_was_held_is_compared_and_approved(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "home")
+    life.run()
+    before = rows_of(Graph(life.home.path), "sent")
+    declare(life.home, sent=FAR)
+    held = life.hold()
+    (shown,) = held_difference(life.home, life.ledger, held, spark)["queries"]
+    assert shown["went"] == before.total() and shown["came"] == before.total()
+    approval.approve_run(life.home, life.ledger, held, "ada", "as it should be")
+    runner.publish_held_run(life.home, life.ledger, held.run_id)
+    life.check(sent=FAR)
+    assert life.columns(revision=1) == ["src", "n"] and rows_of(Graph(life.home.path), "sent", revision=1) == before
+    life.land(1)
+    assert life.run() == {"sent": "delta"}
+    life.check(sent=FAR)
+
+
+def test_a_rollback_over_a_change_of_text_brings_back_the_text(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "home")
+    life.run()
+    declare(life.home, sent=FAR)
+    assert life.run() == {"sent": "anew"}
+    life.check(sent=FAR)
+    rollback.roll_back(life.home, life.ledger, 1)
+    life.check(sent=COUNT)
+    assert life.planned() == {"sent": "its text has changed"}  # the file has the later text still
+    declare(life.home, sent=COUNT)
+    assert life.planned() == {}
+    life.land(3)
+    assert life.run() == {"sent": "delta"}
+    life.check(sent=COUNT)
+    rollback.roll_back(life.home, life.ledger, 2)
+    declare(life.home, sent=FAR)
+    life.land(3)
+    assert life.run() == {"sent": "delta"}
+    life.check(sent=FAR)
+
+
+def test_of_two_runs_with_different_texts_one_wins(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "home")
+    life.run()
+    life.land(3)
+    begun = []
+    for text in (FAR, COUNT):
+        declare(life.home, sent=text)
+        plan = planning.plan_run(life.home, life.ledger, lambda epoch: True)
+        begun.append(runner.begin_run(life.home, life.ledger, plan))
+    for stage in TOGETHER:
+        for run_id in begun:
+            assert run_id is not None
+            runner.execute_stage(life.home, life.ledger, run_id, stage)
+    runner.execute_stage(life.home, life.ledger, str(begun[0]), "publish")
+    with pytest.raises(RevisionConflict):
+        runner.execute_stage(life.home, life.ledger, str(begun[1]), "publish")
+    life.check(sent=FAR)
+    life.land(4)
+    assert life.run() == {"sent": "anew"}
+    life.check(sent=COUNT)
+
+
+def test_tables_of_a_dropped_query_go_when_no_revision_has_it(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "home")
+    declare(life.home, sent=COUNT, mutual=MUTUAL)
+    life.run()
+    declare(life.home, sent=FAR)
+    assert life.run() == {"sent": "anew"}
+    assert list_dropped_queries(life.ledger) == {"mutual": 1}
+    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == ()
+    assert rows_of(Graph(life.home.path), "mutual", revision=1) is not None and life.columns(revision=1) == ["src", "n"]
+    for epoch in (3, 4):
+        life.land(epoch)
+        life.run()
+    assert {*compact(life.home, life.ledger, spark, grace=0).dropped_tables} == {"query_mutual", "arcs"}
+    assert list_dropped_queries(life.ledger) == {}
+    life.check(sent=FAR)
+    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == ()
+    declare(life.home, sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
+    assert life.run() == {"sent": "nothing", "mutual": "anew"}
+    life.check(sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
+    newest = life.ledger.revisions.get()
+    recorded = life.ledger.outputs.fingerprints_of(newest.revision)
+    assert not fingerprint_check.compare_fingerprints(Warehouse(spark, life.home), newest, recorded).wrong
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("write", range(5))
+def test_killed_at_each_write_and_run_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    """A new text beside a kept one: the arcs, the states and the results are written one after the other."""
+    life = Life(tmp_path / "home")
+    life.run()
+    before = rows_of(Graph(life.home.path), "sent")
+    life.land(1)
+    declare(life.home, sent=FAR, mutual=MUTUAL, starred="SELECT src, dst FROM mutual WHERE src = 0")
+    plan = planning.plan_run(life.home, life.ledger, lambda epoch: True)
+    run_id = runner.begin_run(life.home, life.ledger, plan)
+    assert run_id is not None
+    for stage in TOGETHER[:4]:
+        runner.execute_stage(life.home, life.ledger, run_id, stage)
+    written: list[str] = []
+    put_rows = run_context.RunContext.put_rows
+
+    def die(run: run_context.RunContext, table: str, rows: Any) -> int:
+        count = put_rows(run, table, rows)
+        written.append(table)
+        if len(written) > write:
+            raise Killed
+        return count
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(run_context.RunContext, "put_rows", die)
+        runner.execute_stage(life.home, life.ledger, run_id, "queries")
+    assert rows_of(Graph(life.home.path), "sent") == before
+    for stage in (*TOGETHER[4:], "publish"):
+        runner.execute_stage(life.home, life.ledger, run_id, stage)
+    life.check(sent=FAR, mutual=MUTUAL)
+    life.land(3)
+    assert "anew" not in life.run().values()
+    life.check(sent=FAR, mutual=MUTUAL)
