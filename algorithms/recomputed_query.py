@@ -26,6 +26,7 @@ from altneu.algorithms.sql_query import (
     describe_types,
     explain_unsteadiness,
     find_place,
+    named_parts,
     parse_statement,
 )
 
@@ -88,8 +89,9 @@ def _refuse_unsteady_parts(text: str, tree: exp.Expr) -> None:
 
 def _list_relations(text: str, tree: exp.Expr, known: Collection[str]) -> tuple[str, ...]:
     """Return the relations that a text reads, each once, and refuse what is none."""
-    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    names = dict[str, None]()
+    own, names = named_parts(tree), dict[str, None]()
+    if taken := sorted(own & {*known}):
+        raise QueryError(f"WITH {taken[0]}: a relation has this name; name the part otherwise")
     for node in tree.find_all(exp.Table):
         name = node.name.lower()
         if not isinstance(node.this, exp.Identifier) or node.db:

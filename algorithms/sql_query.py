@@ -196,9 +196,15 @@ def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery
 def named_relations(text: str) -> frozenset[str]:
     """Return the names of the relations in a text, in lower case: none where it cannot be parsed."""
     try:
-        return frozenset(node.name.lower() for node in parse_statement(text).find_all(exp.Table))
+        tree = parse_statement(text)
     except QueryError:
         return frozenset()
+    return frozenset(node.name.lower() for node in tree.find_all(exp.Table)) - named_parts(tree)
+
+
+def named_parts(tree: exp.Expr) -> frozenset[str]:
+    """Return the names that a statement gives to its own parts by WITH, in lower case."""
+    return frozenset(part.alias.lower() for part in tree.find_all(exp.CTE))
 
 
 def spark_text(text: str) -> str:

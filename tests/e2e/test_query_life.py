@@ -23,22 +23,22 @@ from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.reading.query_results import list_dropped_queries
-from altneu.pipeline.reading.revision_diff import RevisionDiff
-from altneu.pipeline.run import approval, planning, run_context, runner
-from altneu.pipeline.run.diff_report import held_difference
+from altneu.pipeline.run import approval, approval_numbers, planning, run_context, runner
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import RunRecord, RunState, StageState
+from altneu.pipeline.state.records import RunRecord, RunState
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
-from tests.algebra.test_queries import Batches, random_batch
-from tests.e2e.test_queries import assert_all_rows, declare, make_home, rows_of, run_all, ways
+from tests.algebra.test_queries import by_duckdb, random_batch
+from tests.e2e.test_queries import declare, make_home, rows_of, run_all, ways
 
+REPO = Path(__file__).resolve().parents[2]
 COUNT = "SELECT src, count(*) AS n FROM landed GROUP BY src"
 FAR = "SELECT src, count(*) AS m, max(dst) AS far FROM landed GROUP BY src"
 MUTUAL = "SELECT a.src, a.dst FROM arcs a JOIN arcs b ON b.src = a.dst AND b.dst = a.src"
 REACHABLE = """WITH RECURSIVE walk AS (
         SELECT src, dst FROM arcs UNION SELECT w.src, a.dst FROM walk w JOIN arcs a ON a.src = w.dst
     ) SELECT src, count(*) AS reached, count(*) - (SELECT min(n) FROM sent) AS more FROM walk GROUP BY src"""
+MIDDLE = "SELECT median(amount) AS middle FROM landed WHERE age < 2 OR op = 'delete'"
 TOGETHER = ("ingest", "edges", "triangles", "truss", "queries", "audit")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("tiny", "unaudited")]
@@ -49,7 +49,9 @@ class Life:
 
     def __init__(self, path: Path, epochs: int = 3) -> None:
         self.rng = random.Random(11)
-        self.batches: dict[int, Any] = {epoch: random_batch(self.rng) or [(0, 1, 1, "upsert", 0)] for epoch in range(epochs)}
+        self.batches: dict[int, Any] = {
+            epoch: random_batch(self.rng) or [(0, 1, 1, "upsert", 0)] for epoch in range(epochs)
+        }
         self.home, self.ledger = make_home(path, self.batches, sent=COUNT)
         (self.home.path / "altneu.toml").write_text('[values]\namount = "long"\n[retention]\nrevisions = 2\n')
         self.home = Home.open(self.home.path)
@@ -72,7 +74,13 @@ class Life:
         return dict(planning.plan_run(self.home, self.ledger, lambda epoch: True).queries.anew)
 
     def check(self, **texts: str) -> None:
-        assert_all_rows(self.home, self.batches, **texts)
+        """Assert that the result of each query is DuckDB's at every epoch, also where nothing has landed."""
+        graph, parts = Graph(self.home.path), [f"{name} AS ({text})" for name, text in texts.items()]
+        for place, name in enumerate(texts):
+            text = f"WITH {', '.join(parts[: place + 1])} SELECT * FROM {name}"
+            for epoch in range(max(self.batches) + 1):
+                found = rows_of(graph, name, as_of=epoch)
+                assert found == by_duckdb(text, self.batches, epoch), (name, epoch)
 
     def columns(self, **when: Any) -> list[str]:
         return list(Graph(self.home.path).arrow.query("sent", **when).column_names)
@@ -100,7 +108,7 @@ def test_a_text_that_was_held_is_compared_and_approved(spark: SparkSession, tmp_
     before = rows_of(Graph(life.home.path), "sent")
     declare(life.home, sent=FAR)
     held = life.hold()
-    (shown,) = held_difference(life.home, life.ledger, held, spark)["queries"]
+    (shown,) = approval_numbers.diff_held_run(life.home, life.ledger, held).changed_queries(spark)
     assert shown["went"] == before.total() and shown["came"] == before.total()
     approval.approve_run(life.home, life.ledger, held, "ada", "as it should be")
     runner.publish_held_run(life.home, life.ledger, held.run_id)
@@ -130,6 +138,30 @@ def test_a_rollback_over_a_change_of_text_brings_back_the_text(spark: SparkSessi
     life.land(3)
     assert life.run() == {"sent": "delta"}
     life.check(sent=FAR)
+
+
+def test_killed_for_real_while_it_computes_queries(spark: SparkSession, tmp_path: Path) -> None:
+    """A process of its own is killed in the stage, and the same command goes on from there."""
+    life = Life(tmp_path / "home")
+    life.run()
+    before = rows_of(Graph(life.home.path), "sent")
+    declare(life.home, sent=FAR, mutual=MUTUAL)
+    life.land(3)
+    command = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(life.home.path), "backfill", "--all"]
+    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(REPO)}, start_new_session=True)
+    while not stage_has_begun(life.ledger, "queries"):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert rows_of(Graph(life.home.path), "sent") == before
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(REPO)}, check=True)
+    life.check(sent=FAR, mutual=MUTUAL)
+
+
+def stage_has_begun(ledger: Ledger, stage: str) -> bool:
+    runs = [run for run in ledger.runs.list_all() if run.state is RunState.RUNNING]
+    return any(row.stage == stage for run in runs for row in ledger.stages.select(run.run_id))
 
 
 def test_of_two_runs_with_different_texts_one_wins(spark: SparkSession, tmp_path: Path) -> None:
@@ -217,3 +249,49 @@ def test_killed_at_each_write_and_run_again(
     life.land(3)
     assert "anew" not in life.run().values()
     life.check(sent=FAR, mutual=MUTUAL)
+
+
+def test_what_is_recomputed_has_history_as_what_is_maintained(spark: SparkSession, tmp_path: Path) -> None:
+    """Held, approved, corrected, rolled back, read by another query, and maintained again when it can be."""
+    life = Life(tmp_path / "home")
+    recompute(life, "walks", "middle")
+    nears = "SELECT w.src, s.n FROM walks w JOIN sent s ON s.src = w.src WHERE w.reached > 1"
+    texts = {"sent": COUNT, "walks": REACHABLE, "nears": nears, "middle": MIDDLE}
+    declare(life.home, **texts)
+    assert life.run() == dict.fromkeys(texts, "anew")
+    life.check(**texts)
+    before = rows_of(Graph(life.home.path), "walks")
+    life.land(1)
+    assert life.run() == {"sent": "delta", "walks": "recomputed", "nears": "delta", "middle": "recomputed"}
+    life.check(**texts)
+    followed = before.copy()
+    for row in Graph(life.home.path).arrow.query("walks", since_revision=1).to_pylist():
+        followed[tuple(row.values())[:-1]] += row["diff"]
+    assert +followed == rows_of(Graph(life.home.path), "walks")
+    with pytest.raises(UsageError, match="is recomputed by its text"):
+        Graph(life.home.path).explain_query("walks", {"src": 0})
+    life.land(6)  # at the epochs before it rows have become old
+    assert life.run()["middle"] == "recomputed"
+    life.check(**texts)
+    del life.batches[6]
+    rollback.roll_back(life.home, life.ledger, 1)
+    assert rows_of(Graph(life.home.path), "walks") == before
+    home_helpers.remove(life.home, 6)
+    recompute(life, "walks")
+    declare(life.home, sent=COUNT, walks=f"{REACHABLE} HAVING count(*) > 1")
+    held = life.hold()
+    approval.approve_run(life.home, life.ledger, held, "ada", "fine")
+    runner.publish_held_run(life.home, life.ledger, held.run_id)
+    life.check(sent=COUNT, walks=f"{REACHABLE} HAVING count(*) > 1")
+    recompute(life)
+    declare(life.home, sent=COUNT, walks="SELECT src, n FROM sent WHERE n > 1")
+    assert life.run() == {"sent": "nothing", "walks": "anew"}
+    life.check(sent=COUNT, walks="SELECT src, n FROM sent WHERE n > 1")
+
+
+def recompute(life: Life, *names: str) -> None:
+    """Have these queries recomputed."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    toml = f'[values]\namount = "long"\n[retention]\nrevisions = 9\n[queries]\nrecompute = [{listed}]\n'
+    (life.home.path / "altneu.toml").write_text(toml)
+    life.home = Home.open(life.home.path)
