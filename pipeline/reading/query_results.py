@@ -104,7 +104,9 @@ def require_same_columns(ledger: Ledger, old: Revision, query: QueryDefinition) 
 
 
 def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
-    """Return a row for each query of a revision: its columns, stored rows, last verdict, and what the last run took."""
+    """Return a row for each query of a revision: its columns, its stored rows, whether it is maintained or recomputed,
+    what the last run has done and changed and how long that took, and the seconds of its last audit.
+    """
     sizes, rows = ledger.stages.table_sizes(), []
     runs, audits = _recent_facts(ledger)
     for name, query in published_queries(ledger, revision).items():
@@ -114,11 +116,13 @@ def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
                 "query": name,
                 "columns": ", ".join(query.columns),
                 "reads": "its files" if query.has_landed else ", ".join(query.relations),
+                "kept": "recomputed" if query.is_recomputed else "maintained",
                 "stored": sizes[query.table].rows if query.table in sizes else None,
                 "state": sizes[query.state_table].rows if query.state_table in sizes else None,
                 "last": None if last is None else last.way,
+                "changed": None if last is None else last.rows,
                 "seconds": None if last is None else last.seconds,
-                "recomputed": audits.get(name),
+                "audit": audits.get(name),
             }
         )
     return rows

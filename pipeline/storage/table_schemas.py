@@ -31,7 +31,8 @@ TABLES = {
     "trussness": "a bigint, b bigint, k bigint",
 }
 MOTIFS = {  # further tables of homes with motifs
-    # the edges of motifs that `edges` does not have
+    # The edges of motifs that `edges` does not have. They are no filter of `arcs`, because a pair is there once even if
+    # both of its directions pass a condition, and few, where `arcs` would have all values of the home.
     "motif_edges": "relation string, a bigint, b bigint, until bigint",
     "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
