@@ -298,9 +298,10 @@ class Compaction:
 
 
 def _tables_in_use(ledger: Ledger) -> set[str]:
-    """Return the tables that revisions pin, or that runs may write which are not over."""
-    running = [run for run in ledger.runs.list_all() if run.state in (*OPEN, RunState.HELD)]
-    definitions = [recorded_queries(run.config) for run in running]
+    """Return the tables that revisions pin, or that runs may write which can still be published."""
+    newest = ledger.revisions.get().revision
+    runs = [run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN, RunState.HELD)]
+    definitions = [recorded_queries(run.config) for run in runs]
     written = {table for each in definitions for table in (*query_columns(each), *query_inputs(each))}
     return written | {*ledger.runs.pinned_snapshots()}
 

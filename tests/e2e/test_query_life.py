@@ -17,13 +17,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from altneu.pipeline.checking import fingerprint_check
-from altneu.pipeline.errors import RevisionConflict, UsageError
+from altneu.pipeline.errors import RevisionConflict, RunFailed, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.reading.query_results import list_dropped_queries
 from altneu.pipeline.run import approval, approval_numbers, planning, run_context, runner
+from altneu.pipeline.run.stages import recomputed_queries
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import RunRecord, RunState
 from altneu.pipeline.storage.warehouse import Warehouse
@@ -287,6 +288,34 @@ def test_what_is_recomputed_has_history_as_what_is_maintained(spark: SparkSessio
     declare(life.home, sent=COUNT, walks="SELECT src, n FROM sent WHERE n > 1")
     assert life.run() == {"sent": "nothing", "walks": "anew"}
     life.check(sent=COUNT, walks="SELECT src, n FROM sent WHERE n > 1")
+
+
+def test_what_is_large_is_recomputed_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = Life(tmp_path / "home")
+    monkeypatch.setattr(recomputed_queries, "fits_duckdb", lambda *_: False)
+    recompute(life, "middle", "alone")
+    texts = {"middle": MIDDLE, "alone": "SELECT src FROM arcs EXCEPT SELECT dst FROM arcs"}
+    declare(life.home, **texts)
+    life.run()
+    life.check(**texts)
+    life.land(1)
+    assert life.run() == dict.fromkeys(texts, "recomputed")
+    life.check(**texts)
+
+
+def test_a_text_that_fails_on_a_row_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    life = Life(tmp_path / "home")
+    recompute(life, "wrong")
+    declare(life.home, sent=COUNT, wrong="SELECT count(*) AS n FROM landed WHERE CAST(op AS BIGINT) > 0")
+    with pytest.raises(RunFailed, match=r"query wrong: .*upsert.* Nothing was published"):
+        life.run()
+    assert life.ledger.revisions.get().revision == 0
+    declare(life.home, sent=COUNT)
+    recompute(life)
+    assert life.run() == {"sent": "anew"}
+    life.check(sent=COUNT)
 
 
 def recompute(life: Life, *names: str) -> None:
