@@ -30,6 +30,7 @@ from altneu.algorithms.sql_query import (
     parse_statement,
 )
 
+_VERTEX = "UUID"  # of vertices with names while DuckDB checks a text: no number, and found again in the result
 _COLUMN = re.compile(r"[a-z]\w*")
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.TableSample, "a sample is another one on the next run"),
@@ -42,12 +43,14 @@ _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
 class DescribedQuery:
     """A query that can be recomputed: the columns of its result with Spark's types, and the relations that it reads.
 
-    normal_form: equal for texts that differ in comments, blanks and capitals only.
+    normal_form: equal for texts that differ in comments, blanks and capitals only. vertices: the columns whose values
+    are vertices with names.
     """
 
     types: Mapping[str, str]
     relations: tuple[str, ...]
     normal_form: str
+    vertices: tuple[str, ...] = ()
 
 
 def describe_query(text: str, relations: Mapping[str, Relation]) -> DescribedQuery:
@@ -63,12 +66,13 @@ def describe_query(text: str, relations: Mapping[str, Relation]) -> DescribedQue
     if tree.args.get("order") and not tree.args.get("limit"):
         _refuse(text, tree.args["order"], "a result has no order: use --sort and --top when you read it")
     names = _list_relations(text, tree, relations)
-    types = describe_types(text, {name: relations[name] for name in names})
+    types = describe_types(text, {name: relations[name] for name in names}, _VERTEX)
     for name in types:
         if name in RESERVED or not _COLUMN.fullmatch(name):
             raise QueryError(f"a column of a result cannot be called {name}: name it otherwise, … AS name")
     normal_form = normalize_identifiers(tree.copy(), dialect="duckdb").sql(dialect="duckdb", comments=False)
-    return DescribedQuery(types, names, str(normal_form))
+    vertices = tuple(name for name, type_ in types.items() if type_ == "vertex")
+    return DescribedQuery(types | dict.fromkeys(vertices, "bigint"), names, str(normal_form), vertices)
 
 
 def depends_on_age(text: str) -> bool:

@@ -722,23 +722,25 @@ class _Compiler:
         raise QueryError(why, *find_place(self.text, node))
 
 
-def describe_types(text: str, relations: Mapping[str, Relation]) -> dict[str, str]:
+def describe_types(text: str, relations: Mapping[str, Relation], vertex: str = _TYPES["vertex"]) -> dict[str, str]:
     """Return the columns of a text with their types, as DuckDB finds them on empty relations.
 
-    Raises `QueryError` where DuckDB refuses the text, or a type cannot be stored.
+    `vertex` is the type that vertices with names have there. Raises `QueryError` where DuckDB refuses the text, or a type
+    cannot be stored.
     """
+    types, known = _TYPES | {"vertex": vertex}, {vertex: "vertex"} | _RESULT_TYPES
     with duckdb.connect() as connection:
         for name, relation in relations.items():
-            listed = ", ".join(f"{_double_quote(column)} {_TYPES[type_]}" for column, type_ in relation.columns.items())
+            listed = ", ".join(f"{_double_quote(column)} {types[type_]}" for column, type_ in relation.columns.items())
             connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
         try:
             rows = connection.execute(f"DESCRIBE {text}").fetchall()
         except duckdb.Error as error:
             raise QueryError(str(error).splitlines()[0]) from None
     for name, type_, *_ in rows:
-        if type_ not in _RESULT_TYPES:
+        if type_ not in known:
             raise QueryError(f"{name} is of type {type_}: CAST it AS double")
-    return {name.lower(): _RESULT_TYPES[type_] for name, type_, *_ in rows}
+    return {name.lower(): known[type_] for name, type_, *_ in rows}
 
 
 def find_place(text: str, node: exp.Expr | None) -> tuple[int, int]:

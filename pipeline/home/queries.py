@@ -290,10 +290,10 @@ def _define_maintained(home: Home, name: str, text: str, definitions: Definition
 def _define_recomputed(home: Home, name: str, text: str, definitions: Definitions) -> QueryDefinition:
     from altneu.algorithms.recomputed_query import describe_query
 
-    if home.config.vertices.ids == "string":
-        raise ValueError('is in [queries] recompute, which homes with ids = "string" do not have: take its name out')
     query = describe_query(text, known_relations(home, definitions))
-    return QueryDefinition(name, text, query.normal_form, query.types, {}, query.relations, is_recomputed=True)
+    return QueryDefinition(
+        name, text, query.normal_form, query.types, {}, query.relations, vertices=query.vertices, is_recomputed=True
+    )
 
 
 def _advise_recomputation(home: Home, name: str, text: str, definitions: Definitions) -> str:

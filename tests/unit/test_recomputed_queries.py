@@ -80,6 +80,16 @@ def test_a_star_contains_the_age() -> None:
     assert not depends_on_age("SELECT src, count(*) AS n FROM landed GROUP BY src")
 
 
+def test_vertices_with_names_are_known_through_recursion_and_are_no_numbers() -> None:
+    named = {"arcs": Relation({"src": "vertex", "dst": "vertex", "amount": "bigint"}, key=("src", "dst"))}
+    walks = describe_query(WALKS, named)
+    assert dict(walks.types) == {"src": "bigint", "reached": "bigint"} and walks.vertices == ("src",)
+    either = describe_query("SELECT coalesce(a.src, b.dst) AS who FROM arcs a FULL JOIN arcs b USING (src)", named)
+    assert either.vertices == ("who",)
+    with pytest.raises(QueryError):
+        describe_query("SELECT src + 1 AS next FROM arcs", named)
+
+
 Rows = Counter[tuple[int | None, str | None]]
 
 
@@ -155,10 +165,6 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", '[queries]\nrecompute = ["ghost"]\n')
     with pytest.raises(UsageError, match=r"queries/ghost\.sql is not there, but \[queries\] recompute names it"):
         planning.plan_run(home, ledger, lambda epoch: True)
-    home = reopen(home, '[vertices]\nids = "string"\n[queries]\nrecompute = ["walks"]\n')
-    declare(home, walks=WALKS)
-    with pytest.raises(UsageError, match='ids = "string" do not have'):
-        read_queries(home)
     home = reopen(home, '[queries]\nrecompute = ["walks"]\n[retention]\nepochs = 3\n')
     declare(home, walks="SELECT count(*) AS n FROM landed")
     with pytest.raises(UsageError, match="reads landed, but"):
