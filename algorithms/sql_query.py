@@ -725,7 +725,7 @@ class _Compiler:
 def describe_types(text: str, relations: Mapping[str, Relation], vertex: str = _TYPES["vertex"]) -> dict[str, str]:
     """Return the columns of a text with their types, as DuckDB finds them on empty relations.
 
-    `vertex` is the type that vertices with names have there. Raises `QueryError` where DuckDB refuses the text, or a type
+    `vertex` is the type of vertices with names there. Raises `QueryError` where DuckDB refuses the text, or a type
     cannot be stored.
     """
     types, known = _TYPES | {"vertex": vertex}, {vertex: "vertex"} | _RESULT_TYPES
