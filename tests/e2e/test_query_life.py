@@ -194,7 +194,7 @@ def test_tables_of_a_dropped_query_go_when_no_revision_has_it(spark: SparkSessio
     declare(life.home, sent=FAR)
     assert life.run() == {"sent": "anew"}
     assert list_dropped_queries(life.ledger) == {"mutual": 1}
-    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == ()
+    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == []
     assert rows_of(Graph(life.home.path), "mutual", revision=1) is not None and life.columns(revision=1) == ["src", "n"]
     for epoch in (3, 4):
         life.land(epoch)
@@ -202,7 +202,7 @@ def test_tables_of_a_dropped_query_go_when_no_revision_has_it(spark: SparkSessio
     assert {*compact(life.home, life.ledger, spark, grace=0).dropped_tables} == {"query_mutual", "arcs"}
     assert list_dropped_queries(life.ledger) == {}
     life.check(sent=FAR)
-    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == ()
+    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == []
     declare(life.home, sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
     assert life.run() == {"sent": "nothing", "mutual": "anew"}
     life.check(sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")

@@ -89,7 +89,7 @@ def test_rows_of_a_query_keep_their_columns_whatever_another_text_declares(tiny:
     held = other.write_to_branch("query_sent", "r3", first, rows(src="5L", n="'x'", far="9L"))
     again = tables_for(src="bigint", n="bigint").write_to_branch("query_sent", "r4", new, rows(src="1L", n="9L"))
     assert sorted(row.n for row in warehouse.read_snapshot("query_sent", again).collect()) == [7, 8, 9]
-    assert [tuple(row)[:3] for row in warehouse.read_snapshot("query_sent", held).collect()] == [(5, "x", 9)]
+    assert [(row.n, row.far) for row in warehouse.read_snapshot("query_sent", held).collect()] == [("x", 9)]
 
 
 def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: SparkSession, tmp_path: Path) -> None:

@@ -77,8 +77,9 @@ def _recompute(
     run: RunContext, queries: Sequence[QueryDefinition], epochs: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     snapshots = {table: run.verified_snapshot(table) for table in run.warehouse.collections}
+    in_duckdb = source_in_duckdb(run, DuckTables(run.home))
     in_spark = QuerySource(run.warehouse, run.read_after, run.maintained_queries, in_spark=True)
-    return recompute_by_either(run.warehouse, snapshots, queries, epochs, source_in_duckdb(run), in_spark)
+    return recompute_by_either(run.warehouse, snapshots, queries, epochs, in_duckdb, in_spark)
 
 
 def source_in_duckdb(run: RunContext, tables: DuckTables) -> QuerySource[Query]:
