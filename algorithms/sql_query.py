@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NoReturn
 
@@ -33,6 +33,7 @@ from sqlglot.optimizer.qualify import qualify
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.sql_text import quote_name
 
+ColumnOf = tuple[str, str]  # a relation and one of its columns
 AGE = "age"
 RESERVED = ("epoch", "until", "revision", "diff", "copies")  # no columns of a result have these names
 _TYPES = {"vertex": "BIGINT", "bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN"}
@@ -44,6 +45,7 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _SUMS, _EXTREMES = (exp.Count, exp.Sum, exp.Avg), (exp.Min, exp.Max)
 _ALTERNATIVES = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
 _RANKED = "QUALIFY rank() OVER (PARTITION BY … ORDER BY …) <= 3"
+_ONE_SELECT = "a query is one SELECT, or several with UNION or UNION ALL"
 _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.With, "WITH: make it a query of its own, queries/NAME.sql, and name that"),
     (exp.Window, f"a window function cannot be maintained, but for the first of a group: {_RANKED}"),
@@ -120,7 +122,9 @@ class CompiledQuery:
     the result → expression over the keys and sums, or over the columns of the core. key: columns of the result of
     which no two rows have the same values, or none where a row may occur twice. vertices: columns of the result whose
     values are vertices with names. ranking: the last step where it keeps
-    the first rows of each group. used: the columns that occur in the text, with their relations.
+    the first rows of each group. used: the columns that occur in the text, with their relations. sources: column of
+    the result → those of them that its values are made of. deciding: those of them that decide which rows there are,
+    and how they are grouped.
     """
 
     cores: tuple[Core, ...]
@@ -134,7 +138,9 @@ class CompiledQuery:
     key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
     ranking: Ranking | None = None
-    used: frozenset[tuple[str, str]] = frozenset()
+    used: frozenset[ColumnOf] = frozenset()
+    sources: Mapping[str, frozenset[ColumnOf]] = field(default_factory=dict)
+    deciding: frozenset[ColumnOf] = frozenset()
 
     @property
     def is_grouped(self) -> bool:
@@ -192,9 +198,15 @@ def compile_query(text: str, relations: Mapping[str, Relation]) -> CompiledQuery
 def named_relations(text: str) -> frozenset[str]:
     """Return the names of the relations in a text, in lower case: none where it cannot be parsed."""
     try:
-        return frozenset(node.name.lower() for node in _parse(text).find_all(exp.Table))
+        tree = parse_statement(text)
     except QueryError:
         return frozenset()
+    return frozenset(node.name.lower() for node in tree.find_all(exp.Table)) - named_parts(tree)
+
+
+def named_parts(tree: exp.Expr) -> frozenset[str]:
+    """Return the names that a statement gives to its own parts by WITH, in lower case."""
+    return frozenset(part.alias.lower() for part in tree.find_all(exp.CTE))
 
 
 def spark_text(text: str) -> str:
@@ -204,6 +216,14 @@ def spark_text(text: str) -> str:
 
 def _parse(text: str) -> exp.Select | exp.Union:
     """Parse a text, and refuse what is no single SELECT or UNION."""
+    tree = parse_statement(text)
+    if not isinstance(tree, (exp.Select, exp.Union)):
+        raise QueryError(_ONE_SELECT)
+    return tree
+
+
+def parse_statement(text: str) -> exp.Expr:
+    """Parse a text, and refuse what is no single statement."""
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
     except TokenError:
@@ -212,8 +232,8 @@ def _parse(text: str) -> exp.Select | exp.Union:
         details = error.errors[0]
         why = f"{str(details['highlight'])!r} is not expected there"
         raise QueryError(why, int(details["line"]), max(1, int(details["col"]))) from None
-    if len(trees) != 1 or not isinstance(trees[0], (exp.Select, exp.Union)):
-        raise QueryError("a query is one SELECT, or several with UNION or UNION ALL")
+    if len(trees) != 1:
+        raise QueryError(_ONE_SELECT)
     return trees[0]
 
 
@@ -256,6 +276,11 @@ def _compile_union(text: str, tree: exp.Union, relations: Mapping[str, Relation]
         key=tuple(one.types) if distinct else (),
         vertices=tuple(name for name in one.vertices if name in other.vertices),
         used=one.used | other.used,
+        sources={
+            name: left | right
+            for name, left, right in zip(one.types, one.sources.values(), other.sources.values(), strict=True)
+        },
+        deciding=one.used | other.used if distinct else one.deciding | other.deciding,
     )
 
 
@@ -521,7 +546,7 @@ class _Compiler:
             return "truth"
         if isinstance(node, _ALTERNATIVES):
             return self.common_kind(node, [node.this, node.args.get("expression"), *node.expressions])
-        self.refuse(node, f"{self.show_expression(node)} is not supported{_reason(node)}")
+        self.refuse(node, f"{self.show_expression(node)} is not supported{explain_unsteadiness(node)}")
 
     def require_divisor(self, node: exp.Mod | exp.Div) -> None:
         """Refuse a divisor that may be zero, where Spark fails and DuckDB does not."""
@@ -649,33 +674,45 @@ class _Compiler:
         key = tuple(places.values()) if len(places) == len(keys) and ranking is None else ()
         normal = str(tree.sql(dialect="duckdb", comments=False))
         vertices = tuple(each.alias for each in tree.selects if self.is_vertex(each.unalias()))
-        used = frozenset(
-            (self.sources[each.table], self.names[each.table, each.name]) for each in self.columns_of(tree)
+        sources = {each.alias: self.columns_of(each) for each in tree.selects}
+        used, deciding = self.columns_of(tree), self.deciding_columns(tree)
+        return CompiledQuery(
+            cores,
+            core_types,
+            keys,
+            sums,
+            having,
+            select,
+            types,
+            normal,
+            key,
+            vertices,
+            ranking,
+            used,
+            sources,
+            deciding,
         )
-        return CompiledQuery(cores, core_types, keys, sums, having, select, types, normal, key, vertices, ranking, used)
 
-    def columns_of(self, tree: exp.Select) -> Iterator[exp.Column]:
-        """Yield the columns of atoms, without aliases of the result."""
-        return (column for column in tree.find_all(exp.Column) if column.table)
+    def deciding_columns(self, tree: exp.Select) -> frozenset[ColumnOf]:
+        """Return the columns that decide which rows there are: those outside SELECT, and with DISTINCT all."""
+        if tree.args.get("distinct"):
+            return self.columns_of(tree)
+        parts = [part for name, part in tree.args.items() if name != "expressions"]
+        return self.columns_of(*chain.from_iterable(part if isinstance(part, list) else [part] for part in parts))
+
+    def columns_of(self, *nodes: object) -> frozenset[ColumnOf]:
+        """Return the columns of relations in parts of a tree, without aliases of the result."""
+        columns = [column for node in nodes if isinstance(node, exp.Expr) for column in node.find_all(exp.Column)]
+        return frozenset(
+            (self.sources[each.table], self.names[each.table, each.name]) for each in columns if each.table
+        )
 
     def is_vertex(self, node: exp.Expr) -> bool:
         return not node.find(exp.AggFunc) and self.kind_of(node) == "vertex"
 
     def describe(self, text: str) -> dict[str, str]:
         """Return the columns of a query with their types, as DuckDB finds them on empty relations."""
-        with duckdb.connect() as connection:
-            for name in dict.fromkeys(self.sources.values()):
-                columns = self.relations[name].columns.items()
-                listed = ", ".join(f"{_double_quote(column)} {_TYPES[type_]}" for column, type_ in columns)
-                connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
-            try:
-                rows = connection.execute(f"DESCRIBE {text}").fetchall()
-            except duckdb.Error as error:
-                self.refuse(None, str(error).splitlines()[0])
-        for name, type_, *_ in rows:
-            if type_ not in _RESULT_TYPES:
-                self.refuse(None, f"{name} is of type {type_}: CAST it AS double")
-        return {name.lower(): _RESULT_TYPES[type_] for name, type_, *_ in rows}
+        return describe_types(text, {name: self.relations[name] for name in self.sources.values()})
 
     # -- Messages -------------------------------------------------------------------------------------------------
 
@@ -684,9 +721,35 @@ class _Compiler:
 
     def refuse(self, node: exp.Expr | None, why: str) -> NoReturn:
         """Raise the error at the first token of a node whose position is known."""
-        starts = [each.meta["start"] for each in (node.walk() if node is not None else ()) if "start" in each.meta]
-        before = self.text[: min(starts, default=0)]
-        raise QueryError(why, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise QueryError(why, *find_place(self.text, node))
+
+
+def describe_types(text: str, relations: Mapping[str, Relation], vertex: str = _TYPES["vertex"]) -> dict[str, str]:
+    """Return the columns of a text with their types, as DuckDB finds them on empty relations.
+
+    `vertex` is the type of vertices with names there. Raises `QueryError` where DuckDB refuses the text, or a type
+    cannot be stored.
+    """
+    types, known = _TYPES | {"vertex": vertex}, {vertex: "vertex"} | _RESULT_TYPES
+    with duckdb.connect() as connection:
+        for name, relation in relations.items():
+            listed = ", ".join(f"{_double_quote(column)} {types[type_]}" for column, type_ in relation.columns.items())
+            connection.execute(f"CREATE TABLE {_double_quote(name)} ({listed})")
+        try:
+            rows = connection.execute(f"DESCRIBE {text}").fetchall()
+        except duckdb.Error as error:
+            raise QueryError(str(error).splitlines()[0]) from None
+    for name, type_, *_ in rows:
+        if type_ not in known:
+            raise QueryError(f"{name} is of type {type_}: CAST it AS double")
+    return {name.lower(): known[type_] for name, type_, *_ in rows}
+
+
+def find_place(text: str, node: exp.Expr | None) -> tuple[int, int]:
+    """Return the line and the column, from 1, of the first token of a node whose position is known."""
+    starts = [each.meta["start"] for each in (node.walk() if node is not None else ()) if "start" in each.meta]
+    before = text[: min(starts, default=0)]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 class _Sums:
@@ -944,8 +1007,8 @@ def _stand_in(part: exp.Expr) -> exp.Expr:
     return exp.Literal.number(1) if isinstance(part, exp.AggFunc) else part
 
 
-def _reason(node: exp.Expr) -> str:
-    """Return why a function cannot be there, if there is more to say than that it is not supported."""
+def explain_unsteadiness(node: exp.Expr) -> str:
+    """Return the words for a function that has another value on the next run, and none for others."""
     unsteady = ("current", "now", "rand", "uuid", "today", "localtime")
     name = node.name if isinstance(node, exp.Anonymous) else node.key
     return ": it has another value on the next run" if name.lower().startswith(unsteady) else ""

@@ -95,6 +95,9 @@ class MemoryTables(Branches):
     def remove_orphans(self, table: str) -> int:
         return 0
 
+    def list_query_tables(self) -> list[str]:
+        return []
+
 
 class MemoryReader(DuckTables):
     """The same as a reader has them, in place of `DuckTables`."""

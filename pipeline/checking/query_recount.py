@@ -82,7 +82,7 @@ def recompute_by_either(
     in_spark: QuerySource[DataFrame],
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Recompute queries by DuckDB, or by Spark where DuckDB cannot; `snapshots` are those of the tables."""
-    if warehouse.home.config.audit.engine != "spark" and _fits_duckdb(warehouse, snapshots, queries):
+    if fits_duckdb(warehouse, snapshots, queries):
         try:
             return find_differing_rows(in_duckdb, queries, epochs)
         except (UncertainCondition, Refused):
@@ -90,8 +90,10 @@ def recompute_by_either(
     return find_differing_rows(in_spark, queries, epochs)
 
 
-def _fits_duckdb(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Sequence[QueryDefinition]) -> bool:
-    """Tell whether DuckDB can read the tables from a disk of this machine, and they are small enough."""
+def fits_duckdb(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Sequence[QueryDefinition]) -> bool:
+    """Tell whether DuckDB is allowed, can read the tables from a disk of this machine, and they are small enough."""
+    if warehouse.home.config.audit.engine == "spark":
+        return False
     folder = filesystem.local_path(warehouse.home.warehouse)
     if warehouse.home.config.storage.catalog is not None or folder is None or not folder.is_dir():
         return False
@@ -99,18 +101,34 @@ def _fits_duckdb(warehouse: Warehouse, snapshots: Mapping[str, int], queries: Se
     return sum(warehouse.snapshot_size(table, snapshots[table]).rows for table in tables) <= LITTLE
 
 
-def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int) -> list[dict[str, Any]]:
-    tables, columns = source.tables, [source.tables.quote_identifier(name) for name in query.columns]
-    listed = ", ".join(columns)
-    inputs = list_inputs(query, source.definitions)
+def select_recomputed_rows(source: QuerySource[R], query: QueryDefinition, epoch: int) -> R:
+    """Return the rows that the text of a query has at an epoch, with the types that its result is stored with."""
+    ctes, stored = _write_inputs(source, query, epoch)
+    return source.tables.select_rows(f"WITH {', '.join(ctes)} {_typed_text(source, query)}", **stored)
+
+
+def _write_inputs(source: QuerySource[R], query: QueryDefinition, epoch: int) -> tuple[list[str], dict[str, R]]:
+    """Write what a query reads as the parts of a WITH; and return the stored tables that these read."""
+    tables, inputs = source.tables, list_inputs(query, source.definitions)
     texts = [query, *inputs.values()]
     landed = [each for each in texts if each.has_landed]
-    shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_average(texts) else listed
     relations = _relation_queries(source, {name for each in texts for name in each.relations}, epoch)
     ctes = [f"{name} AS ({sql})" for name, sql in relations.items()]
     ctes += [f"{tables.quote_identifier(each.name)} AS ({_landed_relation(source, each, epoch)})" for each in landed]
     named = {name: each for name, each in inputs.items() if not each.has_landed}
     ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
+    stored = {"upserts": source.read("upserts")}
+    stored |= {each.state_table: source.read(each.state_table) for each in landed}
+    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
+    return ctes, stored
+
+
+def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int) -> list[dict[str, Any]]:
+    tables, columns = source.tables, [source.tables.quote_identifier(name) for name in query.columns]
+    listed = ", ".join(columns)
+    ctes, stored = _write_inputs(source, query, epoch)
+    texts = [query, *list_inputs(query, source.definitions).values()]
+    shown = ", ".join(map(_comparable_column, columns, query.columns.values())) if _has_doubles(texts) else listed
     sql = f"""
         WITH {", ".join([*ctes, f"_recomputed ({listed}) AS ({_text(source, query)}"])}
         )
@@ -120,10 +138,7 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
             UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM _recomputed
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
-    stored = {"stored": source.read(query.table), "upserts": source.read("upserts")}
-    stored |= {each.state_table: source.read(each.state_table) for each in landed}
-    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
-    rows = tables.collect_rows(tables.select_rows(sql, **stored))
+    rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read(query.table)))
     found = sorted(rows, key=lambda row: str(row))
     return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
 
@@ -163,12 +178,13 @@ def _typed_text(source: QuerySource[R], query: QueryDefinition) -> str:
     return f"SELECT {', '.join(typed)} FROM (\n{_text(source, query)}\n) AS t ({', '.join(columns)})"
 
 
-def _has_average(queries: Sequence[QueryDefinition]) -> bool:
-    return any("avg(" in query.normal_form.lower() for query in queries)
+def _has_doubles(queries: Sequence[QueryDefinition]) -> bool:
+    """Tell whether some query has doubles that depend on the order in which numbers are added."""
+    return any(query.is_recomputed or "avg(" in query.normal_form.lower() for query in queries)
 
 
 def _comparable_column(column: str, type_: str) -> str:
-    """Return a column for a comparison: an average may differ between the engines in its last digit."""
+    """Return a column for a comparison: a sum of doubles may differ between the engines in its last digit."""
     return f"CAST(CAST({column} AS float) AS double) AS {column}" if type_ == "double" else column
 
 

@@ -64,6 +64,8 @@ def compact(
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files deleted "
         f"({time.time() - started:.1f} s)"
     )
+    if facts.dropped_tables:
+        out.print(f"dropped, because no kept revision has their queries: {', '.join(facts.dropped_tables)}")
 
 
 def _describe_answers(home: Home, since: int | None) -> str:

@@ -221,7 +221,11 @@ def queries(
     if words:
         out.print(f"not published yet: {words}", markup=False)
         out.print("  next: altneu backfill --all")
-    elif not rows and not read_queries(home):
+    if dropped := query_results.list_dropped_queries(ledger):
+        older = ", ".join(f"{name} (up to revision {last})" for name, last in dropped.items())
+        out.print(f"dropped, but still in older revisions: {older}", markup=False)
+        out.print("  altneu compact drops their tables when [retention] revisions keeps none of these", markup=False)
+    if not rows and not words and not read_queries(home):
         out.print(f"there are no queries: write one SELECT into {home.path / 'queries' / 'NAME.sql'}", markup=False)
 
 

@@ -42,7 +42,8 @@ class QueryDefinition:
     state: the columns of its state, none where there is no last step. normal_form: equal for texts that mean the same.
     relations: what it reads, also other queries. key: the columns of its result of which no two rows have the same
     values, none where a row may occur twice. vertices: the columns of its result that are numbers of vertices with
-    names, in a home with string ids. has_landed: it is a declared relation, whose rows have landed.
+    names, in a home with string ids. has_landed: it is a declared relation, whose rows have landed. is_recomputed: it
+    is not maintained, but recomputed by its text.
     """
 
     name: str
@@ -54,6 +55,7 @@ class QueryDefinition:
     key: tuple[str, ...] = ()
     vertices: tuple[str, ...] = ()
     has_landed: bool = False
+    is_recomputed: bool = False
 
     @property
     def is_set(self) -> bool:
@@ -84,7 +86,8 @@ class QueryDefinition:
     def to_json(self) -> dict[str, Any]:
         lists = {field: list(getattr(self, field)) for field in _LISTS}
         maps = {"columns": dict(self.columns), "state": dict(self.state)}
-        return {"text": self.text, "normal_form": self.normal_form, **maps, **lists, "has_landed": self.has_landed}
+        flags = {"has_landed": self.has_landed, "is_recomputed": self.is_recomputed}
+        return {"text": self.text, "normal_form": self.normal_form, **maps, **lists, **flags}
 
     @classmethod
     def from_json(cls, name: str, stored: Mapping[str, Any]) -> Self:
@@ -137,6 +140,8 @@ def read_queries(home: Home) -> dict[str, QueryDefinition]:
     """
     problems, definitions = dict[str, str](), declare_relations(home)
     texts = _read_texts(home, problems)
+    for name in {*home.config.queries.recompute} - {*texts, *problems}:
+        problems[name] = "is not there, but [queries] recompute names it: write the file, or take the name out"
     for name in _sort_texts(texts, problems):
         try:
             definitions[name] = _compile_text(home, name, texts[name], definitions, problems)
@@ -249,16 +254,45 @@ def _compile_text(
     home: Home, name: str, text: str, definitions: Definitions, problems: Mapping[str, str]
 ) -> QueryDefinition:
     """Compile one text. Raises ValueError for what is wrong with it."""
-    from altneu.algorithms.maintained_query import state_columns
-    from altneu.algorithms.sql_query import compile_query, named_relations
+    from altneu.algorithms.sql_query import named_relations
 
     wrong = sorted((named_relations(text) & set(problems)) - set(definitions))
     if wrong:
         raise ValueError(f"reads {', '.join(wrong)}, which cannot be maintained")
-    query = compile_query(text, known_relations(home, definitions))
+    define = _define_recomputed if name in home.config.queries.recompute else _define_maintained
+    query = define(home, name, text, definitions)
     if LANDED_ROWS in query.relations and home.config.retention.epochs is not None:
         raise ValueError("reads landed, but [retention] epochs folds landed rows: use arcs, or take the setting out")
+    return query
+
+
+def _define_maintained(home: Home, name: str, text: str, definitions: Definitions) -> QueryDefinition:
+    from altneu.algorithms.maintained_query import state_columns
+    from altneu.algorithms.sql_query import compile_query
+
+    try:
+        query = compile_query(text, known_relations(home, definitions))
+    except ValueError as error:
+        raise ValueError(f"{error}{_advise_recomputation(home, name, text, definitions)}") from None
     state = state_columns(query) if query.is_grouped else {}
     return QueryDefinition(
         name, text, query.normal_form, query.types, state, query.relations, query.key, query.vertices
     )
+
+
+def _define_recomputed(home: Home, name: str, text: str, definitions: Definitions) -> QueryDefinition:
+    from altneu.algorithms.recomputed_query import describe_query
+
+    query = describe_query(text, known_relations(home, definitions))
+    return QueryDefinition(
+        name, text, query.normal_form, query.types, {}, query.relations, vertices=query.vertices, is_recomputed=True
+    )
+
+
+def _advise_recomputation(home: Home, name: str, text: str, definitions: Definitions) -> str:
+    """Return the next step for a query that can be recomputed though it cannot be maintained, or nothing."""
+    try:
+        _define_recomputed(home, name, text, definitions)
+    except ValueError:
+        return ""
+    return f'. It can be recomputed by every run, which takes longer: [queries] recompute = ["{name}"] in altneu.toml'

@@ -401,6 +401,17 @@ class DeclaredRelation(Section):
         return {**self.key, **self.values}
 
 
+class Queries(Section):
+    recompute: list[str] = declare(
+        [],
+        '["reachable"]',
+        "[queries that cannot be maintained](queries.md#what-is-recomputed), such as recursive ones: each run "
+        "recomputes them by their text, at every epoch from its first changed one on",
+        'a list of names of queries, such as ["reachable"]',
+        change="nothing; the next run computes the query anew",
+    )
+
+
 class Config(Section):
     """The settings of a home. Units are in the names or in the texts of `About`."""
 
@@ -435,6 +446,7 @@ class Config(Section):
         "a column of the key is a vertex, long or string",
         change="nothing; the next run reads the files of the relation again",
     )
+    queries: Queries = Queries()
     truss: Truss = Truss()
     audit: Audit = Audit()
     publish: Publish = Publish()

@@ -32,12 +32,12 @@ from ..run import approval, serving_tables
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state.ledger import Ledger
-from ..state.records import SERVING_TABLES, Revision, RunKind, RunState
+from ..state.records import OPEN, SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
 from ..storage.horizons import Horizon, next_horizon, split_at_horizon
-from ..storage.table_schemas import INTERVALS, TIME, quote_identifier
+from ..storage.table_schemas import INTERVALS, TIME, query_columns, query_inputs, quote_identifier
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
 
@@ -207,6 +207,7 @@ class Compaction:
             after = self._table_sizes(pins)
             warehouse.update_refs(ledger, session.run_id)
             expired, orphans = self._drop_unreadable(session.run_id)
+            dropped_tables = self.drop_unused_tables(session.run_id)
             facts = CompactFacts(
                 since=retention.since,
                 revisions=[retention.kept[0], retention.kept[-1]],
@@ -215,6 +216,7 @@ class Compaction:
                 orphans=orphans,
                 tables=after,
                 verified=True,
+                dropped_tables=dropped_tables,
             )
             session.finish_stage(facts)
             ledger.runs.finish(session.run_id, RunState.DONE)
@@ -280,6 +282,28 @@ class Compaction:
             expired += self.warehouse.expire_snapshots(table, self.ledger, run_id, self.grace)
             orphans += self.warehouse.remove_orphans(table)
         return expired, orphans
+
+    def drop_unused_tables(self, run_id: str) -> list[str]:
+        """Drop the tables of queries that no revision and no run has any more, with their files. Return their names.
+
+        Like a snapshot, such a table first has to be out of use for the grace period.
+        """
+        needed, dropped = _tables_in_use(self.ledger), []
+        for table in sorted({*self.warehouse.list_query_tables()} - needed):
+            if self.warehouse.release_table(table, self.ledger, run_id, self.grace):
+                self.warehouse.drop_table(table)
+                self.say(f"{table}: dropped, because no revision that is kept has its query")
+                dropped.append(table)
+        return dropped
+
+
+def _tables_in_use(ledger: Ledger) -> set[str]:
+    """Return the tables that revisions pin, or that runs may write which can still be published."""
+    newest = ledger.revisions.get().revision
+    runs = [run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN, RunState.HELD)]
+    definitions = [recorded_queries(run.config) for run in runs]
+    written = {table for each in definitions for table in (*query_columns(each), *query_inputs(each))}
+    return written | {*ledger.runs.pinned_snapshots()}
 
 
 def wanted_files(size: Size) -> int:

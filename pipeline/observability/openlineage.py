@@ -39,12 +39,13 @@ from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Severity
 from ..state.stage_results import AuditFacts
 from ..storage.table_schemas import MOTIFS, NAMESPACE, TABLES, query_columns, table_columns
+from .query_columns import LANDING, TracedColumns, trace_columns
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+    from openlineage.client.facet_v2.column_lineage_dataset import InputField
 
 WAIT = 5.0  # seconds for a receiver
-LANDING = "landing"
 STATES = {RunState.RUNNING: "START", RunState.PUBLISHED: "COMPLETE", RunState.DONE: "COMPLETE", RunState.FAILED: "FAIL"}
 # column of a table → the columns from which a stage derives it
 COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -53,7 +54,14 @@ COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "degrees": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
     "triangle_counts": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
     "trussness": {"a": ["edges.a"], "b": ["edges.b"], "k": ["edges.a", "edges.b", "edges.diff"]},
+    "arcs": {name: [f"upserts.{name}"] for name in ("src", "dst")},
+    "vertices": {
+        "vertex": ["degrees.vertex", "triangle_counts.vertex"],
+        "degree": ["degrees.diff"],
+        "triangles": ["triangle_counts.diff"],
+    },
 }
+VALUES_OF = {"upserts": LANDING, "arcs": "upserts"}  # table with the value columns → where they come from
 # word in the name of a check that belongs to no table's suite → the table that the check is about
 ABOUT = {
     "truss": "trussness",
@@ -235,22 +243,31 @@ def _dataset_facets(
     }
     if snapshot is not None:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot))
-    sources = dict(COLUMNS.get(table, {}))
-    if table == "upserts":
-        sources |= {value: [f"{LANDING}.{value}"] for value in home.config.values}
-    if sources:
+    traced = _trace(home, table, queries)
+    if traced.sources:
         facets["columnLineage"] = columns.ColumnLineageDatasetFacet(
-            {
-                column: columns.Fields(
-                    [
-                        columns.InputField(*dataset_name(home, *source.split(".")[:1]), source.partition(".")[2])
-                        for source in many
-                    ]
-                )
-                for column, many in sources.items()
-            }
+            {column: columns.Fields(_input_fields(home, many)) for column, many in traced.sources.items()},
+            _input_fields(home, traced.deciding),
         )
     return facets
+
+
+def _trace(home: Home, table: str, queries: Definitions) -> TracedColumns:
+    """Return the origin of a table's columns."""
+    if is_query_table(table):
+        return trace_columns(home, table, queries)
+    sources = dict(COLUMNS.get(table, {}))
+    if table in VALUES_OF:
+        sources |= {value: [f"{VALUES_OF[table]}.{value}"] for value in home.config.values}
+    return TracedColumns(sources)
+
+
+def _input_fields(home: Home, named: Sequence[str]) -> list[InputField]:
+    """Return columns, each written `TABLE.COLUMN`, as the specification has them."""
+    from openlineage.client.facet_v2 import column_lineage_dataset as columns
+
+    split = [each.partition(".") for each in named]
+    return [columns.InputField(*dataset_name(home, table), column) for table, _, column in split]
 
 
 def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:

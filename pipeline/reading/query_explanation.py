@@ -41,9 +41,14 @@ def explain_query_row(
     """Explain a row of the result of the query `name`, some of whose columns are given as text.
 
     Raises:
-        UsageError: A value is not of its column's type, or the epoch cannot be answered for.
+        UsageError: A value is not of its column's type, the epoch cannot be answered for, or the query is recomputed.
     """
     query = definitions[name]
+    if query.is_recomputed:
+        raise UsageError(
+            f"query {name} is recomputed by its text, so that nobody knows which landed rows make a row.",
+            f"altneu show query {name}",
+        )
     require_answerable(tables.home, revision, epoch)
     known = {name: _write_value(tables, revision, query, name, text) for name, text in values.items()}
     rows = _select_result_rows(tables, revision, query, epoch, known)
@@ -69,6 +74,8 @@ def explain_query_difference(
 ) -> list[str]:
     """Return the landed rows behind a differing row of an audit, as lines of text."""
     query = definitions[name]
+    if query.is_recomputed:
+        return []
     known = {name: _write_literal(tables, row[name]) for name in query.columns}
     combinations, number = _Witnesses(tables, revision, definitions, epoch).select(query, known)
     lines = [f"behind it are {number:,} combination(s) of rows"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
-from ..home.queries import QueryDefinition, recorded_queries
+from ..home.queries import PREFIX, STATE, QueryDefinition, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.stage_results import AuditFacts, QueriesFacts
@@ -104,7 +104,9 @@ def require_same_columns(ledger: Ledger, old: Revision, query: QueryDefinition) 
 
 
 def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
-    """Return a row for each query of a revision: its columns, stored rows, last verdict, and what the last run took."""
+    """Return a row for each query of a revision: its columns, its stored rows, whether it is maintained or recomputed,
+    what the last run has done and changed and how long that took, and the seconds of its last audit.
+    """
     sizes, rows = ledger.stages.table_sizes(), []
     runs, audits = _recent_facts(ledger)
     for name, query in published_queries(ledger, revision).items():
@@ -114,14 +116,28 @@ def list_queries(ledger: Ledger, revision: Revision) -> list[dict[str, Any]]:
                 "query": name,
                 "columns": ", ".join(query.columns),
                 "reads": "its files" if query.has_landed else ", ".join(query.relations),
+                "kept": "recomputed" if query.is_recomputed else "maintained",
                 "stored": sizes[query.table].rows if query.table in sizes else None,
                 "state": sizes[query.state_table].rows if query.state_table in sizes else None,
                 "last": None if last is None else last.way,
+                "changed": None if last is None else last.rows,
                 "seconds": None if last is None else last.seconds,
-                "recomputed": audits.get(name),
+                "audit": audits.get(name),
             }
         )
     return rows
+
+
+def list_dropped_queries(ledger: Ledger) -> dict[str, int]:
+    """Return the queries that the newest revision has no more: name → the last revision that can be read with it."""
+    last = {
+        table.removeprefix(PREFIX): revision.revision
+        for revision in ledger.revisions.list_all()
+        for table in revision.snapshots
+        if table.startswith(PREFIX) and not table.endswith(STATE)
+    }
+    newest = ledger.revisions.get().revision
+    return {name: revision for name, revision in last.items() if revision < newest}
 
 
 def _recent_facts(ledger: Ledger) -> tuple[Mapping[str, Any], Mapping[str, float]]:

@@ -11,7 +11,8 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..storage.table_schemas import query_inputs
 
-NOTHING, DELTA, ANEW = "nothing", "delta", "anew"  # what a run does for a query
+# what a run does for a query
+NOTHING, DELTA, ANEW, RECOMPUTED = "nothing", "delta", "anew", "recomputed"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class QueryChanges:
 
     kept: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped: those
     that the revision has and the run has not. fresh: the tables that are written again. relations: those of them all
-    that are declared relations.
+    that are declared relations. recomputed: those that are not maintained, but recomputed by their texts.
     """
 
     kept: tuple[str, ...] = ()
@@ -29,6 +30,7 @@ class QueryChanges:
     fresh: frozenset[str] = frozenset()
     is_published: bool = False
     relations: tuple[str, ...] = ()
+    recomputed: tuple[str, ...] = ()
 
     @property
     def needs_run(self) -> bool:
@@ -48,7 +50,8 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         UsageError: some queries cannot be maintained.
     """
     before = _published_queries(ledger, parent)
-    if not before and not list_query_files(home.path) and not home.config.relations:
+    declared = list_query_files(home.path) or home.config.relations or home.config.queries.recompute
+    if not before and not declared:
         return QueryChanges()
     now = read_queries(home)
     fresh, reasons = fresh_tables(now, ledger, parent), dict[str, str]()
@@ -62,6 +65,7 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
         fresh,
         parent.frontier is not None,
         tuple(name for name, definition in now.items() if definition.has_landed),
+        tuple(name for name, definition in now.items() if definition.is_recomputed),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..state.stage_results import Facts, QueriesFacts, QueryRun
-from .query_changes import ANEW, DELTA, NOTHING, QueryChanges
+from .query_changes import ANEW, DELTA, NOTHING, RECOMPUTED, QueryChanges
 
 DROPPED = "dropped"
 
@@ -24,7 +24,13 @@ class QueryForecast:
 
     def describe(self) -> str:
         """Describe the forecast for a person."""
-        words = {NOTHING: "nothing to do", DELTA: "from its changes", ANEW: f"anew, {self.why}", DROPPED: "dropped"}
+        words = {
+            NOTHING: "nothing to do",
+            DELTA: "from its changes",
+            RECOMPUTED: "recomputed by its text",
+            ANEW: f"anew, {self.why}",
+            DROPPED: "dropped; its result stays in older revisions",
+        }
         rows = "" if self.rows is None else f"{self.rows:,} changed row{'' if self.rows == 1 else 's'}, "
         last = "" if self.seconds is None else f" (last time {rows}{self.seconds:.1f} s)"
         return f"{self.query}: {words[self.way]}{last}"
@@ -47,8 +53,12 @@ def forecast_queries(changes: QueryChanges, recent: Sequence[Facts], *, runs: bo
         known = last.get((query, way))
         return QueryForecast(query, way, why, known.rows, known.seconds) if known else QueryForecast(query, way, why)
 
-    found = [forecast(name, DELTA if runs else NOTHING) for name in changes.kept]
-    found += [forecast(name, ANEW, why) for name, why in changes.anew]
+    found = []
+    for name in changes.kept:
+        way = RECOMPUTED if name in changes.recomputed else DELTA
+        found.append(forecast(name, way if runs else NOTHING))
+    for name, why in changes.anew:
+        found.append(forecast(name, ANEW, f"{why}; recomputed by its text" if name in changes.recomputed else why))
     return [*found, *(QueryForecast(name, DROPPED) for name in changes.dropped)]
 
 

@@ -166,7 +166,7 @@ class TrussFacts(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRun:
-    """What a run has done for one query: `way` is nothing, delta or anew."""
+    """What a run has done for one query: `way` is nothing, delta, anew or recomputed."""
 
     way: str
     rows: int = 0  # changed rows of its result
@@ -225,6 +225,7 @@ class CompactFacts(Facts):
     tables: Mapping[str, Size]
     before: Mapping[str, Size] = field(default_factory=dict)  # of the same tables; not stored
     verified: bool = False  # the new tables have the fingerprints of the old ones
+    dropped_tables: Sequence[str] = ()  # of queries that no revision has any more
 
 
 F = TypeVar("F", bound=Facts)

@@ -311,6 +311,14 @@ class Branches:
             self.commit_change(table, lambda metadata: metadata.expire_snapshots(gone))
         return len(gone)
 
+    def release_table(self, table: str, ledger: Ledger, run_id: str, grace: float = GRACE) -> bool:
+        """Take out of a table what nobody can read, where no revision pins it. Tell whether it has no rows any more."""
+        if self.load_metadata(table).snapshot_ids():
+            self.commit_change(table, partial(self._update_table_refs, ledger, run_id, table))
+            self.expire_snapshots(table, ledger, run_id, grace)
+        metadata = self.load_metadata(table)
+        return len(metadata.snapshot_ids()) <= 1 and not {*metadata.ref_snapshots()} - {"main"}
+
 
 def branch_of(run_id: str) -> str:
     return _RUN + run_id

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -25,7 +26,7 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.paths import spark_pattern
 
-from ..errors import AltneuError, Unavailable
+from ..errors import AltneuError, Unavailable, UsageError
 from ..state import filesystem
 from . import avro_files, file_bounds, file_tiers
 from .catalogs import Catalog, JdbcCatalog
@@ -121,6 +122,22 @@ class IcebergTable:
         fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
         return fields
 
+    def current_schema(self) -> int:
+        """Return the id of the columns that the next commit has."""
+        return int(self._metadata["current-schema-id"])
+
+    def snapshot_schema(self, snapshot: int) -> int | None:
+        """Return the id of the columns with which a snapshot was written."""
+        schema: int | None = self._snapshots[snapshot].get("schema-id")
+        return schema
+
+    def find_schema(self, types: Mapping[str, str]) -> int | None:
+        """Return the id of the newest columns with these names and types in Iceberg, or None."""
+        for schema in reversed(self._metadata["schemas"]):
+            if {field["name"]: field["type"] for field in schema["fields"]} == dict(types):
+                return int(schema["schema-id"])
+        return None
+
     def properties(self) -> dict[str, str]:
         """Return the table's properties."""
         return dict(self._metadata.get("properties", {}))
@@ -191,6 +208,10 @@ class IcebergTable:
         """Drop snapshots, and the files that no other snapshot has. Raises `CommitConflict`."""
         self._changes.expire_snapshots(self._name, snapshots)
 
+    def set_schema(self, schema: int) -> None:
+        """Have the next commits write the columns of an earlier schema, with their ids. Raises `CommitConflict`."""
+        self._changes.set_schema(self._name, self.metadata_location, schema)
+
     def append_rows(self, branch: str, rows: DataFrame, files: FilePlan | None = None) -> None:
         """Commit these rows to a branch, with those of its rows that `files` merges with them."""
         self._changes.append_rows(self._name, branch, rows, files)
@@ -217,6 +238,9 @@ class TableWriter:
         raise NotImplementedError
 
     def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
+        raise NotImplementedError
+
+    def set_schema(self, name: str, location: str, schema: int) -> None:
         raise NotImplementedError
 
     def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
@@ -274,6 +298,7 @@ class JavaTableWriter(_SparkRowWriter):
         # getattr, because each dot would be a call to the JVM
         self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")
         self._catalog = catalog
+        self._metadata = getattr(session._jvm, "org.apache.iceberg.TableMetadata")
         self._session = session._jsparkSession
 
     def _load_java_table(self, name: str) -> Any:
@@ -301,10 +326,18 @@ class JavaTableWriter(_SparkRowWriter):
             change = change.expireSnapshotId(snapshot)
         self._commit_java(change)
 
+    def set_schema(self, name: str, location: str, schema: int) -> None:
+        operations = self._load_java_table(name).operations()
+        now = operations.current()
+        if now.metadataFileLocation() != location:
+            raise CommitConflict
+        then = self._metadata.buildFrom(now).setCurrentSchema(schema).build()
+        self._commit_java(operations, now, then)
+
     @staticmethod
-    def _commit_java(change: Any) -> None:
+    def _commit_java(change: Any, *arguments: Any) -> None:
         try:
-            change.commit()
+            change.commit(*arguments)
         except Py4JJavaError as error:
             if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
                 raise
@@ -337,6 +370,12 @@ class SqlTableWriter(_SparkRowWriter):
         catalog, _, table = name.partition(".")
         ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
         self._execute_sql(f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))")
+
+    def set_schema(self, name: str, location: str, schema: int) -> None:
+        raise UsageError(
+            f"table {name} has had other columns meanwhile, and Spark Connect cannot take up the former ones.",
+            "run the same command without Spark Connect, or altneu rebuild",
+        )
 
     def _execute_sql(self, statement: str) -> None:
         try:

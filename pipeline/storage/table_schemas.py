@@ -31,7 +31,8 @@ TABLES = {
     "trussness": "a bigint, b bigint, k bigint",
 }
 MOTIFS = {  # further tables of homes with motifs
-    # the edges of motifs that `edges` does not have
+    # The edges of motifs that `edges` does not have. They are no filter of `arcs`, because a pair is there once even if
+    # both of its directions pass a condition, and few, where `arcs` would have all values of the home.
     "motif_edges": "relation string, a bigint, b bigint, until bigint",
     "motif_counts": "motif string, vertex bigint",  # diff: the change of the number of occurrences at the vertex
 }
@@ -116,8 +117,9 @@ def query_columns(definitions: Definitions) -> dict[str, dict[str, str]]:
 
 
 def query_inputs(definitions: Definitions) -> tuple[str, ...]:
-    """Return the tables that exist only where a query reads them."""
-    return tuple(table for table in QUERY_INPUTS if any(table in each.relations for each in definitions.values()))
+    """Return the tables that exist only where a query reads them; one that is recomputed reads the landed rows."""
+    maintained = [each for each in definitions.values() if not each.is_recomputed]
+    return tuple(table for table in QUERY_INPUTS if any(table in each.relations for each in maintained))
 
 
 def is_made_for_queries(table: str) -> bool:

@@ -21,7 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from altneu.algorithms.sql_predicates import spark_sql
 
-from ..errors import UsageError, is_disk_full, is_transient
+from ..errors import Unavailable, UsageError, is_disk_full, is_transient
 from ..home.columns import SQL_TYPES
 from ..home.home import Home
 from ..home.queries import Definitions, is_query_table
@@ -159,13 +159,17 @@ class Warehouse(Branches):
     def _declare_columns(self, table: str) -> None:
         """Add and drop columns of a table, because settings or the text of a query may declare other ones."""
         existing = self.load_metadata(table).column_types()
-        wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
+        wanted = self._iceberg_types(table)
         for column in existing:
             if existing[column] != wanted.get(column):
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} DROP COLUMN {quote_identifier(column)}")
         for column, type_ in self._table_columns(table).items():
             if existing.get(column) != wanted[column]:
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} ADD COLUMN {quote_identifier(column)} {type_}")
+
+    def _iceberg_types(self, table: str) -> dict[str, str]:
+        """Return the columns of a table with their types in Iceberg."""
+        return {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
 
     def _existing_tables(self) -> set[str]:
         listed = self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()
@@ -184,12 +188,18 @@ class Warehouse(Branches):
         )
 
     def drop_table(self, table: str, *, damaged: bool = False) -> None:
-        """Drop a table of rounds, or the truss checkpoint, with its files. `damaged`: without reading its metadata."""
-        assert table.startswith(home_identity.ROUNDS)
+        """Drop a table of rounds or of a query, or the truss checkpoint, with its files. `damaged`: without reading
+        its metadata.
+        """
+        assert table.startswith(home_identity.ROUNDS) or is_made_for_queries(table)
         if damaged:
             self._tables.drop_table(self.table_name(table))
         else:
             self.spark.sql(f"DROP TABLE IF EXISTS {self.table_name(table)} PURGE")
+
+    def list_query_tables(self) -> list[str]:
+        """List the tables of the catalog that exist only for queries, whether or not these are maintained."""
+        return sorted(filter(is_made_for_queries, self._existing_tables()))
 
     def round_table_names(self) -> set[str]:
         """Return the tables that are no state of the home: those of rounds, and the truss checkpoint."""
@@ -304,8 +314,13 @@ class Warehouse(Branches):
         parent: int | None = None,
         horizon: Horizon | None = None,
     ) -> int:
-        selected = None if rows is None else rows.select(*map(quote_identifier, self.column_names(table)))
-        return super().write_to_branch(table, run_id, base, selected, parent, horizon)
+        if rows is None:
+            return super().write_to_branch(table, run_id, base, None, parent, horizon)
+        selected = rows.select(*map(quote_identifier, self.column_names(table)))
+        schema = self._take_up_columns(table, base)
+        return self._require_schema(
+            table, super().write_to_branch(table, run_id, base, selected, parent, horizon), schema
+        )
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
         """Return our tables, and those plain ones and those of queries that are not maintained any more: their `main`
@@ -323,7 +338,42 @@ class Warehouse(Branches):
         self, table: str, run_id: str, base: int, rows: DataFrame, files: FilePlan | None = None
     ) -> int:
         selected = rows.select(*map(quote_identifier, self.column_names(table)))
-        return super().rewrite_on_branch(table, run_id, base, selected, files)
+        schema = self._take_up_columns(table, base)
+        return self._require_schema(table, super().rewrite_on_branch(table, run_id, base, selected, files), schema)
+
+    def _take_up_columns(self, table: str, base: int) -> int | None:
+        """Have the next commit to a table of a query write the columns that the snapshot `base` was written with.
+
+        Other texts may have declared other columns since: those of a run that was held, has failed, works at the same
+        time, or was rolled back. A column that is declared again is another one, in which the rows of `base` are null.
+
+        Returns:
+            The id of these columns, or None where it does not matter.
+        """
+        if not is_query_table(table):
+            return None
+
+        def wanted_schema(metadata: iceberg.IcebergTable) -> int | None:
+            if base == metadata.first_snapshot():
+                return metadata.find_schema(self._iceberg_types(table))
+            return metadata.snapshot_schema(base)
+
+        def restore(metadata: iceberg.IcebergTable) -> None:
+            wanted = wanted_schema(metadata)
+            if wanted is not None and wanted != metadata.current_schema():
+                metadata.set_schema(wanted)
+
+        self.commit_change(table, restore)
+        return wanted_schema(self.load_metadata(table))
+
+    def _require_schema(self, table: str, head: int, schema: int | None) -> int:
+        """Return a snapshot. Raises `Unavailable` where another run has declared other columns before its commit."""
+        if schema is not None and self.load_metadata(table).snapshot_schema(head) != schema:
+            raise Unavailable(
+                f"another run has declared other columns of table {table} at the same time. Nothing is published.",
+                "run the same command again",
+            )
+        return head
 
     def remove_orphans(self, table: str) -> int:
         """Delete files that no snapshot contains (from killed tasks), older than `ORPHAN_DAYS`. Return their number."""

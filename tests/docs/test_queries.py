@@ -12,20 +12,21 @@ from tests.docs.pages import blocks, read, table
 
 PAGE = read("docs/queries.md")
 QUERIES = [block.text for block in blocks(PAGE) if block.language == "sql"]
-(DECLARED,) = [block.text for block in blocks(PAGE) if block.language == "toml"]
+DECLARED = "\n".join(block.text for block in blocks(PAGE) if block.language == "toml")
 
 
 def name_queries(texts: list[str]) -> dict[str, str]:
     """Return the queries of the page by name: those that others read have the names that the page gives them."""
-    named = {"HAVING count(*) >= 10": "pairs", "p.country <> q.country": "across"}
+    named = {"HAVING count(*) >= 10": "pairs", "p.country <> q.country": "across", "RECURSIVE": "reachable"}
     return {
         next((name for words, name in named.items() if words in text), f"page{number}"): text
         for number, text in enumerate(texts)
     }
 
 
-def test_there_are_ten_and_two_that_read_others() -> None:
-    assert len(QUERIES) == 12
+def test_there_are_eleven_two_that_read_others_and_one_that_is_recomputed() -> None:
+    assert len(QUERIES) == 14
+    assert sum("RECURSIVE" in text for text in QUERIES) == 1
     assert sum("FROM across" in text or "FROM pairs" in text for text in QUERIES) == 2
 
 

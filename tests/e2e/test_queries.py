@@ -39,6 +39,9 @@ PAIRS = "SELECT src, dst, count(*) AS n, sum(amount) AS s, avg(amount) AS m FROM
 ANSWERED = "SELECT m.src, m.dst, p.n FROM mutual m LEFT JOIN pairs p ON p.src = m.dst AND p.dst = m.src"
 HUBS = """SELECT v.vertex, v.degree, v.triangles, count(a.dst) AS contacts FROM vertices v
     LEFT JOIN arcs a ON a.src = v.vertex AND a.dst = 1 GROUP BY v.vertex, v.degree, v.triangles"""
+REACHED = """WITH RECURSIVE walks AS (
+        SELECT src, dst FROM arcs UNION SELECT w.src, a.dst FROM walks w JOIN arcs a ON a.src = w.dst
+    ) SELECT src, count(*) AS reached FROM walks GROUP BY src"""
 KINDS = "SELECT DISTINCT amount, op FROM landed"
 
 
@@ -83,7 +86,8 @@ def ways(ledger: Ledger, revision: Revision) -> dict[str, str]:
 
 
 def make_home(path: Path, batches: Batches, **texts: str) -> tuple[Home, Ledger]:
-    home, ledger = home_helpers.make(path, '[values]\namount = "long"\n[publish]\ntables = ["changes"]\n')
+    recomputed = '[queries]\nrecompute = ["reached"]\n' if "reached" in texts else ""
+    home, ledger = home_helpers.make(path, f'[values]\namount = "long"\n[publish]\ntables = ["changes"]\n{recomputed}')
     for epoch, rows in batches.items():
         home_helpers.put(home, epoch, rows)
     declare(home, **texts)
@@ -97,7 +101,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
 ) -> None:
     rng = random.Random(7)
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
-    texts = {"answered": ANSWERED, "hubs": HUBS, "mutual": MUTUAL, "pairs": PAIRS}
+    texts = {"answered": ANSWERED, "hubs": HUBS, "mutual": MUTUAL, "pairs": PAIRS, "reached": REACHED}
     home, ledger = make_home(tmp_path / "home", batches, **texts)
     first = run_all(home, ledger)
     assert_all_rows(home, batches, **texts)
@@ -110,7 +114,7 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     home_helpers.put(home, 1, batches[1])
     second = run_all(home, ledger)
     assert_all_rows(home, batches, **texts)
-    assert "anew" not in ways(ledger, second).values()
+    assert "anew" not in ways(ledger, second).values() and ways(ledger, second)["reached"] == "recomputed"
     assert_consumers_have_all_rows(home, graph, texts)
     for name, old in before.items():
         followed = old.copy()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.queries import QueryDefinition
 from altneu.pipeline.state.records import EMPTY, Revision
 from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema, quote_identifier
 from altneu.pipeline.storage.warehouse import PROPERTIES, Warehouse
@@ -63,6 +64,32 @@ def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path
     )
     assert seen(replace(pinned, revision=4, snapshots={"degrees": recomputed})) == TRIPLES[3:]
     assert warehouse.write_to_branch("degrees", "nothing", snapshot, None) == snapshot
+
+
+def test_rows_of_a_query_keep_their_columns_whatever_another_text_declares(tiny: SparkSession, tmp_path: Path) -> None:
+    """A run with another text was held and discarded, or works at the same time: its columns have come and gone."""
+    home, _ = home_helpers.make(tmp_path / "home")
+
+    def tables_for(**columns: str) -> Warehouse:
+        query = QueryDefinition("sent", "", "", columns, {}, ("arcs",))
+        warehouse = Warehouse(tiny, home, {"sent": query})
+        warehouse.ensure_tables()
+        return warehouse
+
+    def rows(**values: str) -> DataFrame:
+        listed = [f"{value} AS {name}" for name, value in values.items()]
+        return tiny.range(1).selectExpr(*listed, "1L AS epoch", "1L AS revision", "1L AS diff")
+
+    warehouse = tables_for(src="bigint", n="bigint")
+    first = warehouse.load_metadata("query_sent").first_snapshot()
+    old = warehouse.write_to_branch("query_sent", "r1", first, rows(src="5L", n="7L"))
+    other = tables_for(src="bigint", n="string", far="bigint")  # the two work at the same time from here on
+    new = warehouse.write_to_branch("query_sent", "r2", old, rows(src="6L", n="8L"), 1)
+    assert sorted(row.n for row in warehouse.read_snapshot("query_sent", new).collect()) == [7, 8]
+    held = other.write_to_branch("query_sent", "r3", first, rows(src="5L", n="'x'", far="9L"))
+    again = tables_for(src="bigint", n="bigint").write_to_branch("query_sent", "r4", new, rows(src="1L", n="9L"))
+    assert sorted(row.n for row in warehouse.read_snapshot("query_sent", again).collect()) == [7, 8, 9]
+    assert [(row.n, row.far) for row in warehouse.read_snapshot("query_sent", held).collect()] == [("x", 9)]
 
 
 def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: SparkSession, tmp_path: Path) -> None:

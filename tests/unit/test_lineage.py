@@ -12,14 +12,15 @@ import pytest
 import sqlalchemy as sa
 
 import altneu.pipeline.optional_dependencies
+from altneu.pipeline.home.queries import read_queries
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.observability import openlineage
 from altneu.pipeline.run import approval
 from altneu.pipeline.state import schema
-from altneu.pipeline.storage.table_schemas import TABLES
+from altneu.pipeline.storage.table_schemas import QUERY_INPUTS, TABLES
 from tests.receiver import Receiver, receiving
 from tests.report.conftest import ticking
-from tests.report.seed import DAY, Seed, audit, check
+from tests.report.seed import DAILY, DAY, Seed, audit, check
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,59 @@ def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
     assert by_table["edges"]["facets"]["version"]["datasetVersion"] == str(SNAPSHOTS["edges"])
 
 
+def test_queries_have_the_columns_that_they_come_from(tmp_path: Path, receiver: Receiver) -> None:
+    """Each query is an output with its columns; its state is one without origin."""
+    relation = '[relations]\npeople = { key = { id = "vertex" }, values = { country = "string" } }\n'
+    seed = Seed(tmp_path / "home", f'{DAILY}[values]\namount = "long"\n{relation}')
+    texts = {
+        "spent": "SELECT p.country, sum(a.amount) AS cents FROM arcs a JOIN people p ON p.id = a.src GROUP BY 1",
+        "rich": "SELECT country FROM spent WHERE cents > 9",
+        "dense": "SELECT e.src + e.dst AS both, l.epoch AS at FROM edges e JOIN landed l USING (src) WHERE l.age < 3",
+    }
+    (seed.home.path / "queries").mkdir()
+    for name, text in texts.items():
+        (seed.home.path / "queries" / f"{name}.sql").write_text(text)
+    queries = read_queries(seed.home)
+    tables = [table for each in queries.values() for table in each.columns_by_table]
+    run_id = publishes(seed, snapshots=dict.fromkeys([*tables, "arcs"], 7))
+    recorded = {"queries": {name: each.to_json() for name, each in queries.items()}}
+    with seed.ledger.database.engine.begin() as connection:
+        mine = schema.runs.c.run_id == run_id
+        connection.execute(sa.update(schema.runs).where(mine).values(config=recorded))
+    openlineage.emit_run(seed.home, seed.ledger, run_id)
+    (done,) = told(receiver)
+    outputs = {each["name"].rpartition("/")[2]: each["facets"] for each in done["outputs"]}
+    assert set(outputs) == {*tables, "arcs"}
+    assert "columnLineage" not in outputs["query_spent_state"]
+
+    def origins(fields: list[dict[str, str]]) -> list[str]:
+        return [f"{each['name'].rpartition('/')[2]}.{each['field']}" for each in fields]
+
+    found = {
+        f"{table}.{column}": origins(each["inputFields"])
+        for table, facets in outputs.items()
+        for column, each in facets.get("columnLineage", {"fields": {}})["fields"].items()
+    }
+    assert found == {
+        "query_spent.country": ["relation_people.country"],
+        "query_spent.cents": ["arcs.amount"],
+        "query_rich.country": ["query_spent.country"],
+        "query_dense.both": ["trussness.a", "trussness.b"],
+        "query_dense.at": ["upserts.epoch"],
+        "arcs.src": ["upserts.src"],
+        "arcs.dst": ["upserts.dst"],
+        "arcs.amount": ["upserts.amount"],
+        "relation_people.id": ["relation_people_rows.id"],
+        "relation_people.country": ["relation_people_rows.country"],
+        **{f"relation_people_rows.{name}": [f"landing.people/{name}"] for name in ("id", "country", "op", "seq")},
+    }
+    deciding = {table: origins(outputs[table]["columnLineage"]["dataset"]) for table in ("query_spent", "query_dense")}
+    assert deciding == {
+        "query_spent": ["arcs.src", "relation_people.country", "relation_people.id"],
+        "query_dense": ["trussness.a", "upserts.epoch", "upserts.src"],
+    }
+
+
 def test_only_the_tables_that_have_changed_are_outputs(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
     run_id = publishes(seed, snapshots=SNAPSHOTS | {"edges": 11})
@@ -183,7 +237,7 @@ def test_tables_in_a_store_are_named_by_it(tmp_path: Path) -> None:
 
 def test_the_columns_exist() -> None:
     """Column lineage names columns that the tables have."""
-    known = {table: f" {columns} epoch revision diff " for table, columns in TABLES.items()}
+    known = {table: f" {columns} epoch revision diff " for table, columns in (TABLES | QUERY_INPUTS).items()}
     for table, columns in openlineage.COLUMNS.items():
         for column, sources in columns.items():
             assert f" {column} " in known[table].replace(",", " ")

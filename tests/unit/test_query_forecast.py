@@ -20,7 +20,7 @@ def test_each_query_has_what_the_last_run_that_did_the_same_took() -> None:
         "rings: from its changes (last time 1 changed row, 2.2 s)",
         "week: from its changes",
         "new: anew, it is new",
-        "old: dropped",
+        "old: dropped; its result stays in older revisions",
     ]
     changed = QueryChanges(anew=(("rings", "its text has changed"),))
     (only,) = forecast_queries(changed, RECENT, runs=True)

@@ -87,12 +87,16 @@ def _recompute(
     run: RunContext, queries: Sequence[QueryDefinition], epochs: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     snapshots = {table: run.verified_snapshot(table) for table in run.warehouse.collections}
-    tables = DuckTables(run.home)
-
-    def read_by_duckdb(table: str) -> Query:
-        stored = tables.read_snapshot(table, snapshots[table])
-        return Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}")
-
-    in_duckdb = QuerySource(tables, read_by_duckdb, run.maintained_queries, in_spark=False)
+    in_duckdb = source_in_duckdb(run, DuckTables(run.home))
     in_spark = QuerySource(run.warehouse, run.read_after, run.maintained_queries, in_spark=True)
     return recompute_by_either(run.warehouse, snapshots, queries, epochs, in_duckdb, in_spark)
+
+
+def source_in_duckdb(run: RunContext, tables: DuckTables) -> QuerySource[Query]:
+    """Return the tables as the run leaves them."""
+
+    def read_after(table: str) -> Query:
+        stored = tables.read_snapshot(table, run.verified_snapshot(table))
+        return Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}")
+
+    return QuerySource(tables, read_after, run.maintained_queries, in_spark=False)

@@ -41,6 +41,7 @@ from ...storage.session import PLANNED_ONCE
 from ...storage.table_schemas import quote_identifier, value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
+from .recomputed_queries import recompute_query
 
 Read = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
@@ -150,9 +151,14 @@ class _Maintainer:
             ready = [each for each in left.values() if not set(each.relations) & set(left)]
             for each in ready:
                 del left[each.name]
-            self.done |= {each.name: self.maintain_relation(each) for each in ready if each.has_landed}
-            self.maintain_side_by_side([self.plan_task(each) for each in ready if not each.has_landed])
+            alone = [each for each in ready if each.has_landed or each.is_recomputed]
+            self.done |= {each.name: self.write_alone(each) for each in alone}
+            self.maintain_side_by_side([self.plan_task(each) for each in ready if each not in alone])
         return {name: self.done[name] for name in names}
+
+    def write_alone(self, definition: QueryDefinition) -> QueryRun:
+        """Write the changes of a declared relation, or of a query that is recomputed."""
+        return recompute_query(self.run, definition) if definition.is_recomputed else self.maintain_relation(definition)
 
     def maintain_side_by_side(self, tasks: Sequence[_Task]) -> None:
         """Maintain queries of which none reads another, those with few changes in several threads."""
