@@ -202,7 +202,8 @@ def _none_differs(
     checks = []
     for rule_result in ExpectationRunner().judge_frame(name, table, wanted):
         kind = rule_result.expectation.args["column"]
-        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # of a great many only the first rows are listed
+        # `rows` has only the first ones of many.
+        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}
         assert rule_result.passed == (not failed), (kind, failed)
         for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)

@@ -30,17 +30,22 @@ ROWS = 4
 SIZES = {table: {"files": 3, "bytes": 4000, "rows": 100} for table in TABLES}
 
 
-def fill_history(path: Path, epochs: int, *, at_once: int = 1, first: int = 0) -> tuple[Home, Ledger]:
-    """Make a home in which `epochs` epochs from `first` on are landed and published, `at_once` with each revision."""
+def fill_history(
+    path: Path, epochs: int, *, at_once: int = 1, first: int = 0, revision: int = 1
+) -> tuple[Home, Ledger]:
+    """Make a home in which `epochs` epochs from `first` on are landed and published, `at_once` with each revision.
+
+    `revision` is the first of these revisions, in a home that has those before it.
+    """
     path.mkdir(parents=True, exist_ok=True)
     (path / "altneu.toml").write_text("[ingest]\nsettle = 0\n")
     home = Home.open(path)
     ledger, rows = Ledger(home.database, writes=True), {name: [] for name in db.metadata.tables}  # type: ignore[var-annotated]
-    for revision, begin in enumerate(range(first, first + epochs, at_once), 1):
+    for number, begin in enumerate(range(first, first + epochs, at_once), revision):
         mine = range(begin, min(begin + at_once, first + epochs))
-        _put_run(rows, revision, mine)
+        _put_run(rows, number, mine)
         for epoch in mine:
-            _put_epoch(rows, f"run{revision:06d}", revision, epoch, _land(home, rows, epoch))
+            _put_epoch(rows, f"run{number:06d}", number, epoch, _land(home, rows, epoch))
     with ledger.database.engine.begin() as connection:
         for name, listed in rows.items():
             if listed:

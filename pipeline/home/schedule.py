@@ -16,6 +16,7 @@ from ..errors import UsageError
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST, _GREATEST = -(2**63), 2**63 - 2  # the range of a bigint; its greatest value marks an interval without an end
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60}
+_INTEGER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Schedule:
 
     def parse_epoch(self, text: str) -> int:
         """Read an epoch from a label or an integer. Raises `UsageError`, which names the text."""
-        if re.fullmatch(r"-?\d+", text):
+        if _INTEGER.fullmatch(text):
             epoch = int(text)
             if not _LEAST <= epoch <= _GREATEST:
                 raise UsageError(f"epoch {text} is not between {_LEAST} and {_GREATEST}.")

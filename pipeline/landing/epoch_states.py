@@ -9,8 +9,7 @@ again from the landing. Nothing here needs Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from altneu.expectations.model import Check
 
@@ -20,15 +19,15 @@ from ..state.incidents import list_incidents
 from ..state.ledger import Ledger
 from ..state.records import Batch, Revision
 from . import local_landing
-from .local_landing import Listing
+from .local_landing import BatchFiles, Listing
 
 SUITE, NAME = "landing", "what has landed can be published"
 REMEDY = "altneu rebuild --from-landing   (computes everything again), or put the former files back"
+_NONE: frozenset[str] = frozenset()
 _MEANING = "What has landed for an epoch is published, unless a compaction has folded the history before it."
 
 
-@dataclass(frozen=True)
-class LandingState:
+class LandingState(NamedTuple):
     """The state of one epoch in the landing and in the ledger.
 
     The states are missing, changed and published; gone (published, and its folder does not exist any more); folded (it
@@ -54,23 +53,15 @@ def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int,
     return parent, _compare(home, listing, parent, ledger.outputs.published_batches(parent.revision))
 
 
-def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch]) -> dict[int, LandingState]:
-    """Return the state of every epoch that is landed, or published up to a revision."""
+def _compare(
+    home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch], epochs: Iterable[int] | None = None
+) -> dict[int, LandingState]:
+    """Return the state of some epochs (default: of each that is landed, or published up to a revision)."""
     landed, digests, _ = listing
     states = {}
-    for epoch in sorted(set(landed) | set(published)):
-        batch, files = published.get(epoch), landed.get(epoch)
-        if files is None:
-            state = "published" if batch and batch.digest == local_landing.EMPTY_DIGEST else "gone"
-        elif files.incomplete is not None:
-            emptied = not files.all_files and batch is not None and batch.digest == local_landing.EMPTY_DIGEST
-            state = "published" if emptied else "incomplete"
-        elif batch is not None and batch.digest == digests[epoch]:
-            state = "published"
-        elif parent.since is not None and epoch < parent.since:
-            state = "folded"
-        else:
-            state = "changed" if batch else "missing"
+    for epoch in sorted({*landed, *published} if epochs is None else epochs):
+        batch, files, digest = published.get(epoch), landed.get(epoch), digests.get(epoch)
+        state = _judge(files, digest, batch, is_folded=parent.since is not None and epoch < parent.since)
         why = files.incomplete if files else None
         if state == "folded":
             assert parent.since is not None
@@ -79,15 +70,33 @@ def _compare(home: Home, listing: Listing, parent: Revision, published: Mapping[
             epoch,
             home.schedule.format_label(epoch),
             state,
-            digests.get(epoch),
+            digest,
             len(files.all_files) if files else 0,
             batch.revision if batch else None,
             batch.rows if batch else 0,
             files.bytes if files else 0,
             why,
-            frozenset(file.name.partition("/")[0] for file in files.relation_files) if files else frozenset(),
+            _relations_of(files) if files else _NONE,
         )
     return states
+
+
+def _judge(files: BatchFiles | None, digest: str | None, batch: Batch | None, *, is_folded: bool) -> str:
+    """Return the state of an epoch by its landed files, their digest where they are complete, and its batch."""
+    is_emptied = batch is not None and batch.digest == local_landing.EMPTY_DIGEST
+    if files is None:
+        return "published" if is_emptied else "gone"
+    if files.incomplete is not None:
+        return "published" if is_emptied and not files.all_files else "incomplete"
+    if batch is not None and batch.digest == digest:
+        return "published"
+    if is_folded:
+        return "folded"
+    return "changed" if batch else "missing"
+
+
+def _relations_of(files: BatchFiles) -> frozenset[str]:
+    return frozenset(file.name.partition("/")[0] for file in files.relation_files) if files.relation_files else _NONE
 
 
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
@@ -96,13 +105,19 @@ AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIF
 def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, LandingState]]:
     """Return the status of every epoch in the database, and the state of every landed or published epoch."""
     statuses = list_epoch_statuses(ledger, ledger.revisions.get())
-    return statuses, compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
+    return statuses, _compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
 
 
-def compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
-    """Return the state of every landed or published epoch, as `compare_with_ledger` does, by a listing."""
+def _compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
     published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
     return _compare(home, listing, statuses.newest, published)
+
+
+def list_differences(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
+    """Return the state of each epoch whose landed files are not those that are published."""
+    published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
+    same = {epoch for epoch, batch in published.items() if listing.digests.get(epoch) == batch.digest}
+    return _compare(home, listing, statuses.newest, published, {*listing.batches, *published} - same)
 
 
 def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:

@@ -29,8 +29,8 @@ class KnownFolders:
 
     def __init__(self, rows: Mapping[str, tuple[str, str]]) -> None:
         self._rows = rows
-        self._paths: dict[str, list[str]] = defaultdict(list)
-        for path in sorted(rows):
+        self._paths: dict[str, list[str]] = defaultdict(list)  # folder → the paths in it, in no order
+        for path in rows:
             self._paths[path.rpartition("/")[0]].append(path)
 
     def recall(self, folder: str) -> KnownFolder | None:
@@ -38,15 +38,15 @@ class KnownFolders:
         if folder not in self._rows:
             return None
         (stamp, digest), stat = self._rows[folder], os.stat(folder)
-        mine = {path: self._rows[path] for path in self._paths[folder]}
-        if stamp_folder(stat) != stamp or combine_digests(each for _, each in mine.values()) != digest:
+        paths = sorted(self._paths[folder])
+        if stamp_folder(stat) != stamp or combine_digests([self._rows[path][1] for path in paths]) != digest:
             return None
         changed, files = stat.st_mtime, []
-        for path, (known, _) in mine.items():
+        for path in paths:
             stat = os.stat(path)
             files.append(LandedFile.from_stat(path, path[len(folder) + 1 :], stat))
             changed = max(changed, stat.st_ctime)
-            if files[-1].stamp != known:
+            if files[-1].stamp != self._rows[path][0]:
                 return None
         return KnownFolder(tuple(files), digest, changed)
 

@@ -61,7 +61,7 @@ def list_batches(
         return {}
     with os.scandir(home.landing) as entries:
         folders = {entry.name for entry in entries if entry.name.startswith("epoch=") and entry.is_dir()}
-    disturbed = list_interrupted(home.landing)
+    disturbed, landing, settle = list_interrupted(home.landing), str(home.landing), home.config.ingest.settle
     batches = []
     for folder, epoch in batch_files.select_folders(home, folders | {f"epoch={each}" for each in disturbed}, epochs):
         label = folder.removeprefix("epoch=")
@@ -69,9 +69,9 @@ def list_batches(
             batches.append(BatchFiles(epoch, label, (), incomplete=disturbed[label]))
             continue
         try:
-            place = f"{home.landing}/{folder}"
+            place = f"{landing}/{folder}"
             known = None if label in disturbed else recall(place)
-            if known and batch_files.clock() - known.changed >= home.config.ingest.settle:
+            if known and batch_files.clock() - known.changed >= settle:
                 read_seal = partial(_read_sealed_count, place, known.files)
                 batches.append(BatchFiles(epoch, label, known.files, None, read_seal, known.digest))
             else:

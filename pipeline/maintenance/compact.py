@@ -226,14 +226,19 @@ class Compaction:
     def rewrite_table(self, table: str, run_id: str, retention: Retention) -> int:
         """Rewrite a table if that makes it smaller, and return its new snapshot; otherwise return its present one.
 
-        Of a large table in which nothing is folded, only the newer rows are written again.
+        Of a large table in which nothing is folded, only the newer rows are written again. A table that an earlier
+        version of altneu has written is written again as a whole, once, so that runs skip what has ended.
         """
         warehouse, base, size, since = self.warehouse, self.row.snapshots[table], self.sizes[table], retention.since
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
         horizon = self._compaction_horizon(table) if size.rows > SPLIT_ROWS else None
         is_folded, files = since == self.row.since, wanted_files(size) + (horizon is not None)
-        if not size.rows or (size.files <= files and is_folded and not warehouse.count_removed_rows(table, base)):
+        mixed = warehouse.count_mixed_rows(table, base) if horizon is not None else 0
+        is_compact = size.files <= files and not mixed and not warehouse.count_removed_rows(table, base)
+        if not size.rows or (is_compact and is_folded):
             return base
+        if mixed:
+            self.say(f"{table}: what has ended gets files of its own, which runs skip")
         plan = None
         if table not in SERVING_TABLES:
             rows = visible_rows(warehouse.read_snapshot(table, base), self.row)
@@ -248,7 +253,8 @@ class Compaction:
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
-        return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, rows, size, horizon), plan)
+        cut = sort_into_files(table, rows, size, horizon)
+        return warehouse.rewrite_on_branch(table, run_id, base, cut, plan or file_tiers.WHOLE)
 
     def _compaction_horizon(self, table: str) -> Horizon | None:
         """Return the horizon of the next run, before which rows are written to files of their own."""

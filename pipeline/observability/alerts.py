@@ -257,7 +257,7 @@ def _closed_problems(
         if kind is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
-        if key.suite == EPOCH and row.epoch in batches:
+        if key.suite == EPOCH and row.epoch is not None and row.epoch in batches:
             at = ledger.revisions.get(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
@@ -297,7 +297,7 @@ def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Ite
         if not failure.published
     ):
         return None
-    before = ledger.outputs.published_batches().get(epoch)
+    before = ledger.outputs.published_batches(epochs=[epoch]).get(epoch)
     since = f"after revision {before.revision if before else 0}"
     return Problem(AlertKey(EPOCH, str(epoch), since), AlertKind.OPENED, title, tuple(lines), epoch=epoch)
 

@@ -18,11 +18,11 @@ import sqlalchemy as sa
 from altneu.expectations import volumes
 
 from ..home.home import Home
-from ..state.epoch_status import EpochStatuses, select_landings
+from ..state.epoch_status import EpochStatuses, select_newest_landings
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Severity
-from ..state.schema import checks
+from ..state.schema import batches, checks
 from ..state.schema import ledger as ledger_rows
 from .epoch_page import Document
 from .html.formatting import format_observed
@@ -154,9 +154,9 @@ def incident_origin(home: Home, ledger: Ledger, one: Incident, results: Sequence
         if old.get(name) != run.config.get(name)
     ]
     staged = sorted(ledger.outputs.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
-    every = select_landings(parent.revision).subquery()
-    wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
-    former = {row.epoch: row.rows for row in ledger.database.read_rows(sa.select(every).where(wanted))}
+    wanted = batches.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
+    rows = ledger.database.read_rows(select_newest_landings(parent.revision, wanted))
+    former = {row.epoch: row.rows for row in rows}
     return {
         "label": None if first.epoch is None else label(first.epoch),
         "at": first.at,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.home import Home
-from ..landing.epoch_states import LandingState, compare_with_statuses
+from ..landing.epoch_states import LandingState, list_differences
 from ..landing.local_landing import Listing, read_landing
 from ..state import clock
 from ..state.epoch_status import (
@@ -24,15 +24,15 @@ from ..state.epoch_status import (
     is_relevant,
     judge_epoch,
     list_failures,
-    select_landings,
     select_newest_checks,
+    select_newest_landings,
     select_total_diffs,
 )
 from ..state.failed_runs import Attempt, describe_attempt
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
-from ..state.schema import checks, runs
+from ..state.schema import batches, checks, runs
 from ..state.schema import ledger as ledger_rows
 from ..state.totals import MEASURES
 from .check_page import incident_document, known_checks
@@ -193,10 +193,11 @@ def _check_links(ledger: Ledger, every: Sequence[Incident]) -> list[Document]:
 
 def _deciding_rollbacks(home: Home, ledger: Ledger, newest: Revision) -> list[Document]:
     """Return the rollbacks that determine the batches of some epochs, with the number and the range of these."""
-    every = select_landings(newest.revision).subquery()
-    mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
+    rollbacks = sa.select(runs.c.run_id).where(runs.c.kind == RunKind.ROLLBACK)
+    taken_back = sa.select(batches.c.epoch).where(batches.c.run_id.in_(rollbacks))
+    every = select_newest_landings(newest.revision, batches.c.epoch.in_(taken_back)).subquery()
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
-    grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
+    grouped = sa.select(every.c.revision, *spans).where(every.c.run_id.in_(rollbacks))
     label = home.schedule.format_label
     rows = ledger.database.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
@@ -255,11 +256,11 @@ def inspect_landing(
     """
     try:
         listing = listing or read_landing(home, ledger)
-        return describe_landing(compare_with_statuses(home, listing, stand), clock.store_moment(listing.at))
+        return describe_landing(list_differences(home, listing, stand), clock.store_moment(listing.at))
     except (AltneuError, OSError):
         return None
 
 
 def describe_landing(states: Mapping[int, LandingState], at: str) -> Document:
-    """Return where the landing differs from the database, by the states of epochs, with the time."""
+    """Return where the landing differs from the database, by the states of those epochs, with the time."""
     return {"at": at, **{name: [each.label for each in states.values() if each.state == name] for name in LANDED}}

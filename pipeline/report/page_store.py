@@ -8,7 +8,9 @@ together by `flush_pages`. Errors of an object store become an `Unavailable` tha
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ..errors import Unavailable
 from ..home.home import Home
@@ -26,10 +28,7 @@ class PageStore:
 
     def _list_files(self) -> dict[str, int]:
         if self._local is not None:  # Arrow is slow to import
-            every = self._local.rglob("*") if self._local.exists() else ()
-            return {
-                path.relative_to(self._local).as_posix(): path.stat().st_mtime_ns for path in every if path.is_file()
-            }
+            return dict(_list_folder(self._local)) if self._local.exists() else {}
         with self._translate_store_errors():
             return {
                 name: round(info.changed * 1e9) for name, info in filesystem.list_files(self.home.reports_at).items()
@@ -97,3 +96,13 @@ class PageStore:
                 f"[reports] uri = {self.home.reports_at}: {filesystem.format_store_error(error)}.",
                 "altneu doctor; when the store answers: altneu report   (writes the pages that have changed)",
             ) from error
+
+
+def _list_folder(folder: Path | str, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the files below a folder: their paths below it, with the time of their last change in nanoseconds."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _list_folder(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file():
+                yield prefix + entry.name, entry.stat().st_mtime_ns

@@ -341,7 +341,8 @@ class ReportIndex:
             self.add_rows_page(name)
             if name.startswith("epoch=") and name.endswith(".html"):
                 there[name] = folder.written_at(name)
-        labels = {self.page_name(epoch): epoch for epoch in {*known, *stand.shown_epochs, *stand.rows}}
+        self._page_names = {epoch: page_name(home, epoch) for epoch in {*known, *stand.shown_epochs, *stand.rows}}
+        labels = {name: epoch for epoch, name in self._page_names.items()}
         for name, written in there.items():
             if name in labels:
                 entry = known.get(labels[name], {})  # pages without a stamp are out of date
@@ -365,7 +366,7 @@ class ReportIndex:
         return list(self.entries)
 
     def page_name(self, epoch: int) -> str:
-        return page_name(self.home, epoch)
+        return self._page_names.get(epoch) or page_name(self.home, epoch)
 
     def has_page(self, name: str) -> bool:
         """Tell whether the page of an epoch with this name exists."""

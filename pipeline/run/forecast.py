@@ -160,7 +160,7 @@ class EstimatedCounts:
     plan: Plan
 
     @cached_property
-    def _published_batches(self) -> dict[int, Batch]:
+    def _published_batches(self) -> Mapping[int, Batch]:
         return self.ledger.outputs.published_batches(self.plan.parent.revision)
 
     @cached_property

@@ -23,6 +23,7 @@ from ..state.records import SERVING_TABLES, Batch, Revision, RunKind
 from ..state.stage_results import KINDS, EdgesFacts, Facts, IngestFacts
 from ..state.totals import TotalDiff
 from ..storage import graph_cache
+from ..storage.file_tiers import MERGED_ROWS
 from ..storage.horizons import Horizon, next_horizon, split_at_horizon
 from ..storage.session import PARTITIONS
 from ..storage.table_schemas import INTERVALS
@@ -243,14 +244,24 @@ class RunContext:
 
     def put_rows(self, table: str, rows: Any | None) -> int:
         self.ledger.runs.renew_lease(self.run_id)  # a process that has lost the lease must not write to the branches
-        base = self.base_snapshot(table)
-        head = self.warehouse.write_to_branch(
-            table, self.run_id, base, rows, self.parent.revision, self._next_horizon(table)
-        )
+        base, horizon = self.base_snapshot(table), self._next_horizon(table)
+        head = self.warehouse.write_to_branch(table, self.run_id, base, rows, self.parent.revision, horizon)
         self._record_snapshot(table, head)
-        if head != base and (merged := self.warehouse.count_merged_files(table, head)):
+        if head == base:
+            return 0
+        if merged := self.warehouse.count_merged_files(table, head):
             self.say(f"{table}: {merged} small files became one with the rows of this run")
-        return 0 if head == base else self.warehouse.count_added_rows(table, head)
+        elif horizon is not None and not self.warehouse.lists_tiers(table, base):
+            self._report_mixed_rows(table, self.warehouse.count_mixed_rows(table, base))
+        return self.warehouse.count_added_rows(table, head)
+
+    def _report_mixed_rows(self, table: str, rows: int) -> None:
+        """Say of a table that an earlier version has written and that is too large to be merged what makes it quick."""
+        if rows > MERGED_ROWS:
+            self.say(
+                f"{table}: runs read all of the {rows:,} rows that were written before; "
+                "after altneu compact they skip those that have ended"
+            )
 
     def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:
         """Write the changes of a serving table: remove the rows with a key in `gone`, and add the rows `come`."""
@@ -263,7 +274,7 @@ class RunContext:
         self.recorded_snapshots[table] = self.new_snapshots[table] = self._verified_snapshots[table] = head
 
     @cached_property
-    def published_batches(self) -> dict[int, Batch]:
+    def published_batches(self) -> Mapping[int, Batch]:
         """Return the batches that the run builds on: epoch → batch."""
         return self.ledger.outputs.published_batches(self.parent.revision)
 

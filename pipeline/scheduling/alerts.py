@@ -226,7 +226,7 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
     from ..observability import alerts
     from .task_support import report_address
 
-    if epoch in ledger.outputs.published_batches():
+    if epoch in ledger.outputs.published_batches(epochs=[epoch]):
         return None
     label, batch = home.schedule.format_label(epoch), list_batches(home, {epoch}).get(epoch)
     held = [run for run in ledger.runs.list_held() if epoch in run.epochs]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -98,8 +98,7 @@ class InvalidationMarks:
         )
 
 
-@dataclass(frozen=True)
-class AuditStatus:
+class AuditStatus(NamedTuple):
     """The newest comparison of an epoch with a full recomputation, or the newest proof of it."""
 
     passed: bool
@@ -137,8 +136,7 @@ def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditSt
     return proof if proof is not None and (proof.fresh or full is None) else full
 
 
-@dataclass(frozen=True)
-class EpochStatus:
+class EpochStatus(NamedTuple):
     """The status of one epoch: its batch, its totals, the newest revision that contributes to it, its newest audit."""
 
     epoch: int
@@ -197,11 +195,11 @@ def shows_every_epoch(first: int, last: int, published: int) -> bool:
 
 def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
     """Load the status of every epoch, and the runs that did not publish."""
-    every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
-    last = sa.select(every).where(every.c.place == 1)
+    landings, moved = select_landings(newest.revision), select_total_diffs(newest).subquery()
     pivot = (sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)) for name in SUMS)
     sums = sa.select(moved.c.epoch, sa.func.max(moved.c.revision), *pivot).group_by(moved.c.epoch)
-    landed = {row.epoch: Batch.from_row(row) for row in ledger.database.read_rows(last)}
+    newest_rows = {row[1]: row for row in ledger.database.read_rows(landings.order_by(ledger_table.c.revision))}
+    landed = {epoch: Batch(*row[1:7]) for epoch, row in newest_rows.items()}
     changes = {epoch: (revision, tuple(map(int, row))) for epoch, revision, *row in ledger.database.read_rows(sums)}
     pairs = [(epoch, batch.revision) for epoch, batch in landed.items()]
     pairs += [(epoch, revision) for epoch, (revision, _) in changes.items()]
@@ -230,10 +228,11 @@ def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
 def _list_audits(ledger: Ledger, newest: Revision, marks: InvalidationMarks, suite: str) -> dict[int, AuditStatus]:
     """List the newest audit, or proof, of every epoch that has one."""
     rows = ledger.database.read_rows(select_audits(newest.revision, suite))
+    newest_rows = {row[0]: row for row in map(tuple, rows)}
     proof = suite == PROOF
     return {
         epoch: marks.find_audit(epoch, revision, passed, at, proof=proof)
-        for epoch, passed, revision, at, _ in map(tuple, rows)
+        for epoch, passed, revision, at in newest_rows.values()
     }
 
 
@@ -255,18 +254,30 @@ def fold_epochs(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
 
 
 def select_landings(newest: int) -> sa.Select[Any]:
-    """Select every published batch, including those that were replaced since."""
+    """Select every published batch, including those that were replaced since.
+
+    A row has the columns of `batches`, the revision, and when it was published.
+    """
     joined = batches.join(ledger_table, ledger_table.c.run_id == batches.c.run_id)
+    columns = (*batches.c, ledger_table.c.revision, ledger_table.c.published_at)
+    return sa.select(*columns).select_from(joined).where(ledger_table.c.revision <= newest)
+
+
+def select_newest_landings(newest: int, *of_epochs: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Select the newest published batch of each epoch, also where a rollback has taken it back.
+
+    Conditions on the column `batches.c.epoch` restrict the epochs.
+    """
     order = ledger_table.c.revision.desc()
     place = sa.func.row_number().over(partition_by=batches.c.epoch, order_by=order).label("place")
-    columns = (*batches.c, ledger_table.c.revision, ledger_table.c.published_at, place)
-    return sa.select(*columns).select_from(joined).where(ledger_table.c.revision <= newest)
+    every = select_landings(newest).add_columns(place).where(*of_epochs).subquery()
+    return sa.select(every).where(every.c.place == 1)
 
 
 def select_current_batches(newest: int) -> sa.Select[Any]:
     """Select the published batch of every epoch that has one."""
-    every = select_landings(newest).subquery()
-    return sa.select(every).where((every.c.place == 1) & (every.c.digest != ""))
+    last = select_newest_landings(newest).subquery()
+    return sa.select(last).where(last.c.digest != "")
 
 
 def select_total_diffs(newest: Revision) -> sa.Select[Any]:
@@ -328,14 +339,11 @@ def list_failures(ledger: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
 
 
 def select_audits(newest: int, suite: str) -> sa.Select[Any]:
-    """Select epoch, passed, revision and time of the newest results of a suite (audits or proofs) at each epoch."""
+    """Select epoch, passed, revision and time of each audit (or proof: by the suite), the newest of an epoch last."""
     rows = select_visible_checks(newest, checks.c.suite == suite).subquery()
     passed = sa.func.min(sa.case((rows.c.passed, 1), else_=0)).label("passed")
     columns = (rows.c.epoch, passed, sa.func.max(rows.c.revision).label("revision"), rows.c.at)
-    audits = sa.select(*columns).group_by(rows.c.epoch, rows.c.at).subquery()
-    place = sa.func.row_number().over(partition_by=audits.c.epoch, order_by=audits.c.at.desc()).label("place")
-    ranked = sa.select(audits, place).subquery()
-    return sa.select(ranked).where(ranked.c.place == 1)
+    return sa.select(*columns).group_by(rows.c.epoch, rows.c.at).order_by(rows.c.epoch, rows.c.at)
 
 
 def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:

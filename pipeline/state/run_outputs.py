@@ -4,7 +4,7 @@ change."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import sqlalchemy as sa
 
@@ -26,12 +26,18 @@ class OutputStore:
     """The rows of the tables `batches`, `totals`, `fingerprints` and `proofs`."""
 
     database: DatabaseSession
+    _batches: dict[int, dict[int, Batch]] = field(default_factory=dict, init=False, repr=False)
 
-    def published_batches(self, revision: int | None = None, epochs: Sequence[int] | None = None) -> dict[int, Batch]:
+    def published_batches(
+        self, revision: int | None = None, epochs: Sequence[int] | None = None
+    ) -> Mapping[int, Batch]:
         """Return the published batches as of a revision (default: the newest): epoch → batch.
 
-        With `epochs` only those of these epochs are sure to be there.
+        With `epochs` only those of these epochs are sure to be there. The batches of the revision that was asked for
+        last are kept, since they never change and a run asks for those of its parent in each stage.
         """
+        if revision is not None and revision in self._batches:
+            return self._batches[revision]
         columns = [batches.c[name] for name in ("epoch", "digest", "files", "rows", "bad_rows")]
         joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
         statement = sa.select(*columns, ledger.c.revision).select_from(joined).order_by(ledger.c.revision)
@@ -39,8 +45,13 @@ class OutputStore:
             statement = statement.where(ledger.c.revision <= revision)
         if epochs is not None and len(epochs) <= FEW:
             statement = statement.where(batches.c.epoch.in_(epochs))
-        newest = {row[0]: Batch(*row) for row in self.database.read_rows(statement)}
-        return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
+        newest = {row[0]: row for row in self.database.read_rows(statement)}
+        published = {epoch: Batch(*row) for epoch, row in sorted(newest.items()) if row.digest}
+        is_whole = epochs is None or len(epochs) > FEW
+        is_published = any(row.revision == revision for row in newest.values())  # and not about to be published
+        if revision is not None and is_whole and is_published:
+            self._batches = {revision: published}
+        return published
 
     def staged_batches(self, run_id: str) -> list[StagedBatch]:
         """List the batches of a run, whether it is published or not."""

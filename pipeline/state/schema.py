@@ -136,6 +136,8 @@ checks = sa.Table(
     sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
     sa.Column("at", sa.String(32), nullable=False),
     sa.Index("ix_checks_suite_name", "suite", "name"),  # for the history of one check
+    # all that the status of an epoch needs of its audits and proofs: the rows themselves are long
+    sa.Index("ix_checks_audits", "suite", "epoch", "at", "passed", "revision", "run_id"),
     # what has failed is little of a long history; `_limit_failed_index` has the same for PostgreSQL
     sa.Index("ix_checks_failed", "id", sqlite_where=sa.text("passed = 0")),
 )

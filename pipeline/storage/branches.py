@@ -114,6 +114,14 @@ class Branches:
         """Count the data files that the commit of a snapshot has merged with its own rows."""
         return int(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("deleted-data-files") or 0)
 
+    def count_mixed_rows(self, table: str, snapshot: int) -> int:
+        """Count the rows of a snapshot among which runs cannot skip any (`file_tiers.count_mixed_rows`)."""
+        return file_tiers.count_mixed_rows(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot))
+
+    def lists_tiers(self, table: str, snapshot: int) -> bool:
+        """Tell whether the summary of a snapshot lists the tiers of its files, as this version of altneu writes it."""
+        return file_tiers.PROPERTY in self.describe_snapshot(table, snapshot).snapshot_summary(snapshot)
+
     def count_removed_rows(self, table: str, snapshot: int) -> int:
         """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
         return int(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .horizons import Horizon
 
 PROPERTY = "altneu.tiers"  # in a snapshot's summary: "40:16000,44:400", the `last` and `rows` of each tier
+MIXED = "altneu.mixed-rows"  # in the same place, if there are some: what `count_mixed_rows` returns
 MERGED_TIERS = 7  # so many tiers are merged at least
 MERGED_ROWS = 250_000  # a run merges so many stored rows at most: less than a CPU second
 SCATTERED = 8  # with more files than that, a snapshot without known tiers is written again
@@ -43,6 +44,19 @@ def snapshot_tiers(summary: Mapping[str, str], newest: int) -> list[Tier]:
     below = [Tier(int(last), int(rows)) for last, _, rows in listed]
     own = int(summary.get("total-records") or 0) - sum(tier.rows for tier in below)
     return [*below, Tier(newest, own)] if own else below
+
+
+def count_mixed_rows(summary: Mapping[str, str]) -> int:
+    """Count the rows of a snapshot in whose files rows that have ended may be among others, so that no run skips them.
+
+    An earlier version of altneu has written them, or a rollback, so that their snapshot listed no tiers.
+
+    >>> count_mixed_rows({"total-records": "7"}), count_mixed_rows({"total-records": "7", PROPERTY: ""})
+    (7, 0)
+    >>> count_mixed_rows({"total-records": "9", PROPERTY: "4:7", MIXED: "7"})
+    7
+    """
+    return int((summary.get(MIXED) if PROPERTY in summary else summary.get("total-records")) or 0)
 
 
 def tiers_to_keep(tiers: Sequence[Tier], least: int, most: int) -> list[Tier]:
@@ -74,17 +88,23 @@ class FilePlan(NamedTuple):
 
     `kept`: the tiers that stay. `after`: the rows of revisions greater than this one are written again, together with
     the further rows; None: no rows are. `horizon`: the rows from it on and those before it are written to files of
-    their own, so that the next run skips the latter; None: they are not told apart.
+    their own, so that the next run skips the latter; None: they are not told apart. `mixed`: how many rows stay in
+    files in which they were not told apart (`count_mixed_rows`).
     """
 
     kept: list[Tier]
     after: int | None
     horizon: Horizon | None = None
+    mixed: int = 0
 
     @property
-    def property_value(self) -> str:
-        """The tiers that stay, as `PROPERTY` lists them."""
-        return ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)
+    def summary(self) -> dict[str, str]:
+        """What the summary of the snapshot says of its tiers."""
+        tiers = {PROPERTY: ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)}
+        return tiers | ({MIXED: str(self.mixed)} if self.mixed else {})
+
+
+WHOLE = FilePlan([], None)  # all rows of the table are written again
 
 
 def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None = None) -> FilePlan:
@@ -94,9 +114,10 @@ def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None 
     if PROPERTY not in summary and int(summary.get("total-data-files") or 0) > SCATTERED:
         # an earlier version of altneu wrote it, or Spark wrote it in many tasks
         kept = [tier for tier in tiers if tier.rows > MERGED_ROWS]
+    mixed = count_mixed_rows(summary) if kept else 0
     if kept == tiers:
-        return FilePlan(kept, None)
-    return FilePlan(kept, kept[-1].last if kept else 0, horizon)
+        return FilePlan(kept, None, mixed=mixed)
+    return FilePlan(kept, kept[-1].last if kept else 0, horizon, mixed)
 
 
 def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> FilePlan | None:
@@ -109,6 +130,6 @@ def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> File
     tiers = snapshot_tiers(summary, newest)
     first, newer = (tiers[0].rows, sum(tier.rows for tier in tiers[1:])) if tiers else (0, 0)
     scattered = int(summary.get("total-data-files") or 0) - 2 * (len(tiers) - 1) > files
-    if PROPERTY not in summary or scattered or first <= max(MERGED_ROWS, newer) or not newer:
+    if count_mixed_rows(summary) or scattered or first <= max(MERGED_ROWS, newer) or not newer:
         return None
     return FilePlan(tiers[:1], tiers[0].last)

@@ -28,7 +28,7 @@ from altneu.algorithms.paths import spark_pattern
 
 from ..errors import AltneuError, Unavailable, UsageError
 from ..state import filesystem
-from . import avro_files, file_bounds, file_tiers
+from . import avro_files, file_bounds
 from .catalogs import Catalog, JdbcCatalog
 from .file_tiers import FilePlan
 from .horizons import Horizon, split_at_horizon
@@ -254,8 +254,8 @@ class TableWriter:
 
 
 def _summary_options(files: FilePlan | None) -> dict[str, str]:
-    """Return the options of a write by which the summary of its snapshot lists the tiers that stay."""
-    return {} if files is None else {f"snapshot-property.{file_tiers.PROPERTY}": files.property_value}
+    """Return the options of a write by which the summary of its snapshot describes the tiers that stay."""
+    return {} if files is None else {f"snapshot-property.{name}": value for name, value in files.summary.items()}
 
 
 class _SparkRowWriter(TableWriter):

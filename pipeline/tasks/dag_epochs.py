@@ -144,18 +144,16 @@ def check_landing(
     home, ledger = open_home(path, writes=False)
     schedule = home.schedule
     label = schedule.format_label(epoch)
-    batches = landing.list_batches(home)
-    unready = batches[epoch].incomplete if epoch in batches else None
-    if unready:
-        return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
-    if epoch in batches:
-        files = len(batches[epoch].all_files)
-        return LandingState(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
-    if epoch in ledger.outputs.published_batches():
+    batch = landing.list_batches(home, {epoch}).get(epoch)
+    if batch is not None and batch.incomplete:
+        return LandingState(epoch, label, "waiting", f"waiting for epoch {label}: {batch.incomplete}")
+    if batch is not None:
+        return LandingState(epoch, label, "landed", f"epoch {label} is landed: {len(batch.all_files)} file(s)")
+    if epoch in ledger.outputs.published_batches(epochs=[epoch]):
         return LandingState(
             epoch, label, "landed", f"epoch {label} is published; its landing folder does not exist any more"
         )
-    folder = f"{home.landed_at}/epoch={label}"
+    folder, batches = f"{home.landed_at}/epoch={label}", landing.list_batches(home)
     later = [e for e in batches if e > epoch]
     ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
     if not manual and later and ended is not None and ended + patience < (now or clock.read_clock()):

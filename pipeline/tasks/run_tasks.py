@@ -153,7 +153,8 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     """
     from .. import landing
 
-    landed, published, kept = landing.list_batches(home), ledger.outputs.published_batches(), []
+    epochs, kept = list(epochs), []
+    landed, published = landing.list_batches(home, set(epochs)), ledger.outputs.published_batches(epochs=epochs)
     for epoch in epochs:
         if epoch not in landed and epoch in published:
             label = home.schedule.format_label(epoch)

@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from altneu.pipeline.storage import file_tiers, iceberg
+from altneu.pipeline.storage import iceberg
 from altneu.pipeline.storage.branches import Branches
 from altneu.pipeline.storage.file_tiers import FilePlan
 from altneu.pipeline.storage.ref_changes import Metadata, Step
@@ -72,8 +72,7 @@ class Catalog:
             "snapshot-id": self.newest,
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
-            "summary": {key: str(number) for key, number in summary.items()}
-            | ({} if plan is None else {file_tiers.PROPERTY: plan.property_value}),
+            "summary": {key: str(number) for key, number in summary.items()} | ({} if plan is None else plan.summary),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}

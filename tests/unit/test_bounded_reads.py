@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,40 +19,69 @@ from altneu.pipeline.reading import views
 from altneu.pipeline.run import planning
 from altneu.pipeline.run.forecast import forecast_run
 from altneu.pipeline.state import clock, incidents
+from altneu.pipeline.state.database_session import DatabaseSession
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.tasks import airflow_page
+from altneu.pipeline.state.records import Row
+from altneu.pipeline.tasks import airflow_page, dag_epochs
 from tests.long_history import fill_history
 
-SHORT, LONG = 100, 1_000
+SHORT, LONG, VERY_LONG = 100, 2_000, 20_000
 INDEXES = ("INDEX ix_checks_failed", "COVERING INDEX ix_checks_suite_name")
 
 
 class Statements:
-    """The statements that databases have been sent, in SQL with their values, and how many there were."""
+    """The statements that databases have been sent, in SQL with their values, and how many rows they have returned."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, tuple[object, ...]]] = []
+        self.rows = 0
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         def hear(connection: object, cursor: object, statement: str, values: tuple[object, ...], *_: object) -> None:
             self.sent.append((statement, values))
 
+        read_rows = DatabaseSession.read_rows
+
+        def count_rows(session: DatabaseSession, statement: sa.Select[*tuple[object, ...]]) -> Sequence[Row]:
+            rows = read_rows(session, statement)
+            self.rows += len(rows)
+            return rows
+
         sa.event.listen(sa.Engine, "before_cursor_execute", hear)
         try:
-            yield
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(DatabaseSession, "read_rows", count_rows)
+                yield
         finally:
             sa.event.remove(sa.Engine, "before_cursor_execute", hear)
 
 
+def make_history(path: Path, epochs: int) -> tuple[Home, Ledger]:
+    """Make a history, a revision for each epoch, of which it is known what has landed."""
+    home, ledger = fill_history(path, epochs)
+    local_landing.read_landing(home, ledger)
+    report.write_pages(home, ledger, [ledger.revisions.get().frontier or 0])
+    return home, ledger
+
+
 @pytest.fixture(scope="module")
 def histories(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Home, Ledger]]:
-    """A short and a long history, a revision for each epoch; what has landed is known."""
-    made = {epochs: fill_history(tmp_path_factory.mktemp(str(epochs)), epochs) for epochs in (SHORT, LONG)}
-    for home, ledger in made.values():
-        local_landing.read_landing(home, ledger)
-        report.write_pages(home, ledger, [ledger.revisions.get().frontier or 0])
-    return made
+    """A short and a long history."""
+    return {epochs: make_history(tmp_path_factory.mktemp(str(epochs)), epochs) for epochs in (SHORT, LONG)}
+
+
+@pytest.fixture(scope="module")
+def very_long_history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ledger]:
+    return make_history(tmp_path_factory.mktemp("very-long"), VERY_LONG)
+
+
+def ask(question: str, history: tuple[Home, Ledger]) -> Statements:
+    """Return what the database has been sent for a question."""
+    heard = Statements()
+    with heard.counted():
+        QUESTIONS[question](*history)
+    return heard
 
 
 def plan(home: Home, ledger: Ledger) -> None:
@@ -77,26 +107,64 @@ QUESTIONS: dict[str, Callable[[Home, Ledger], object]] = {
 }
 
 
+# The rows that a question reads of each epoch of the history: one of each kind that is named here, and no more.
+BATCH, SUMS, PROOF, FOLDER, FILE, STORED_TOTALS = 1, 1, 1, 1, 1, 6
+WINDOWS = 50  # rows of windows over epochs and revisions, which a short history does not fill
+ROWS_OF_AN_EPOCH = {
+    "status": BATCH + SUMS + PROOF + FOLDER + FILE,
+    "plan": BATCH + FOLDER + FILE,
+    "all totals": STORED_TOTALS,
+    "totals": 0,
+    "the index": BATCH + SUMS + PROOF + FOLDER + FILE,
+    "a page": 0,
+    "pages after a run": BATCH + SUMS + PROOF + FOLDER + FILE,
+    "Airflow's page": BATCH + SUMS + PROOF + FOLDER + FILE,
+    "incidents": 0,
+}
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_sends_as_many_statements_to_a_long_history_as_to_a_short_one(
     histories: dict[int, tuple[Home, Ledger]], question: str
 ) -> None:
-    counts = {}
-    for epochs, (home, ledger) in histories.items():
-        heard = Statements()
-        with heard.counted():
-            QUESTIONS[question](home, ledger)
-        counts[epochs] = len(heard.sent)
-    assert counts[SHORT] == counts[LONG] > 0
+    short, long = ask(question, histories[SHORT]), ask(question, histories[LONG])
+    assert len(short.sent) == len(long.sent) > 0
+    assert abs(long.rows - short.rows - (LONG - SHORT) * ROWS_OF_AN_EPOCH[question]) < WINDOWS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_sends_as_many_statements_to_a_very_long_history(
+    histories: dict[int, tuple[Home, Ledger]], very_long_history: tuple[Home, Ledger], question: str
+) -> None:
+    long, very_long = ask(question, histories[LONG]), ask(question, very_long_history)
+    assert len(long.sent) == len(very_long.sent) > 0
+    assert very_long.rows - long.rows < (VERY_LONG - LONG) * ROWS_OF_AN_EPOCH[question] + WINDOWS
+
+
+def test_the_stages_of_a_run_read_the_batches_of_its_parent_once(histories: dict[int, tuple[Home, Ledger]]) -> None:
+    home, ledger = histories[SHORT]
+    newest, fresh = ledger.revisions.get().revision, Ledger(home.database)
+    heard = Statements()
+    with heard.counted():
+        answers = [fresh.outputs.published_batches(newest) for _ in range(3)]
+    assert heard.rows == len(answers[0]) == SHORT and answers[1:] == answers[:1] * 2
+    assert fresh.outputs.published_batches() == answers[0]
+    assert fresh.outputs.published_batches(newest - 1) == {epoch: answers[0][epoch] for epoch in range(SHORT - 1)}
+
+
+def test_batches_are_read_again_once_a_revision_is_published(tmp_path: Path) -> None:
+    _, ledger = fill_history(tmp_path, 1)
+    before = ledger.outputs.published_batches(2)  # a run asks what will be published with its revision
+    fill_history(tmp_path, 1, first=1, revision=2)
+    assert [*before, *ledger.outputs.published_batches(2)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_what_has_failed_is_looked_up(histories: dict[int, tuple[Home, Ledger]], question: str) -> None:
     """There are as many checks as of nothing else: a statement about failed ones reads the index of these alone."""
-    home, ledger = histories[LONG]
-    heard = Statements()
-    with heard.counted():
-        QUESTIONS[question](home, ledger)
+    _, ledger = histories[LONG]
+    heard = ask(question, histories[LONG])
     with ledger.database.engine.connect() as connection:
         for statement, values in heard.sent:
             if "checks" not in statement:
@@ -147,6 +215,8 @@ def test_a_few_epochs_open_their_folders_alone(
     monkeypatch.setattr(local_landing.os, "listdir", lambda place: opened.append(place) or list_names(place))
     assert local_landing.list_batches(home, {7, 9, -1}) == {epoch: whole[epoch] for epoch in (7, 9)}
     assert len(opened) == 2
+    state = dag_epochs.check_landing(str(home.path), 7, patience=timedelta(hours=1), manual=False)
+    assert state.state == "landed" and len(opened) == 3
 
 
 def test_the_pages_of_a_run_list_the_landing_only_if_that_is_long_ago(

@@ -29,7 +29,7 @@ class Table:
         self.files = [each for each in self.files if each not in merged] + [[*again, *[revision] * rows]]
         self.written += len(again) + rows
         self.longest = max(self.longest, len(again))
-        self.summary = {PROPERTY: plan.property_value, "total-records": str(self.count()), "total-data-files": "1"}
+        self.summary = {**plan.summary, "total-records": str(self.count()), "total-data-files": "1"}
 
     def count(self) -> int:
         return sum(map(len, self.files))
@@ -67,21 +67,32 @@ def test_a_snapshot_without_tiers_is_one_tier_and_is_merged_where_it_is_scattere
     """Snapshots without listed tiers are left by earlier versions, compactions and rollbacks."""
     whole = {"total-records": "500", "total-data-files": "1"}
     assert file_tiers.snapshot_tiers(whole, 9) == [Tier(9, 500)]
-    assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None, None)
-    assert file_tiers.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0, None)
+    assert file_tiers.plan_files(whole, 9) == ([Tier(9, 500)], None, None, 500)
+    assert file_tiers.plan_files(whole | {"total-data-files": "99"}, 9) == ([], 0, None, 0)
     large = {"total-records": str(MERGED_ROWS + 1), "total-data-files": "99"}
-    assert file_tiers.plan_files(large, 9) == (
-        [Tier(9, MERGED_ROWS + 1)],
-        None,
-        None,
-    )  # this is left to `altneu compact`
-    assert file_tiers.plan_files({}, 0) == ([], None, None)
+    kept = [Tier(9, MERGED_ROWS + 1)]
+    assert file_tiers.plan_files(large, 9) == (kept, None, None, MERGED_ROWS + 1)  # this is left to `altneu compact`
+    assert file_tiers.plan_files({}, 0) == ([], None, None, 0)
+
+
+def test_rows_of_an_earlier_version_are_known_until_they_are_written_again() -> None:
+    table = Table([[1] * (MERGED_ROWS + 1)], {"total-records": str(MERGED_ROWS + 1), "total-data-files": "1"})
+    for revision in range(2, 40):
+        table.append(revision, 10)
+        assert file_tiers.count_mixed_rows(table.summary) == MERGED_ROWS + 1
+        assert file_tiers.plan_compaction(table.summary, revision, files=2) is None  # as a whole
+    small = Table([[1] * 99], {"total-records": "99", "total-data-files": "1"})
+    mixed = []
+    for revision in range(2, 40):
+        small.append(revision, 10)
+        mixed.append(file_tiers.count_mixed_rows(small.summary))
+    assert mixed[0] == 99 and mixed[-1] == 0
 
 
 def test_a_compaction_leaves_a_large_tier_alone() -> None:
     base = 10 * MERGED_ROWS
     summary = {"total-records": str(base + 500), "total-data-files": "4", PROPERTY: f"7:{base},9:300"}
-    assert file_tiers.plan_compaction(summary, 10, files=2) == ([Tier(7, base)], 7, None)
+    assert file_tiers.plan_compaction(summary, 10, files=2) == ([Tier(7, base)], 7, None, 0)
     for why, changed in {
         "it is in too many files": {"total-data-files": "9"},
         "the others have as many rows": {"total-records": str(2 * base)},

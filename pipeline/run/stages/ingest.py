@@ -27,7 +27,7 @@ class Accepted:
     batches: list[landing.BatchFiles]
     counts: dict[int, tuple[int, int]]  # number of good rows, and of quarantined rows
     digests: dict[int, str]
-    published: dict[int, Batch]
+    published: Mapping[int, Batch]
 
 
 def accept_batches(run: RunContext) -> Accepted:
