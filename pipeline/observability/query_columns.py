@@ -17,8 +17,8 @@ from ..home.queries import (
     VERTICES,
     Definitions,
     QueryDefinition,
-    compile_definition,
     is_relation_rows,
+    known_relations,
 )
 
 LANDING = "landing"
@@ -49,8 +49,10 @@ def trace_columns(home: Home, table: str, definitions: Definitions) -> TracedCol
         return TracedColumns(_trace_relation(definition, table))
     if table == definition.state_table:
         return TracedColumns({})
+    from altneu.algorithms.sql_query import compile_query
+
     try:
-        query = compile_definition(home, definition, definitions)
+        query = compile_query(definition.text, known_relations(home, definitions))
     except ValueError:
         return TracedColumns({})
     sources = {column: _name_columns(definitions, each) for column, each in query.sources.items()}
