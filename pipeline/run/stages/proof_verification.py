@@ -278,6 +278,7 @@ def _landed_fingerprints(
             small.delta["upserts"],
             run.home,
             small.conditions,
+            first=first,
             whole=whole,
             part=part,
             frontier=run.frontier,
