@@ -95,11 +95,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for sample in list_samples(terminalreporter.stats.get("passed", [])):
+        terminalreporter.line(f"A sample: {sample}")
     left_out = [report for report in terminalreporter.stats.get("skipped", []) if LEFT_OUT in str(report.longrepr)]
     if config.getoption("minutes") is not None:
         terminalreporter.line(f"{len(left_out)} tests were left out for want of time.")
         for function, number in sorted(Counter(name_function(report.nodeid) for report in left_out).items()):
             terminalreporter.line(f"{number:5d}  {function}")
+
+
+def list_samples(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return what tests say of the random sample that they have looked at, in their property `sample`."""
+    return [str(value) for report in reports for name, value in report.user_properties if name == "sample"]
 
 
 def needs_spark(item: pytest.Item) -> bool:

@@ -23,6 +23,7 @@ from altneu.expectations.relations import select_rows
 from ..home.home import Home
 from ..storage.arrow_fingerprints import interval_steps, sum_by_epoch
 from ..storage.duckdb_predicates import translate_to_duckdb
+from ..storage.horizons import table_horizon
 from ..storage.table_schemas import ALWAYS, value_columns
 from .audit import Recount
 from .edge_rederivation import last_rows, steps_of_pairs
@@ -89,7 +90,15 @@ def _quote(name: str) -> str:
 
 
 def landed_fingerprints(
-    rows: Rows, landed: pa.Table, home: Home, conditions: Conditions, *, whole: bool, part: Proof | None, frontier: int
+    rows: Rows,
+    landed: pa.Table,
+    home: Home,
+    conditions: Conditions,
+    *,
+    first: int,
+    whole: bool,
+    part: Proof | None,
+    frontier: int,
 ) -> dict[str, dict[int, Fingerprint]]:
     """Compute what the proof of a run compares: the fingerprints by epoch of the edges of some pairs, and of a share.
 
@@ -98,6 +107,7 @@ def landed_fingerprints(
         landed: The upserts that the run has written, which choose the pairs.
         home: The home.
         conditions: Its conditions.
+        first: The first epoch about which the proof states something: rows that cannot matter to it are left out.
         whole: Whether all pairs are chosen.
         part: The proof that has recounted a share of the vertices, whose pairs are chosen, too.
         frontier: The epoch at which the rows of the share are compared.
@@ -112,15 +122,17 @@ def landed_fingerprints(
             chosen += f" OR {{a}} BETWEEN {part.between[0]} AND {part.between[1]}"
 
     def choose_rows(table: str, a: str, b: str) -> pa.Table:
+        horizon = table_horizon(table, first, home.config.edges.live_for)
+        matters = "true" if horizon is None else horizon.condition
         condition = chosen.format(a=a, b=b, landed="{landed}")
-        return select_rows(f"SELECT * FROM {{rows}} WHERE {condition}", rows=rows[table], landed=landed)
+        return select_rows(f"SELECT * FROM {{rows}} WHERE {matters} AND ({condition})", rows=rows[table], landed=landed)
 
     steps = derive_steps(choose_rows("upserts", "least(src, dst)", "greatest(src, dst)"), home, conditions)
-    stored = interval_steps(choose_rows("edges", "a", "b"))
-    prints = {"landed": sum_by_epoch(steps, ["a", "b"]), "stored": sum_by_epoch(stored, ["a", "b"])}
+    edges = interval_steps(choose_rows("edges", "a", "b"))
+    prints = {"landed": sum_by_epoch(steps, ["a", "b"]), "stored": sum_by_epoch(edges, ["a", "b"])}
     if part is not None:
         for table in COLLECTIONS:
-            some = interval_steps(rows[table]) if table == "edges" else rows[table]
+            some = edges if table == "edges" else rows[table]
             vertex, (least, greatest) = some[ALWAYS[table][0]], part.between
             mine = pc.and_(pc.greater_equal(vertex, least), pc.less_equal(vertex, greatest))
             mine = pc.and_(mine, pc.less_equal(some["epoch"], frontier))

@@ -151,6 +151,12 @@ SPOILT: dict[str, tuple[Callable[[Stored], None], list[tuple[int, str, str]]]] =
     "a new edge never ends": (
         replace_row("edges", NEW_EDGE, (7, 8, OPEN, *NEW_EDGE[3:])), [(4, "landed", f"{PAIRS}, at epoch 9")],
     ),
+    "a new edge has no end": (
+        replace_row("edges", NEW_EDGE, (7, 8, None, *NEW_EDGE[3:])), [(4, "landed", PAIRS)],
+    ),
+    "a new edge ends before the first epoch": (
+        replace_row("edges", NEW_EDGE, (7, 8, 0, *NEW_EDGE[3:])), [(4, "landed", PAIRS)],
+    ),
     "an old edge of the part is lost": (
         lambda stored: stored["edges"].remove(OLD_EDGE),
         [(1, "landed", PAIRS), (4, "landed", PAIRS), (4, "part", "the rows of edges")],

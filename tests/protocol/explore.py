@@ -16,6 +16,7 @@ from typing import Any
 from greenlet import greenlet
 
 Deviation = tuple[int, str]  # the number of the step; "crash", "lost" or the process to switch to
+Deviations = list[list[Deviation]]  # those of several executions
 
 
 @dataclass
@@ -135,17 +136,16 @@ def search(
     wide: bool = False,
     faults: bool = True,
     first: str = "",
-    part: tuple[int, int] = (1, 1),
+    choose: Callable[[Deviations], Deviations] = list,
 ) -> Iterator[Execution]:
     """Every execution with up to `bound` deviations, each once, those with fewer first; the first deviation
-    only at steps so called. Of several parts, each has its share of the first deviations with all that follows them,
-    and the execution without any. Raises `Violation`."""
-    number, parts = part
+    only at steps so called. Of those with `bound` deviations in one order of the processes, the ones that `choose`
+    returns; the default is all. Raises `Violation`."""
     for order in orders:
-        waiting: list[list[Deviation]] = [[]]
-        for _ in range(bound + 1):
-            following: list[list[Deviation]] = []
-            for deviations in waiting:
+        waiting: Deviations = [[]]
+        for deviated in range(bound + 1):
+            following: Deviations = []
+            for deviations in choose(waiting) if deviated == bound else waiting:
                 execution = Execution(make(), deviations, wide, faults)
                 execution.run(order)
                 yield execution
@@ -155,4 +155,4 @@ def search(
                     for instead in point.instead
                     if deviations or point.what.startswith(first)
                 ]
-            waiting = following if waiting != [[]] else following[number - 1 :: parts]
+            waiting = following

@@ -1,12 +1,15 @@
 """The commit protocol (docs/protocol.md), explored: real ledger and branches, every interleaving up to a bound.
 
-Seven variants that are broken on purpose show that the search would find what it looks for.
+Seven variants that are broken on purpose show that the search would find what it looks for. Of very many interleavings
+the wide sweeps look at a random sample, another one each time; `ALTNEU_EXECUTIONS=100000` looks at all of them.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +24,15 @@ from altneu.pipeline.state.revisions import RevisionStore
 from altneu.pipeline.state.runs import RunStore
 from altneu.pipeline.state.schema import ledger
 from altneu.pipeline.state.stage_results import AuditFacts, PublishFacts
-from tests.protocol.explore import Deviation, Violation, search
+from tests import seeds
+from tests.protocol.explore import Deviations, Violation, search
 from tests.protocol.memory import Scheduler
 from tests.protocol.world import Protocol, World, protocol, see
 
+MOST = int(os.environ.get("ALTNEU_EXECUTIONS", "1000"))  # executions with the greatest number of deviations
+
 Works = dict[str, Callable[[World], Any]]
+Record = Callable[[str, object], None]
 
 WRITER: Works = {"a": lambda world: world.write("a")}
 OTHER: Works = {"b": lambda world: world.write("b")}
@@ -60,14 +67,24 @@ def orders(names: list[str]) -> list[list[str]]:
     return [[*names[place:], *names[:place]] for place in range(len(names))]
 
 
-def explore(world: Protocol, scene: str, bound: int, wide: bool, part: tuple[int, int] = (1, 1)) -> None:
-    works, began, executions, steps = SCENES[scene], time.time(), 0, 0
+def explore(world: Protocol, scene: str, bound: int, wide: bool) -> str:
+    """Look at the executions of a scene with up to `bound` deviations; of those with so many, at `MOST` or fewer, which
+    are drawn. Return how many they were."""
+    works, possible, executions = SCENES[scene], 0, Counter[int]()
     chosen = orders(list(works)) if wide or len(works) < 3 else [list(works)]
     if scene == "two writers":  # who begins does not matter: they do the same
         chosen = chosen[:1]
-    for execution in search(lambda: world.begin(works), chosen, bound, wide, part=part):
-        executions, steps = executions + 1, steps + len(execution.points)
-    print(f"{scene}: {executions:,} executions, {steps:,} steps, {time.time() - began:.1f} s")
+    seed = seeds.one()
+    draw = random.Random(seed)
+
+    def choose(deviations: Deviations) -> Deviations:
+        nonlocal possible
+        possible += len(deviations)
+        return draw.sample(deviations, min(len(deviations), MOST // len(chosen)))
+
+    for execution in search(lambda: world.begin(works), chosen, bound, wide, choose=choose):
+        executions[len(execution.deviations)] += 1
+    return f"{scene}: {executions[bound]:,} of {possible:,} executions with {bound} deviation(s), {seeds.NAME}={seed}"
 
 
 QUICK = ("two writers", "a held run", "a compaction and its readers")
@@ -168,25 +185,7 @@ def test_a_broken_variant_is_caught(world: Protocol, monkeypatch: pytest.MonkeyP
             pass
 
 
-# -- wider, in parts of some minutes each ------------------------------------------------------------------------------
-
-PARTS_OF_ONE = {"all": 4}  # of the scenes that take longer than one part may
-PARTS_OF_TWO = {
-    "all": 25,
-    "a held run, overtaken": 3,
-    "a held run and a compaction": 3,
-    "two writers": 2,
-    "a compaction and its readers": 2,
-}
-
-
-def split_scenes(parts: dict[str, int]) -> list[Any]:
-    return [
-        pytest.param(scene, (part, of), id=f"{scene}, {part} of {of}")
-        for scene in SCENES
-        for of in [parts.get(scene, 1)]
-        for part in range(1, of + 1)
-    ]
+# -- wider, of what is much a random sample ----------------------------------------------------------------------------
 
 
 class Steps:
@@ -203,24 +202,23 @@ class Steps:
     def settle(self, outcomes: dict[str, str], faulty: bool) -> None: ...
 
 
-def test_the_parts_of_a_search_are_the_whole() -> None:
-    """Every execution with a deviation is in one part; the one without is in each."""
+def test_a_search_has_the_sample_that_is_chosen_and_all_with_fewer_deviations() -> None:
+    def count_executions(choose: Callable[[Deviations], Deviations]) -> Counter[int]:
+        executions = search(Steps, [["a", "b"]], 2, choose=choose)
+        return Counter(len(execution.deviations) for execution in executions)
 
-    def list_executions(part: tuple[int, int]) -> list[Sequence[Deviation]]:
-        return [execution.deviations for execution in search(Steps, [["a", "b"]], 2, part=part)]
-
-    whole, parts = list_executions((1, 1)), [list_executions((part, 3)) for part in (1, 2, 3)]
-    assert [part.pop(0) for part in (whole, *parts)] == [[]] * 4
-    assert len(whole) > 100 and sorted(whole) == sorted(deviations for part in parts for deviations in part)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("scene", "part"), split_scenes(PARTS_OF_ONE))
-def test_one_deviation_at_any_step(world: Protocol, scene: str, part: tuple[int, int]) -> None:
-    explore(world, scene, 1, wide=True, part=part)
+    whole, sample = count_executions(list), count_executions(lambda possible: possible[:7])
+    assert whole[2] > 50 and whole[0] == 1
+    assert sample == {0: 1, 1: whole[1], 2: 7}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scene", "part"), split_scenes(PARTS_OF_TWO))
-def test_two_deviations(world: Protocol, scene: str, part: tuple[int, int]) -> None:
-    explore(world, scene, 2, wide=False, part=part)
+@pytest.mark.parametrize("scene", SCENES)
+def test_one_deviation_at_any_step(world: Protocol, scene: str, record_property: Record) -> None:
+    record_property("sample", explore(world, scene, 1, wide=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+def test_two_deviations(world: Protocol, scene: str, record_property: Record) -> None:
+    record_property("sample", explore(world, scene, 2, wide=False))

@@ -81,6 +81,7 @@ class Stored:
         )
         return SimpleNamespace(
             run_id="mine",
+            home=SimpleNamespace(config=SimpleNamespace(edges=SimpleNamespace(live_for=None))),
             ledger=SimpleNamespace(outputs=outputs),
             get_result=lambda kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=3),
             frontier=FRONTIER,
@@ -197,6 +198,28 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     found = prove(monkeypatch, stored, run)
     assert found == proof_verification.ProofResult([FIRST, FRONTIER], [], None, 5)
     assert staged == [("mine", stored.change)]
+
+
+def test_what_expires_after_the_newest_epoch_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a window everything ends, so that a wrong row of an epoch to come shows at once."""
+    stored, tables = Stored(), ("degrees", "triangle_counts", "motif_counts")
+    run = stored.run()
+    for table in tables:
+        rows = [*stored.before.get(table, {}).values(), *stored.change.setdefault(table, {}).values()]
+        stored.change[table] = add_fingerprints(stored.change[table], {LATER: -Fingerprint.sum_all(rows)})
+    run.home.config.edges.live_for = LATER - FRONTIER
+    found = prove(monkeypatch, stored, run)
+    assert found is not None and not found.rows
+    for table in tables:
+        change_by(stored, table, LATER, 7)
+    found = prove(monkeypatch, stored, run)
+    assert found is not None
+    assert [(row["epoch"], row["what"], row["a"]) for row in found.rows] == [
+        (FRONTIER, "stored", f"the rows of {table}, once all edges have expired") for table in tables
+    ]
+    run.home.config.edges.live_for = None  # what is there at the newest epoch stays
+    found = prove(monkeypatch, stored, run)
+    assert found is not None and not found.rows
 
 
 @pytest.mark.parametrize(("asked", "known"), [(ProofScope(8, 3), True), (ProofScope(), True), (ProofScope(), False)])

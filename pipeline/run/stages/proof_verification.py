@@ -7,7 +7,9 @@ The parent's run has proved the state before. Of the state after, this module sh
 - edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
   proved in its task from the edges alone (`altneu.algorithms.graph.proof_records`): the fingerprints of the stored rows
   are compared;
-- one share of the vertices has the same rows when all of it is counted again, where `[audit] mode` asks for that.
+- one share of the vertices has the same rows when all of it is counted again, where `[audit] mode` asks for that;
+- where edges live for a window, what will expire after the newest epoch leaves nothing behind. The rows of these epochs
+  are compared one by one by the runs that reach them.
 
 Where nothing is known of the state before (in a home of an earlier version), all pairs and all rows are looked at once.
 The state on which the first change builds is proved with them, and nothing is stated about the epochs before.
@@ -24,6 +26,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
 from altneu.algorithms.graph.edge_derivation import interval_steps as edge_steps
 from altneu.algorithms.graph.edge_derivation import join_on_pair
@@ -49,6 +52,8 @@ from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import AuditChoice, EdgesChoice
 from ..run_context import RunContext
 from .small_run import SmallRun
+
+EXPIRING = ("degrees", "triangle_counts", "motif_counts")  # tables that are empty once every edge has expired
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
         rows += _unproved_edges(proof, first, epochs[-1])
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
         rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
+    rows += _lasting_rows(run, before, change)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
@@ -124,6 +130,18 @@ def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]
         make_difference(last if epoch is None else max(epoch, first), "facts", f"{a}-{b}", k, None, wrong[epoch])
         | {"why": why}
         for a, b, k, why, epoch in proof.shown
+    ]
+
+
+def _lasting_rows(run: RunContext, before: Prints, change: Prints) -> list[dict[str, Any]]:
+    """Return the tables of which something would remain after every edge has expired."""
+    live_for = run.home.config.edges.live_for
+    if live_for is None or run.frontier >= FOREVER - live_for:
+        return []
+    return [
+        make_difference(run.frontier, "stored", f"the rows of {table}, once all edges have expired", None, None)
+        for table in EXPIRING
+        if Fingerprint.sum_all([*before.get(table, {}).values(), *change.get(table, {}).values()])
     ]
 
 
@@ -260,6 +278,7 @@ def _landed_fingerprints(
             small.delta["upserts"],
             run.home,
             small.conditions,
+            first=first,
             whole=whole,
             part=part,
             frontier=run.frontier,
