@@ -54,19 +54,31 @@ def quiet_again() -> Iterator[None]:
 
 
 @pytest.fixture
-def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+def unaudited(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Runs of this process that record their fingerprints, without the rest of the audit stage, half of a tiny run: for
-    tests that compare with plain Python, or audit what is published themselves."""
+    tests that compare with plain Python, or audit what is published themselves. They write no pages, but with the
+    fixture `pages`."""
     import altneu.pipeline.run.stages.audit
     from tests.fingerprint_helpers import stage
+    from tests.short_runs import skip_pages
 
     monkeypatch.setattr(altneu.pipeline.run.stages.audit, "audit_run", stage)
+    if "pages" not in request.fixturenames:
+        skip_pages(monkeypatch)
 
 
 @pytest.fixture
-def ledger_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[LedgerOnly]:
-    """The runs of a test without Spark."""
+def ledger_only(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LedgerOnly]:
+    """The runs of a test without Spark, and without pages but with the fixture `pages`."""
     from tests.ledger_only import run_without_spark
+    from tests.short_runs import skip_pages
 
     with run_without_spark(monkeypatch) as homes:
+        if "pages" not in request.fixturenames:
+            skip_pages(monkeypatch)
         yield homes
+
+
+@pytest.fixture
+def pages() -> None:
+    """Let the runs of a test that are short otherwise write their pages: for a test that looks at them."""

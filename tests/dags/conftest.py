@@ -50,6 +50,20 @@ def airflow() -> None:
     Pool.create_or_update_pool(POOL, slots=1, description="", include_deferred=False)
 
 
+def use_bag(patch: pytest.MonkeyPatch, bag: Any) -> None:
+    """Let `DAG.test` take these DAGs, and write them to the database once: it parses all of them before each run."""
+    from airflow.dag_processing import dagbag
+
+    write, written = dagbag.sync_bag_to_db, list[None]()
+
+    def write_once(*arguments: Any, **options: Any) -> None:
+        if not written:
+            written.append(write(*arguments, **options))
+
+    patch.setattr(dagbag, "BundleDagBag", lambda **_: bag)
+    patch.setattr(dagbag, "sync_bag_to_db", write_once)
+
+
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, Any]]]:
     """`load(home, **environment)`: the DAGs as parsed for a home."""
@@ -59,18 +73,23 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, An
         for name in [name for name in sys.modules if name == ours or name.startswith(f"{ours}.")]:
             del sys.modules[name]
 
-    def loaded(home: Path | str, **environment: str) -> dict[str, Any]:
-        from airflow.dag_processing.dagbag import DagBag
+    patch = pytest.MonkeyPatch()
 
+    def loaded(home: Path | str, **environment: str) -> dict[str, Any]:
+        from airflow.dag_processing import dagbag
+
+        patch.undo()
         for name, value in {"ALTNEU_HOME": str(home), **environment}.items():
             monkeypatch.setenv(name, value)
         forget()
-        bag = DagBag(DAGS)
+        bag = dagbag.BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
         assert not bag.import_errors, "\n".join(bag.import_errors.values())
+        use_bag(patch, bag)
         for dag in bag.dags.values():  # a failure shows at once
             for task in dag.tasks:
                 task.retries = 0
         return dict(bag.dags)
 
     yield loaded
+    patch.undo()
     forget()

@@ -81,7 +81,7 @@ def assert_stopped_before_publish(run: Any, home: Home, ledger: Ledger, called: 
     assert [part for part in parts if part not in called[0]["error"]] == []
 
 
-@pytest.mark.usefixtures("ledger_only", "airflow")
+@pytest.mark.usefixtures("ledger_only", "pages", "airflow")
 def test_a_failing_epoch_is_told_once_and_its_end_too(
     load: Load,
     tiny: tuple[Home, Ledger, int],

@@ -305,7 +305,8 @@ assert not heavy, heavy
 """
 
 
-@pytest.mark.parametrize("mode", ["plain", "block"])
+# what imports none of them needs none of them
+@pytest.mark.parametrize("mode", ["plain", pytest.param("block", marks=pytest.mark.slow)])
 def test_parsing_imports_nothing_heavy_and_needs_no_spark(tmp_path: Path, mode: str) -> None:
     environment = os.environ | {"ALTNEU_HOME": str(tmp_path / "none"), "PYTHONPATH": str(REPO)}
     command = [sys.executable, "-c", _PARSE, mode, str(DAGS)]

@@ -34,13 +34,14 @@ def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Call
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path / "own"))
 
     def parsed(text: str) -> dict[str, Any]:
-        from airflow.dag_processing.dagbag import DagBag
+        from airflow.dag_processing import dagbag
 
         folder = tmp_path / "dags"
         folder.mkdir(exist_ok=True)
         (folder / "mine.py").write_text(FILE + text)
         load(tmp_path / "own")  # and its modules are forgotten at the end
-        bag = DagBag(folder)
+        bag = dagbag.DagBag(folder, bundle_path=folder, bundle_name="mine")
+        monkeypatch.setattr(dagbag, "BundleDagBag", lambda **_: bag)
         return {"errors": "".join(bag.import_errors.values()), **bag.dags}
 
     return parsed
@@ -152,6 +153,7 @@ def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         sites.site_of_environment()
 
 
+@pytest.mark.usefixtures("pages")
 def test_a_run_of_one_home_touches_no_other(
     ledger_only: LedgerOnly,
     airflow: None,

@@ -28,6 +28,7 @@ def judge_ties(run: RunContext) -> list[dict[str, Any]]:
     return [check(epoch, CHECK, not found, severity="warning", rows=found, suite="upserts") for epoch in run.epochs]
 
 
+@pytest.mark.usefixtures("pages")
 def test_from_the_alert_to_the_closed_incident(ledger_only: LedgerOnly, typed: Altneu, tmp_path: Path) -> None:
     ledger_only.checks = judge_ties
     correct_what_an_alert_tells(typed, tmp_path / "home")

@@ -30,7 +30,7 @@ def land(home: home_helpers.Home, epoch: int, edges: list[tuple[int, int]]) -> N
     home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
 
 
-@pytest.mark.usefixtures("ledger_only")
+@pytest.mark.usefixtures("ledger_only", "pages")
 def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch, edges in ((1, TRIANGLE), (2, [(3, 4)]), (3, [(2, 4)])):
@@ -86,6 +86,7 @@ def of_a_vertex(home: home_helpers.Home, ledger: Ledger, vertex: str, revision: 
     assert Path(write_vertex(home, ledger, 3, vertex, row)).read_text().count("<tr>") == 1 + len(ends)
 
 
+@pytest.mark.usefixtures("pages")
 def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_path: Path) -> None:
     """Its tables and drawn trusses are those of `Graph` at the revision in its name, also when a correction has come;
     a run writes it, and a table that cannot be read does not fail one."""

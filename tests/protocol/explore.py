@@ -3,8 +3,8 @@
 A process is a greenlet that stops before each of its steps. An execution follows one order of the processes, each to
 its end, but for its deviations: at the given step switch to another process, or the process dies before it (`crash`),
 or it is done and the answer does not come (`lost`). `search` tries every execution with up to so many deviations;
-without `wide` it deviates only where the next step writes. After every step that
-writes `World.check` looks at the invariants; at the end another process comes, later, and publishes: `World.settle`.
+without `wide` it deviates only where the next step writes. After every step that writes `World.check` looks at the
+invariants, once where executions begin alike; at the end another process comes, later, and publishes: `World.settle`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Execution:
                 dead.append(current)
                 continue
             current.resume(todo)
-            if writes:
+            if writes and number > last:  # before its last deviation it is an execution that was looked at
                 self.world.check()
         self.world.settle(
             {p.name: p.outcome for p in processes.values()},

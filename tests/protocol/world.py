@@ -80,6 +80,7 @@ class Protocol:
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
         patch.setattr(altneu.pipeline.state.versions, "prepare_database", lambda *_: None)
+        self.truth = ledger_of(self.engine, "nobody/1/1.00")
         self.template: tuple[bytes, Catalog] | None = None
 
     @property
@@ -267,7 +268,7 @@ class World:
 
     def known(self) -> Books:
         """The database as it is, read once; with what every table holds at a revision: the runs that it builds on."""
-        truth = ledger_of(self.protocol.engine, "nobody/1/1.00")
+        truth = self.protocol.truth
         revisions, runs = truth.revisions.list_all(), {row.run_id: row for row in truth.runs.list_all()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:

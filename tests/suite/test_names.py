@@ -10,8 +10,9 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 FOLDERS = ("altneu", "pipeline", "algorithms", "expectations", "dags")
@@ -23,12 +24,16 @@ BARE = re.compile(
 )
 
 
-@cache
-def list_functions() -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    return list(_walk_functions())
+Functions = list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]
 
 
-def _walk_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+@pytest.fixture(scope="module")
+def functions() -> Functions:
+    """All functions of the product. A fixture, so that one process of the suite alone reads them."""
+    return list(walk_functions())
+
+
+def walk_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for folder in FOLDERS:
         for file in (REPO / folder).rglob("*.py"):
             if "migrations/versions" in file.as_posix():
@@ -42,34 +47,34 @@ def is_one_word(name: str) -> bool:
     return "_" not in name.strip("_")
 
 
-def test_few_functions_have_a_name_of_one_word() -> None:
+def test_few_functions_have_a_name_of_one_word(functions: Functions) -> None:
     for folder, limit in (("pipeline", 0.15), ("algorithms", 0.25)):
-        names = [function.name for file, function in list_functions() if file.parts[0] == folder]
+        names = [function.name for file, function in functions if file.parts[0] == folder]
         assert len(names) > 300 and sum(map(is_one_word, names)) / len(names) < limit, folder
 
 
-def test_no_function_or_module_has_a_bare_participle_or_preposition_for_a_name() -> None:
-    bare = [f"{file}: {function.name}" for file, function in list_functions() if BARE.fullmatch(function.name)]
+def test_no_function_or_module_has_a_bare_participle_or_preposition_for_a_name(functions: Functions) -> None:
+    bare = [f"{file}: {function.name}" for file, function in functions if BARE.fullmatch(function.name)]
     assert len(bare) <= 10, bare
-    assert not {file for file, _ in list_functions() if BARE.fullmatch(file.stem)}
+    assert not {file for file, _ in functions if BARE.fullmatch(file.stem)}
 
 
-def test_few_names_are_defined_in_several_files() -> None:
+def test_few_names_are_defined_in_several_files(functions: Functions) -> None:
     files = defaultdict(set)
-    for file, function in list_functions():
+    for file, function in functions:
         files[function.name].add(file)
     shared = sorted(name for name, places in files.items() if len(places) > 1)
     assert len(shared) <= 220, shared
 
 
-def test_no_docstring_begins_with_a_pronoun() -> None:
-    docs = ((file, function.name, ast.get_docstring(function) or "") for file, function in list_functions())
+def test_no_docstring_begins_with_a_pronoun(functions: Functions) -> None:
+    docs = ((file, function.name, ast.get_docstring(function) or "") for file, function in functions)
     assert not [f"{file}: {name}: {doc[:60]}" for file, name, doc in docs if PRONOUN.match(doc)]
 
 
-def test_booleans_and_long_lists_of_parameters_are_keywords() -> None:
+def test_booleans_and_long_lists_of_parameters_are_keywords(functions: Functions) -> None:
     booleans, long = [], []
-    for file, function in list_functions():
+    for file, function in functions:
         positional = [
             each for each in (*function.args.posonlyargs, *function.args.args) if each.arg not in ("self", "cls")
         ]

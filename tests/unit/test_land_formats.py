@@ -201,7 +201,10 @@ def test_a_named_pipe_gives_all_of_its_rows(kind: str, tmp_path: Path) -> None:
     assert not (home / "landing" / "_work").exists() or not list((home / "landing" / "_work").glob("*/*"))
 
 
-@pytest.mark.parametrize("way", ["- < pipe", "/dev/stdin", "<()", "/dev/stdin of a file"])
+@pytest.mark.parametrize(
+    "way",
+    ["- < pipe", "<()", *(pytest.param(way, marks=pytest.mark.slow) for way in ("/dev/stdin", "/dev/stdin of a file"))],
+)
 def test_what_a_shell_gives_is_read_whole(way: str, tmp_path: Path) -> None:
     rows = [{"src": n, "dst": n + 1, "w": n % 7} for n in range(12_000)]
     (tmp_path / "a.csv").write_bytes(Text(",", False, False, "\n", header=False).write(rows, NAMES))

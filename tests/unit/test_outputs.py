@@ -175,18 +175,21 @@ def show(home: Path, *options: str, **how: Any) -> subprocess.CompletedProcess[b
     return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
 
 
-def test_standard_output_has_the_rows_and_nothing_else(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("output", ["-", "/dev/fd/1", pytest.param("/dev/stdout", marks=pytest.mark.slow)])
+def test_standard_output_has_the_rows_and_nothing_else(home: Path, tmp_path: Path, output: str) -> None:
     rows = b"epoch,label,k,edges,exactly\r\n" + b"".join(b"12600,2004-07-01,%d,6,%d\r\n" % each for each in SIZES)
-    for output in ("-", "/dev/stdout", "/dev/fd/1"):
-        done = show(home, "--output", output, stdout=subprocess.PIPE)
-        assert (done.returncode, done.stdout) == (0, rows), done.stderr
-        assert b"3 row(s) written" in done.stderr
-        appended = tmp_path / "log"
-        appended.write_bytes(b"before\n")
-        with appended.open("ab") as stream:  # as a shell's >> does
-            done = show(home, "--output", output, stdout=stream)
-        assert done.returncode == 0, done.stderr.decode()
-        assert appended.read_bytes() == b"before\n" + rows
+    done = show(home, "--output", output, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (0, rows), done.stderr
+    assert b"3 row(s) written" in done.stderr
+    appended = tmp_path / "log"
+    appended.write_bytes(b"before\n")
+    with appended.open("ab") as stream:  # as a shell's >> does
+        done = show(home, "--output", output, stdout=stream)
+    assert done.returncode == 0, done.stderr.decode()
+    assert appended.read_bytes() == b"before\n" + rows
+
+
+def test_standard_output_has_rows_of_other_formats(home: Path) -> None:
     parquet = show(home, "--output", "-", "--format", "parquet", stdout=subprocess.PIPE).stdout
     assert [(row["k"], row["exactly"]) for row in pq.read_table(BytesIO(parquet)).to_pylist()] == list(SIZES)
     listed = json.loads(show(home, "--output", "-", "--format", "json", stdout=subprocess.PIPE).stdout)
