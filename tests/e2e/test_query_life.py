@@ -305,6 +305,16 @@ def test_what_is_large_is_recomputed_by_spark(
     life.check(**texts)
 
 
+def test_vertices_have_their_names_in_what_is_recomputed(spark: SparkSession, tmp_path: Path) -> None:
+    toml = '[vertices]\nids = "string"\n[queries]\nrecompute = ["walks"]\n'
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
+    rows: Any = [("ann", "bob", None, "upsert", 0), ("bob", "cid", None, "upsert", 0)]
+    home_helpers.put(home, 0, rows)
+    declare(home, walks=REACHABLE.replace(", count(*) - (SELECT min(n) FROM sent) AS more", ""))
+    run_all(home, ledger)
+    assert rows_of(Graph(home.path), "walks") == {("ann", 2): 1, ("bob", 1): 1}
+
+
 def test_a_text_that_fails_on_a_row_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     life = Life(tmp_path / "home")
     recompute(life, "wrong")
