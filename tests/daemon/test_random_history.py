@@ -76,9 +76,10 @@ def write_edges(places: list[Place], draw: random.Random) -> None:
         (place.path / "edges.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in sorted(rows)))
 
 
+@pytest.mark.slow  # test_daemon.py and test_shared_jvm.py compare commands and have a run by daemon in the default tier
 @pytest.mark.parametrize(
     ("commands", "spark_share"),
-    [pytest.param(8, 0.25, id="8"), pytest.param(200, 0.4, id="200", marks=pytest.mark.slow)],
+    [pytest.param(8, 0.25, id="8"), pytest.param(200, 0.4, id="200")],
 )
 def test_one_daemon_does_what_processes_do(
     served: Place,  # noqa: F811

@@ -49,14 +49,13 @@ def test_a_full_disk(altneu: Altneu, numbers: History, small_disk: Path, monkeyp
             os.close(descriptor)
         return real(home, ledger, run_id, name, *rest, **more)
 
-    monkeypatch.setattr(runner, "execute_stage", stage)
-    monkeypatch.setenv("COLUMNS", "200")
-    failed = altneu("run", "4", home=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "execute_stage", stage)
+        failed = altneu("run", "4", home=path)
     assert failed.code == 1
     assert "full" in failed.err or "No space left" in failed.err, failed.err
     assert "make room on the disk" in failed.err
     assert altneu("show", "totals", "--format", "json", home=path).out == before
-    monkeypatch.undo()
     filler.unlink()
     assert altneu("run", "4", home=path).code == 0
     after = json.loads(altneu("show", "totals", "--format", "json", home=path).out)

@@ -37,7 +37,7 @@ def listed(frame: DataFrame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.law(4)
-@pytest.mark.parametrize("live_for", [None, 2])
+@pytest.mark.parametrize("live_for", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: int | None) -> None:
     rng = random.Random(seeds.one())
     stored, new = upserts(rng, 90), upserts(rng, 12)

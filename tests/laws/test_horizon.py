@@ -88,7 +88,7 @@ def last_before_and_after(rows: list[tuple[Any, ...]], first: int) -> list[tuple
 
 
 @pytest.mark.law(4)
-@pytest.mark.parametrize("live_for", [pytest.param(1, marks=pytest.mark.slow), 2, None])
+@pytest.mark.parametrize("live_for", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, None))])
 def test_an_upsert_that_has_ended_before_decides_on_nothing(spark: SparkSession, live_for: int | None) -> None:
     rng = random.Random(seeds.one())
     stored = upserts(rng, 90)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -10,14 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from altneu.algorithms.graph import edge_derivation, triangles
 from altneu.pipeline.checking import audited_rows
 from altneu.pipeline.storage.warehouse import Warehouse
-from tests import home_helpers
+from tests.canonical import History
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    home, ledger = home_helpers.make(tmp_path_factory.mktemp("plan") / "home")
-    home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(12) for b in range(a + 1, 12)])
-    home_helpers.run(home, ledger, [0])
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path, numbers: History) -> Warehouse:
+    home, _ = numbers.copy(tmp_path / "home")
     return Warehouse(spark, home)
 
 

@@ -22,6 +22,7 @@ from altneu.pipeline.storage import file_bounds, session
 from altneu.pipeline.storage.horizons import Horizon, next_horizon, split_at_horizon
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
+from tests.canonical import make_history
 
 HISTORY, WINDOW, ROWS = 40, 2, 20
 FEW = 400  # between the rows that are alive and those that are stored
@@ -32,14 +33,18 @@ def put_rows(home: Home, epoch: int, rng: random.Random) -> None:
     home_helpers.put(home, epoch, rows)
 
 
-@pytest.fixture(scope="module")
-def long_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ledger]:
-    home, ledger = home_helpers.make(tmp_path_factory.mktemp("long") / "home", f"[edges]\nlive_for = {WINDOW}\n")
+def publish_long_history(path: Path) -> None:
+    home, ledger = home_helpers.make(path, f"[edges]\nlive_for = {WINDOW}\n")
     rng = random.Random(seeds.one())
     for epoch in range(HISTORY):
         put_rows(home, epoch, rng)
     home_helpers.run(home, ledger, range(HISTORY))
-    return home, ledger
+
+
+@pytest.fixture(scope="module")
+def long_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ledger]:
+    folder = tmp_path_factory.mktemp("long")
+    return make_history(spark, folder / "made", publish_long_history).copy(folder / "home")
 
 
 def test_choices_after_a_long_history_are_those_of_its_small_graph(
