@@ -1,8 +1,8 @@
 """Queries as text that are not maintained, but recomputed: any SELECT of DuckDB's over known relations.
 
 What cannot be maintained can be recomputed: recursion, window functions, subqueries, EXCEPT, aggregates without GROUP
-BY. `describe_query` lets DuckDB say which columns a text has, on empty relations. It refuses what has another value on
-the next run, and what reads anything else than relations.
+BY. `describe_recomputation` lets DuckDB say which columns a text has, on empty relations. It refuses what has another
+value on the next run, and what reads anything else than relations.
 
 Errors   `QueryError`, with the line and the column in the text.
 """
@@ -53,7 +53,7 @@ class DescribedQuery:
     vertices: tuple[str, ...] = ()
 
 
-def describe_query(text: str, relations: Mapping[str, Relation]) -> DescribedQuery:
+def describe_recomputation(text: str, relations: Mapping[str, Relation]) -> DescribedQuery:
     """Describe the result of a text over some relations.
 
     Raises:
@@ -65,7 +65,7 @@ def describe_query(text: str, relations: Mapping[str, Relation]) -> DescribedQue
     _refuse_unsteady_parts(text, tree)
     if tree.args.get("order") and not tree.args.get("limit"):
         _refuse(text, tree.args["order"], "a result has no order: use --sort and --top when you read it")
-    names = _list_relations(text, tree, relations)
+    names = _find_relations(text, tree, relations)
     types = describe_types(text, {name: relations[name] for name in names}, _VERTEX)
     for name in types:
         if name in RESERVED or not _COLUMN.fullmatch(name):
@@ -91,7 +91,7 @@ def _refuse_unsteady_parts(text: str, tree: exp.Expr) -> None:
             _refuse(text, node, f"{node.sql(dialect='duckdb')} is not supported{why}")
 
 
-def _list_relations(text: str, tree: exp.Expr, known: Collection[str]) -> tuple[str, ...]:
+def _find_relations(text: str, tree: exp.Expr, known: Collection[str]) -> tuple[str, ...]:
     """Return the relations that a text reads, each once, and refuse what is none."""
     own, names = named_parts(tree), dict[str, None]()
     if taken := sorted(own & {*known}):

@@ -23,10 +23,19 @@ def quote_names(names: Iterable[str]) -> list[str]:
     return [quote_name(name) for name in names]
 
 
-def over(key: Sequence[str], order: Sequence[str]) -> str:
+def quote_text(text: str) -> str:
+    """Write a text as a constant for Spark.
+
+    >>> quote_text("a day")
+    "'a day'"
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def window_clause(key: Sequence[str], order: Sequence[str]) -> str:
     """Return the window of a key's rows. `order` are texts such as `epoch` or `seq DESC`.
 
-    >>> over(["a"], ["epoch"])
+    >>> window_clause(["a"], ["epoch"])
     'OVER (PARTITION BY `a` ORDER BY epoch)'
     """
     return f"OVER (PARTITION BY {', '.join(quote_names(key))} ORDER BY {', '.join(order)})"

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, require_finite
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.sql_text import over, quote_names
+from altneu.algorithms.sql_text import quote_names, window_clause
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -46,7 +46,7 @@ def winning_upserts(
     order = [*quote_names(at), "seq DESC", f"op = '{DELETE}'", *[f"{c} DESC" for c in quote_names([*value, *rest])]]
     # The window is partitioned by the key alone: later windows on this key reuse the exchange and the order.
     now = f"struct({', '.join(quote_names(at))})"
-    ordered = require_valid_rows(rows).selectExpr("*", f"lag({now}) {over(key, order)} AS _before")
+    ordered = require_valid_rows(rows).selectExpr("*", f"lag({now}) {window_clause(key, order)} AS _before")
     return ordered.where(f"NOT _before <=> {now}").drop("_before")
 
 
@@ -70,7 +70,7 @@ def upsert_lives(
         by: further grouping columns; each group has its own lives.
     """
     # The last row of a group has no next one: `least` then ignores the null.
-    until = f"least(lead(epoch) {over([*key, *by], ['epoch'])}, {expiry_epoch(live_for)}) AS until"
+    until = f"least(lead(epoch) {window_clause([*key, *by], ['epoch'])}, {expiry_epoch(live_for)}) AS until"
     won = winning_upserts(rows, key, value, [*by, "epoch"])
     lives = won.selectExpr(*quote_names([*key, *value, *by, "epoch"]), until, f"{has_value(where)} AS _present")
     return lives.where("_present").drop("_present")
@@ -116,7 +116,7 @@ def to_timelines(
     The intervals are the `upsert_lives`, whose parameters these are; a repetition of the value in force extends its
     life.
     """
-    steps = over([*key, *by], ["epoch"])
+    steps = window_clause([*key, *by], ["epoch"])
     spans = upsert_lives(rows, key, value, live_for, where, by)
     same = [f"lag(until) {steps} = epoch", *[f"{v} <=> lag({v}) {steps}" for v in quote_names(value)]]
     starts = spans.selectExpr("*", f"CAST(NOT coalesce({' AND '.join(same)}, false) AS BIGINT) AS _starts")
@@ -158,7 +158,7 @@ def _level_intervals(intervals: DataFrame, key: Sequence[str], amounts: Sequence
     end = ", ".join(f"-{amount} AS {name}" for name, amount in named)
     ends = f"inline(array(struct(epoch, {begin}), struct(until AS epoch, {end})))"
     steps = intervals.where("epoch < until").selectExpr(*quote_names(key), ends)
-    line = over(key, ["epoch"])
+    line = window_clause(key, ["epoch"])
     # The running sums have a RANGE frame: all steps of one epoch see the level after all of them.
     sums = level.format(*[f"sum({name}) {line}" for name, _ in named])
     levels = steps.selectExpr(*quote_names(key), "epoch", f"{sums} AS diff", f"lag(epoch) {line} AS _before")

@@ -30,7 +30,7 @@ from altneu.algorithms.algebra.upserts import (
 )
 from altneu.algorithms.graph.motif_patterns import relation_condition
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.sql_text import over, quote_names
+from altneu.algorithms.sql_text import quote_names, quote_text, window_clause
 
 # The ends of a key as an unordered pair: a < b.
 PAIR = ("least(src, dst) AS a", "greatest(src, dst) AS b")
@@ -113,16 +113,12 @@ def relation_changes(
     asks = [(name, relation_condition(name) or "true") for name in relations]
     if where is not None:
         asks = [(name, only_where(where, ask)) for name, ask in asks]
-    cases = " ".join(f"WHEN {_text_literal(name)} THEN ({ask})" for name, ask in asks)
+    cases = " ".join(f"WHEN {quote_text(name)} THEN ({ask})" for name, ask in asks)
     lives = upsert_lives(tagged, _KEY, values, live_for, f"CASE _relation {cases} END", by=["_version", "_relation"])
     x, y = (f"if(startswith(_relation, '->'), {own}, {end})" for own, end in (("src", "a"), ("dst", "b")))
     each_life = lives.selectExpr(*_LIFE, "_relation AS relation", f"{x} AS x", f"{y} AS y")
     net = distinct_changes(each_life, ["a", "b", "relation", "x", "y"])
     return net.selectExpr("relation", "x AS a", "y AS b", "epoch", "until", "diff")
-
-
-def _text_literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def arc_changes(
@@ -225,7 +221,7 @@ def degree_total_changes(
     rows = before.selectExpr("vertex", "epoch", "diff AS was", "diff AS now")
     rows = rows.unionByName(delta.selectExpr("vertex", "epoch", "0L AS was", "diff AS now"))
     steps = rows.groupBy("vertex", "epoch").agg(F.expr("sum(was) AS was"), F.expr("sum(now) AS now"))
-    line = over(["vertex"], ["epoch"])
+    line = window_clause(["vertex"], ["epoch"])
     degrees = steps.selectExpr("vertex", "epoch", f"sum(was) {line} AS was", f"sum(now) {line} AS now")
     levels = degrees.selectExpr(
         "vertex",

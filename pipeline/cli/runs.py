@@ -18,7 +18,7 @@ from .query import PublishedAt
 
 if TYPE_CHECKING:
     from ..home.home import Home
-    from ..landing.epoch_states import LandingState
+    from ..landing.epoch_states import EpochComparison
     from ..run.forecast import Forecast
     from ..run.planning import Plan
     from ..state.ledger import Ledger
@@ -59,7 +59,7 @@ def plan(
         out.print(f"  a run refuses until the history is computed again; next: {changed.command}", markup=False)
 
 
-def _print_incomplete(epochs: list[LandingState]) -> None:
+def _print_incomplete(epochs: list[EpochComparison]) -> None:
     """Print the epochs whose batch is incomplete, and why; no run reads them."""
     for epoch in epochs[:5]:
         err.print(f"epoch {epoch.label} is incomplete and is left out: {epoch.why or ''}", markup=False)
@@ -67,7 +67,7 @@ def _print_incomplete(epochs: list[LandingState]) -> None:
         err.print(f"(and {len(epochs) - 5:,} more; altneu status lists them)")
 
 
-def _print_folded(epochs: list[LandingState]) -> None:
+def _print_folded(epochs: list[EpochComparison]) -> None:
     """Print the epochs that have landed before the history that is kept; no run takes them up."""
     from ..landing.epoch_states import REMEDY, describe_folded
 
@@ -399,7 +399,7 @@ def execute_plan(
     _refuse_left_out(home, ledger, left_out, folded)
 
 
-def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[LandingState]) -> None:
+def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[EpochComparison]) -> None:
     """Raise `BatchRejected` if epochs were left out, with the reason for each of the first ones.
 
     Args:

@@ -281,9 +281,9 @@ def _define_maintained(home: Home, name: str, text: str, definitions: Definition
 
 
 def _define_recomputed(home: Home, name: str, text: str, definitions: Definitions) -> QueryDefinition:
-    from altneu.algorithms.recomputed_query import describe_query
+    from altneu.algorithms.recomputed_query import describe_recomputation
 
-    query = describe_query(text, known_relations(home, definitions))
+    query = describe_recomputation(text, known_relations(home, definitions))
     return QueryDefinition(
         name, text, query.normal_form, query.types, {}, query.relations, vertices=query.vertices, is_recomputed=True
     )

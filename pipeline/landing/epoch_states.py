@@ -27,7 +27,7 @@ _NONE: frozenset[str] = frozenset()
 _MEANING = "What has landed for an epoch is published, unless a compaction has folded the history before it."
 
 
-class LandingState(NamedTuple):
+class EpochComparison(NamedTuple):
     """The state of one epoch in the landing and in the ledger.
 
     The states are missing, changed and published; gone (published, and its folder does not exist any more); folded (it
@@ -47,7 +47,7 @@ class LandingState(NamedTuple):
     relations: frozenset[str] = frozenset()  # those of which files have landed
 
 
-def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, LandingState]]:
+def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochComparison]]:
     """Return the newest revision, and the state of every landed or published epoch."""
     parent, listing = ledger.revisions.get(), local_landing.read_landing(home, ledger)
     return parent, _compare(home, listing, parent, ledger.outputs.published_batches(parent.revision))
@@ -55,7 +55,7 @@ def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int,
 
 def _compare(
     home: Home, listing: Listing, parent: Revision, published: Mapping[int, Batch], epochs: Iterable[int] | None = None
-) -> dict[int, LandingState]:
+) -> dict[int, EpochComparison]:
     """Return the state of some epochs (default: of each that is landed, or published up to a revision)."""
     landed, digests, _ = listing
     states = {}
@@ -66,7 +66,7 @@ def _compare(
         if state == "folded":
             assert parent.since is not None
             why = f"a compaction has folded the history before epoch {home.schedule.format_label(parent.since)}"
-        states[epoch] = LandingState(
+        states[epoch] = EpochComparison(
             epoch,
             home.schedule.format_label(epoch),
             state,
@@ -102,18 +102,18 @@ def _relations_of(files: BatchFiles) -> frozenset[str]:
 AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
-def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, LandingState]]:
+def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochComparison]]:
     """Return the status of every epoch in the database, and the state of every landed or published epoch."""
     statuses = list_epoch_statuses(ledger, ledger.revisions.get())
     return statuses, _compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
 
 
-def _compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
+def _compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, EpochComparison]:
     published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
     return _compare(home, listing, statuses.newest, published)
 
 
-def list_differences(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, LandingState]:
+def list_unpublished_epochs(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, EpochComparison]:
     """Return the state of each epoch whose landed files are not those that are published."""
     published = {epoch: row.batch for epoch, row in statuses.rows.items() if row.batch}
     same = {epoch for epoch, batch in published.items() if listing.digests.get(epoch) == batch.digest}
@@ -126,7 +126,7 @@ def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str
     return statuses.newest, describe_epochs(statuses, states)
 
 
-def describe_epochs(statuses: EpochStatuses, states: Mapping[int, LandingState]) -> list[dict[str, Any]]:
+def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochComparison]) -> list[dict[str, Any]]:
     """Describe every epoch in a row.
 
     The states are those of `compare_with_ledger`, and running, failed and interrupted. A run that another one has
@@ -154,7 +154,7 @@ def describe_epochs(statuses: EpochStatuses, states: Mapping[int, LandingState])
     return rows
 
 
-def record_folded(home: Home, ledger: Ledger) -> list[LandingState]:
+def record_folded(home: Home, ledger: Ledger) -> list[EpochComparison]:
     """Return the landed epochs that a compaction has folded.
 
     Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
@@ -176,7 +176,7 @@ def record_folded(home: Home, ledger: Ledger) -> list[LandingState]:
     return list(folded.values())
 
 
-def describe_folded(epochs: Iterable[LandingState]) -> str:
+def describe_folded(epochs: Iterable[EpochComparison]) -> str:
     """Describe in one line which epochs a compaction has folded."""
     listed = list(epochs)
     shown = ", ".join(entry.label for entry in listed[:5]) + (" …" if len(listed) > 5 else "")

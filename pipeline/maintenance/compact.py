@@ -233,7 +233,7 @@ class Compaction:
         self.say(f"{table}: {size.files:,} files, {size.rows:,} rows")
         horizon = self._compaction_horizon(table) if size.rows > SPLIT_ROWS else None
         is_folded, files = since == self.row.since, wanted_files(size) + (horizon is not None)
-        mixed = warehouse.count_mixed_rows(table, base) if horizon is not None else 0
+        mixed = warehouse.count_unskippable_rows(table, base) if horizon is not None else 0
         is_compact = size.files <= files and not mixed and not warehouse.count_removed_rows(table, base)
         if not size.rows or (is_compact and is_folded):
             return base

@@ -55,8 +55,8 @@ def trace_columns(home: Home, table: str, definitions: Definitions) -> TracedCol
         query = compile_query(definition.text, known_relations(home, definitions))
     except ValueError:
         return TracedColumns({})
-    sources = {column: _name_columns(definitions, each) for column, each in query.sources.items()}
-    return TracedColumns(sources, _name_columns(definitions, query.deciding))
+    sources = {column: _qualify_columns(definitions, each) for column, each in query.sources.items()}
+    return TracedColumns(sources, _qualify_columns(definitions, query.deciding))
 
 
 def _trace_relation(relation: QueryDefinition, table: str) -> dict[str, list[str]]:
@@ -67,10 +67,10 @@ def _trace_relation(relation: QueryDefinition, table: str) -> dict[str, list[str
     return {name: [f"{relation.state_table}.{name}"] for name in columns}
 
 
-def _name_columns(definitions: Definitions, columns: frozenset[tuple[str, str]]) -> list[str]:
-    return sorted({_name_column(definitions, relation, column) for relation, column in columns})
+def _qualify_columns(definitions: Definitions, columns: frozenset[tuple[str, str]]) -> list[str]:
+    return sorted({_qualify_column(definitions, relation, column) for relation, column in columns})
 
 
-def _name_column(definitions: Definitions, relation: str, column: str) -> str:
+def _qualify_column(definitions: Definitions, relation: str, column: str) -> str:
     table = definitions[relation].table if relation in definitions else _TABLES[relation]
     return f"{table}.{_COLUMNS.get(relation, {}).get(column, column)}"

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.home import Home
-from ..landing.epoch_states import LandingState, list_differences
+from ..landing.epoch_states import EpochComparison, list_unpublished_epochs
 from ..landing.local_landing import Listing, read_landing
 from ..state import clock
 from ..state.epoch_status import (
@@ -256,11 +256,11 @@ def inspect_landing(
     """
     try:
         listing = listing or read_landing(home, ledger)
-        return describe_landing(list_differences(home, listing, stand), clock.store_moment(listing.at))
+        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.at))
     except (AltneuError, OSError):
         return None
 
 
-def describe_landing(states: Mapping[int, LandingState], at: str) -> Document:
+def describe_landing(states: Mapping[int, EpochComparison], at: str) -> Document:
     """Return where the landing differs from the database, by the states of those epochs, with the time."""
     return {"at": at, **{name: [each.label for each in states.values() if each.state == name] for name in LANDED}}

@@ -16,7 +16,7 @@ from typing import Any
 from .. import events
 from ..errors import Unavailable
 from ..home.home import Home
-from ..landing.epoch_states import LandingState
+from ..landing.epoch_states import EpochComparison
 from ..landing.local_landing import Listing, recall_listing
 from ..optional_dependencies import require_extras
 from ..state import clock, incidents
@@ -96,7 +96,7 @@ def render_index(
     ledger: Ledger,
     inside: Document | None = None,
     base: str = "",
-    read: tuple[EpochStatuses, Mapping[int, LandingState]] | None = None,
+    read: tuple[EpochStatuses, Mapping[int, EpochComparison]] | None = None,
 ) -> str:
     """Render the index. It also links pages that are made on request.
 

@@ -19,7 +19,7 @@ from altneu.algorithms.graph import motif_patterns
 
 from .. import landing
 from ..home.home import Home
-from ..landing.epoch_states import LandingState
+from ..landing.epoch_states import EpochComparison
 from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
 from ..state.stage_results import EdgesFacts, IngestFacts, TrianglesFacts
@@ -46,7 +46,7 @@ class Forecast:
 
     plan: Plan
     revisions: int
-    chosen: Sequence[LandingState]
+    chosen: Sequence[EpochComparison]
     late: Sequence[int]
     restated: Sequence[int]
     rows: int
@@ -74,7 +74,7 @@ class Forecast:
         return counts
 
     @property
-    def incomplete(self) -> list[LandingState]:
+    def incomplete(self) -> list[EpochComparison]:
         return self.plan.in_state("incomplete")
 
     def to_document(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class EstimatedCounts:
         return self.ledger.outputs.published_batches(self.plan.parent.revision)
 
     @cached_property
-    def _chosen_epochs(self) -> list[LandingState]:
+    def _chosen_epochs(self) -> list[EpochComparison]:
         run = set(self.plan.run)
         return [epoch for epoch in self.plan.epochs if epoch.epoch in run]
 

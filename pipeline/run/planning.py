@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..errors import UsageError
 from ..home.home import Home
 from ..home.queries import RELATION_PREFIX
-from ..landing.epoch_states import REMEDY, LandingState, compare_with_ledger
+from ..landing.epoch_states import REMEDY, EpochComparison, compare_with_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from .choices.plan_choice import Scope
@@ -23,7 +23,7 @@ class Plan:
     """What a run would do. `run` are those of the `epochs` whose batch is missing or changed."""
 
     parent: Revision
-    epochs: tuple[LandingState, ...]
+    epochs: tuple[EpochComparison, ...]
     run: tuple[int, ...] = field(default=())
     kind: RunKind = RunKind.RUN
     queries: QueryChanges = field(default_factory=QueryChanges)
@@ -37,12 +37,12 @@ class Plan:
     def scope(self) -> Scope:
         return Scope(self.parent, self.run, self.kind, self.queries.fresh)
 
-    def in_state(self, state: str) -> list[LandingState]:
+    def in_state(self, state: str) -> list[EpochComparison]:
         """Return the epochs of the plan that are in a given state."""
         return [entry for entry in self.epochs if entry.state == state]
 
 
-def plan_run(home: Home, ledger: Ledger, wanted: Callable[[LandingState], bool], *, force: bool = False) -> Plan:
+def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochComparison], bool], *, force: bool = False) -> Plan:
     """Plan a run of the epochs that `wanted` accepts; with `force`, also of those whose batch is unchanged."""
     parent, states = compare_with_ledger(home, ledger)
     epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
@@ -52,7 +52,7 @@ def plan_run(home: Home, ledger: Ledger, wanted: Callable[[LandingState], bool],
     return Plan(parent, epochs, tuple(epoch for epoch in states if epoch in run), queries=queries)
 
 
-def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[LandingState], bool]:
+def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[EpochComparison], bool]:
     """Return a predicate that tells whether an epoch is in a range of labels, including both ends.
 
     A bound that is None does not limit the range. Raise `UsageError` where the range is empty.
@@ -107,7 +107,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
     return Plan(parent, tuple(chosen), tuple(run), queries=queries)
 
 
-def _epochs_of_new_relations(states: Iterable[LandingState], queries: QueryChanges) -> set[int]:
+def _epochs_of_new_relations(states: Iterable[EpochComparison], queries: QueryChanges) -> set[int]:
     """Return the published epochs with files of a relation that has to be read again, because it is new or changed."""
     relations = {name for name in queries.relations if RELATION_PREFIX + name in queries.fresh}
     return {each.epoch for each in states if each.state == "published" and each.relations & relations}

@@ -252,7 +252,7 @@ class RunContext:
         if merged := self.warehouse.count_merged_files(table, head):
             self.say(f"{table}: {merged} small files became one with the rows of this run")
         elif horizon is not None and not self.warehouse.lists_tiers(table, base):
-            self._report_mixed_rows(table, self.warehouse.count_mixed_rows(table, base))
+            self._report_mixed_rows(table, self.warehouse.count_unskippable_rows(table, base))
         return self.warehouse.count_added_rows(table, head)
 
     def _report_mixed_rows(self, table: str, rows: int) -> None:

@@ -114,7 +114,7 @@ class Branches:
         """Count the data files that the commit of a snapshot has merged with its own rows."""
         return int(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("deleted-data-files") or 0)
 
-    def count_mixed_rows(self, table: str, snapshot: int) -> int:
+    def count_unskippable_rows(self, table: str, snapshot: int) -> int:
         """Count the rows of a snapshot among which runs cannot skip any (`file_tiers.count_mixed_rows`)."""
         return file_tiers.count_mixed_rows(self.describe_snapshot(table, snapshot).snapshot_summary(snapshot))
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from ..errors import RunInProgress
 from ..home.home import Home
-from ..landing.epoch_states import LandingState, compare_with_ledger
+from ..landing.epoch_states import EpochComparison, compare_with_ledger
 from ..run import planning
 from ..run.planning import Plan
 from ..state import clock, failed_runs, home_identity
@@ -159,7 +159,7 @@ def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count, catch_up:
     return replace(wide, run=tuple(sorted(first)))
 
 
-def _epochs_failed_together(ledger: Ledger, every: dict[int, LandingState]) -> set[int]:
+def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochComparison]) -> set[int]:
     """Return the epochs whose last run had other epochs as well, and failed by a critical check."""
     tried, critical = failed_runs.list_unpublished(ledger), dict[str, bool]()
     failed = set()
@@ -187,7 +187,7 @@ def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
         )
 
 
-def _rejection_message(ledger: Ledger, entry: LandingState) -> str | None:
+def _rejection_message(ledger: Ledger, entry: EpochComparison) -> str | None:
     """Return who rejected the epoch as it is landed now, on the newest revision, or None if nobody has."""
     last = failed_runs.newest_unresolved(failed_runs.list_unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
     if last is None or last.state is not RunState.REJECTED or last.parent != ledger.revisions.get().revision:

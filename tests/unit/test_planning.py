@@ -11,7 +11,7 @@ import pytest
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.landing import local_landing
-from altneu.pipeline.landing.epoch_states import LandingState, compare_with_ledger
+from altneu.pipeline.landing.epoch_states import EpochComparison, compare_with_ledger
 from altneu.pipeline.run import planning
 from altneu.pipeline.run.planning import Plan
 from altneu.pipeline.state.ledger import Ledger
@@ -65,7 +65,7 @@ def unfinished(home: Home, epoch: int, *, files: bool = True) -> None:
         (path / "rows.csv").unlink()
 
 
-def everything(epoch: LandingState) -> bool:
+def everything(epoch: EpochComparison) -> bool:
     return True
 
 
@@ -223,7 +223,7 @@ def test_a_plan_is_cut_into_revisions_of_so_many_megabytes(
     tmp_path: Path, megabytes: list[float], cut: list[tuple[int, ...]]
 ) -> None:
     home, _ = home_helpers.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
-    epochs = tuple(LandingState(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
+    epochs = tuple(EpochComparison(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
     plan = Plan(EMPTY, epochs, tuple(range(len(epochs))))
     assert planning.split_by_size(home, plan) == cut
     alone = Plan(EMPTY, epochs[::2], plan.run[::2])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from altneu.algorithms.recomputed_query import depends_on_age, describe_query
+from altneu.algorithms.recomputed_query import depends_on_age, describe_recomputation
 from altneu.algorithms.sql_query import QueryError, Relation
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
@@ -59,18 +59,18 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_whatever_is_decided_by_relations_can_be_recomputed(text: str) -> None:
-    assert dict(describe_query(text, RELATIONS).types) == TAKEN[text]
+    assert dict(describe_recomputation(text, RELATIONS).types) == TAKEN[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_decided_by_relations_is_refused(text: str) -> None:
     with pytest.raises(QueryError) as error:
-        describe_query(text, RELATIONS)
+        describe_recomputation(text, RELATIONS)
     assert REFUSED[text] in str(error.value)
 
 
 def test_comments_blanks_and_capitals_mean_nothing() -> None:
-    one, other = (describe_query(text, RELATIONS) for text in (WALKS, f"-- walks\n{WALKS.upper()}"))
+    one, other = (describe_recomputation(text, RELATIONS) for text in (WALKS, f"-- walks\n{WALKS.upper()}"))
     assert one.normal_form == other.normal_form and one.relations == ("arcs",)
 
 
@@ -82,12 +82,14 @@ def test_a_star_contains_the_age() -> None:
 
 def test_vertices_with_names_are_known_through_recursion_and_are_no_numbers() -> None:
     named = {"arcs": Relation({"src": "vertex", "dst": "vertex", "amount": "bigint"}, key=("src", "dst"))}
-    walks = describe_query(WALKS, named)
+    walks = describe_recomputation(WALKS, named)
     assert dict(walks.types) == {"src": "bigint", "reached": "bigint"} and walks.vertices == ("src",)
-    either = describe_query("SELECT coalesce(a.src, b.dst) AS who FROM arcs a FULL JOIN arcs b USING (src)", named)
+    either = describe_recomputation(
+        "SELECT coalesce(a.src, b.dst) AS who FROM arcs a FULL JOIN arcs b USING (src)", named
+    )
     assert either.vertices == ("who",)
     with pytest.raises(QueryError):
-        describe_query("SELECT src + 1 AS next FROM arcs", named)
+        describe_recomputation("SELECT src + 1 AS next FROM arcs", named)
 
 
 Rows = Counter[tuple[int | None, str | None]]

@@ -95,8 +95,8 @@ def _recompute(
 def source_in_duckdb(run: RunContext, tables: DuckTables) -> QuerySource[Query]:
     """Return the tables as the run leaves them."""
 
-    def read_after(table: str) -> Query:
+    def read_table_after(table: str) -> Query:
         stored = tables.read_snapshot(table, run.verified_snapshot(table))
         return Query(f"SELECT * FROM ({stored.sql}) WHERE {hidden_condition(run.parent)}")
 
-    return QuerySource(tables, read_after, run.maintained_queries, in_spark=False)
+    return QuerySource(tables, read_table_after, run.maintained_queries, in_spark=False)

@@ -60,7 +60,7 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
     try:
         queries = maintainer.maintain_all()
     finally:
-        maintainer.release()
+        maintainer.release_changes()
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
@@ -116,12 +116,12 @@ class _Task:
     changes: Mapping[str, int]
 
     @property
-    def changed(self) -> int:
+    def changed_rows(self) -> int:
         return sum(self.changes.values())
 
     @property
     def is_small(self) -> bool:
-        return self.way != ANEW and self.changed <= FEW_CHANGES
+        return self.way != ANEW and self.changed_rows <= FEW_CHANGES
 
 
 class _Maintainer:
@@ -139,7 +139,7 @@ class _Maintainer:
         """Return the relations that the queries of the run may read."""
         return known_relations(self.run.home, self.run.maintained_queries)
 
-    def release(self) -> None:
+    def release_changes(self) -> None:
         """Give the memory of the stored changes back."""
         for rows in self.deltas.values():
             rows.unpersist()
@@ -232,9 +232,9 @@ class _Maintainer:
     def write_counted(self, task: _Task) -> int:
         """Write the changes of a query, and refuse it where one of its joins would list too many rows."""
         few = memory_budget.max_broadcast_rows(self.run.home.config)
-        limit = CandidateLimit(MOST_PAIRS, few, task.changed, self.count_possible_matches(task.query))
+        limit = CandidateLimit(MOST_PAIRS, few, task.changed_rows, self.count_possible_matches(task.query))
         try:
-            return self.write_changes(task, limit, broadcast=task.way == DELTA and task.changed <= few)
+            return self.write_changes(task, limit, broadcast=task.way == DELTA and task.changed_rows <= few)
         except TooManyCandidates as error:
             raise self.describe_hub(task.definition, error) from error
         finally:

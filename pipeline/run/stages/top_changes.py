@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.sql_text import over
+from altneu.algorithms.sql_text import window_clause
 
 from ...reading.vertex_names import replace_with_names
 from ...state.stage_results import Top
@@ -35,7 +35,7 @@ def find_most_changed(run: RunContext, table: DataFrame, data: list[str], amount
         sums = rows.selectExpr("epoch", *data, f"{amount} AS {name}")
     else:
         sums = rows.groupBy("epoch", *data).agg(F.expr(f"sum({amount}) AS {name}"))
-    place = f"row_number() {over(['epoch'], [f'abs({name}) DESC', *data])} AS place"
+    place = f"row_number() {window_clause(['epoch'], [f'abs({name}) DESC', *data])} AS place"
     top = sums.where(f"{name} <> 0").selectExpr("*", place).where(f"place <= {TOP}")
     readable = replace_with_names(run.warehouse, run.unpublished_revision(), top, data)
     changes: dict[str, list[dict[str, int | str]]] = {}
