@@ -37,14 +37,14 @@ class _CachedJavaClass(JavaClass):  # type: ignore[misc]
 
 
 class _SteadyMember:
-    """A static method that keeps its results for single texts and numbers."""
+    """A static method that keeps its results for single texts and whole numbers."""
 
     def __init__(self, member: JavaMember) -> None:
         self._call = member
         self._call_once = functools.lru_cache(KEPT_COLUMNS, typed=True)(lambda argument: member(argument))
 
     def __call__(self, *arguments: Any) -> Any:
-        steady = len(arguments) == 1 and isinstance(arguments[0], (str, int, float))
+        steady = len(arguments) == 1 and isinstance(arguments[0], (str, int))
         return (self._call_once if steady else self._call)(*arguments)
 
 
