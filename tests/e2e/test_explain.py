@@ -21,10 +21,13 @@ from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
 from tests.builders import Batch, draw_batch
 from tests.e2e.conftest import Altneu
+from tests.ledger_only import LedgerOnly
 
-pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+ON_TABLES = pytest.mark.usefixtures("tiny", "unaudited")
+MOTIFS = '[motifs]\nwedge = "a-b, b-c"\n'
 
 
+@ON_TABLES
 @pytest.mark.law(1, 12)
 def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None:
     seed = seeds.one()
@@ -63,6 +66,7 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     assert {r["fate"] for r in retracted} == {"taken back by the landing published as revision 2"}
 
 
+@ON_TABLES
 def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSession, tmp_path: Path) -> None:
     """NaN is the greatest value and no value the least, -0.0 equals 0.0; by every engine, at every epoch."""
     seed = seeds.one()
@@ -104,9 +108,23 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
     assert any(each.w is not None and math.isnan(each.w) for each in landed_rows)
 
 
-def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
-    toml = '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n[motifs]\nwedge = "a-b, b-c"\n'
-    home, ledger = home_helpers.make(tmp_path / "home", toml)
+def test_what_a_person_types(ledger_only: LedgerOnly, typed: Altneu, tmp_path: Path) -> None:
+    assert_explained(typed, tmp_path / "home", "")
+
+
+@ON_TABLES
+@pytest.mark.slow  # the motifs of vertices: tests/laws/test_published_state.py in the default tier
+def test_what_a_person_types_where_motifs_are_counted(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
+    assert_explained(altneu, tmp_path / "home", MOTIFS)
+    vertex = json.loads(altneu("explain", "vertex", "ada", "--format", "json").out)
+    assert vertex["motifs"] == {"wedge": 2}  # bob, ada, dee and ada, bob, cy
+    assert vertex["motif_diffs"]["wedge"][0] == {"epoch": "1", "revision": 1, "diff": 5}
+    assert "2 in wedge" in altneu("explain", "vertex", "ada").out
+
+
+def assert_explained(altneu: Altneu, path: Path, more: str) -> None:
+    """Assert what is said of two epochs of named vertices. `more`: more settings of the home."""
+    home, ledger = home_helpers.make(path, f'[vertices]\nids = "string"\n[edges]\nlive_for = 2\n{more}')
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("src,dst\nada,bob\nbob,cy\ncy,ada\nada,dee\n")
@@ -119,9 +137,6 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     vertex = json.loads(altneu("explain", "vertex", "ada", "--format", "json").out)
     assert (vertex["degree"], vertex["triangles"]) == (2, 0)
     assert vertex["degree_diffs"][0] == {"epoch": "1", "revision": 1, "diff": 3}
-    assert vertex["motifs"] == {"wedge": 2}  # bob, ada, dee and ada, bob, cy
-    assert vertex["motif_diffs"]["wedge"][0] == {"epoch": "1", "revision": 1, "diff": 5}
-    assert "2 in wedge" in altneu("explain", "vertex", "ada").out
     gone = altneu("explain", "edge", "cy", "ada").out
     assert "edge ada – cy: not there\n" in gone  # and in no triangle, though bob has edges with both
     assert json.loads(altneu("explain", "edge", "cy", "ada", "--format", "json").out)["support"] == 0
@@ -134,6 +149,7 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     assert "no vertex is called 'eve'" in altneu("explain", "vertex", "eve").err
 
 
+@ON_TABLES
 @pytest.mark.slow  # tests/e2e/test_shown.py repairs in the ordinary tier
 def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")

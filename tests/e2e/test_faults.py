@@ -24,12 +24,14 @@ from altneu.pipeline.errors import CheckFailed, RunFailed
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.report import epoch_document
 from altneu.pipeline.run import planning, runner
+from altneu.pipeline.run.stages import audit
 from altneu.pipeline.state import schema as books
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.branches import branch_of
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
+from tests.fingerprint_helpers import stage
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -89,7 +91,9 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rng = random.Random(seeds.one(9))
     for epoch in range(LAST):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-    home_helpers.run(home, ledger, range(LAST))
+    with pytest.MonkeyPatch.context() as patch:  # what is audited is the run after it
+        patch.setattr(audit, "audit_run", stage)
+        home_helpers.run(home, ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
     home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
     run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))

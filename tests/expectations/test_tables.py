@@ -445,7 +445,7 @@ def test_importing_the_suites_is_light() -> None:
     assert out.stdout.strip() == "[]"
 
 
-def test_great_expectations_is_imported_where_a_rule_fails() -> None:
+def test_great_expectations_is_imported_where_a_rule_fails(found: list[Check]) -> None:
     code = """if True:
         import sys
         from altneu.expectations.suite import check_differences, check_proof, check_tables
@@ -456,15 +456,10 @@ def test_great_expectations_is_imported_where_a_rule_fails() -> None:
         checks = check_tables(plain, w.context()) + check_differences([], {"epochs": [3, 4]})
         checks += check_proof([], {"epochs": [3], "looked_at": 7, "part": None})
         print(len(checks) > 20, all(check["passed"] for check in checks), "great_expectations" in sys.modules)
-        plain["motifs"][0]["counted"] += 1
-        wrong = [check["name"] for check in check_tables(plain, w.context()) if not check["passed"]]
-        print(wrong, "great_expectations" in sys.modules)
     """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.splitlines() == [
-        "True True False",
-        "['the totals of motifs are those of the vertices'] True",
-    ]
+    assert out.stdout.splitlines() == ["True True False"]
+    assert failing(found) and "great_expectations" in sys.modules
 
 
 def test_an_unusual_volume_is_said_in_rows(found: list[Check]) -> None:
