@@ -10,10 +10,12 @@ import pytest
 
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.queries import RELATION_PREFIX
 from altneu.pipeline.landing import local_landing
 from altneu.pipeline.landing.epoch_states import EpochComparison, compare_with_ledger
 from altneu.pipeline.run import planning
 from altneu.pipeline.run.planning import Plan
+from altneu.pipeline.run.query_changes import QueryChanges
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests import home_helpers
@@ -206,6 +208,32 @@ def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
     for from_landing in (False, True):
         with pytest.raises(UsageError, match="nothing is published, so there is nothing to rebuild"):
             planning.plan_rebuild(home, ledger, from_landing=from_landing)
+
+
+NEW_QUERY = QueryChanges(anew=(("pairs", "it is new"),), is_published=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_idle"),
+    [
+        (Plan(EMPTY, ()), True),
+        (Plan(EMPTY, (), (4,)), False),
+        (Plan(EMPTY, (), kind=RunKind.REBUILD), False),
+        (Plan(EMPTY, (), queries=NEW_QUERY), False),
+        (Plan(EMPTY, (), queries=replace(NEW_QUERY, is_published=False)), True),
+    ],
+)
+def test_a_plan_without_work_is_idle(plan: Plan, *, is_idle: bool) -> None:
+    assert plan.is_idle == is_idle
+
+
+def test_published_epochs_with_files_of_a_relation_that_is_written_again_are_run() -> None:
+    queries = QueryChanges(fresh=frozenset({f"{RELATION_PREFIX}people"}), relations=("people", "banks"))
+    landed = {1: "people", 2: "banks", 3: "people", 4: ""}
+    states = [EpochState(e, str(e), "published", relations=frozenset([name])) for e, name in landed.items()]
+    assert planning._epochs_of_new_relations(states, queries) == {1, 3}
+    others = [replace(state, state=name) for state in states for name in ("missing", "changed", "gone", "folded")]
+    assert planning._epochs_of_new_relations(others, queries) == set()
 
 
 @pytest.mark.parametrize(
