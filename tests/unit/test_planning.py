@@ -230,9 +230,9 @@ def test_a_plan_without_work_is_idle(plan: Plan, *, is_idle: bool) -> None:
 def test_published_epochs_with_files_of_a_relation_that_is_written_again_are_run() -> None:
     queries = QueryChanges(fresh=frozenset({f"{RELATION_PREFIX}people"}), relations=("people", "banks"))
     landed = {1: "people", 2: "banks", 3: "people", 4: ""}
-    states = [EpochState(e, str(e), "published", relations=frozenset([name])) for e, name in landed.items()]
+    states = [EpochComparison(e, str(e), "published", relations=frozenset([name])) for e, name in landed.items()]
     assert planning._epochs_of_new_relations(states, queries) == {1, 3}
-    others = [replace(state, state=name) for state in states for name in ("missing", "changed", "gone", "folded")]
+    others = [state._replace(state=name) for state in states for name in ("missing", "changed", "gone", "folded")]
     assert planning._epochs_of_new_relations(others, queries) == set()
 
 
