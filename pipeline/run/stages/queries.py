@@ -52,9 +52,9 @@ MOST_PAIRS = 1_000_000_000  # of rows that the first join of a new query may lis
 
 
 def maintain_queries(run: RunContext) -> QueriesFacts:
-    with _planning_conf(run, ARCS, run.get_result(IngestFacts).changed_rows):
+    with _configure_planning(run, ARCS, run.get_result(IngestFacts).changed_rows):
         arcs = _maintain_arcs(run) if ARCS in run.warehouse.collections else None
-    with _planning_conf(run, VERTICES, run.get_result(EdgesFacts).rows):
+    with _configure_planning(run, VERTICES, run.get_result(EdgesFacts).rows):
         vertices = _maintain_vertices(run) if VERTICES in run.warehouse.collections else 0
     maintainer = _Maintainer(run, {ARCS: arcs or 0, VERTICES: vertices})
     try:
@@ -64,7 +64,7 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
     return QueriesFacts(rows=sum(each.rows for each in queries.values()), arcs=arcs, queries=queries)
 
 
-def _planning_conf(run: RunContext, table: str, changed: int) -> AbstractContextManager[None]:
+def _configure_planning(run: RunContext, table: str, changed: int) -> AbstractContextManager[None]:
     """Run the block with plans for the changes that a table gets from a number of changed rows."""
     few = run.appends_to(table) and run.parent.frontier is not None and changed <= FEW_CHANGES
     return configured(run.spark, PLANNED_ONCE) if few else nullcontext()
