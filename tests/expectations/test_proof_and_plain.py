@@ -1,4 +1,4 @@
-"""What differs from a proof, and in a plain table, fails the check of its kind at its epoch, and no other."""
+"""What differs from a proof, in a serving table or in a query fails the check of its kind at its epoch alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from altneu.expectations.suite import check_plain, check_proof
+from altneu.expectations.suite import check_plain, check_proof, check_queries
 
 PROOF = {
     "landed": "edges follow from the landed rows",
@@ -51,3 +51,17 @@ def test_what_a_plain_table_says_wrongly_fails_its_check(table: str) -> None:
     checks = check_plain([{**ROW, "epoch": 5, "what": table}], {"tables": [*PLAIN], "epochs": [3, 5]})
     assert failed(checks) == [(5, PLAIN[table])]
     assert check_plain([], {"tables": [], "epochs": [3]}) == []
+
+
+def test_rows_of_queries_that_differ_fail_at_their_epoch_with_the_first_row_and_both_numbers() -> None:
+    name = "rows of queries equal a full recomputation"
+    row = {**ROW, "epoch": 5, "what": "query_rows", "b": "src 1, n 4", "why": ["landed/x.csv line 2"]}
+    rows = [{**row, "a": "velocity", "count": 2}, {**row, "a": "rings", "count": 3}]
+    checks = check_queries(rows, {"epochs": [3, 5]})
+    assert failed(checks) == [(5, name)]
+    (observed,) = [check["observed"] for check in checks if not check["passed"]]
+    assert observed.startswith("5 ") and observed.endswith(
+        "; the first: query velocity has the row (src 1, n 4) 1 times, and 2 times when it is recomputed; "
+        "landed/x.csv line 2"
+    )
+    assert failed(check_queries([], {"epochs": [3]})) == []
