@@ -138,6 +138,7 @@ def find_as_suites_do(run: RunContext) -> list[dict[str, Any]]:
     return [check(1, name, run.revision > 1, severity="warning")] if 1 in run.epochs else []
 
 
+@pytest.mark.law(11)
 @pytest.mark.dear("one scene on real tables, typed command by command, and once more without Spark")
 @pytest.mark.usefixtures("tiny")
 def test_a_scene_played_without_spark_ends_as_with_it(tmp_path: Path, altneu: Altneu) -> None:

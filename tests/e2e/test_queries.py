@@ -11,7 +11,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,8 @@ def make_home(path: Path, batches: Batches, **texts: str) -> tuple[Home, Ledger]
     return home, ledger
 
 
+@pytest.mark.slow  # test_query_histories.py says the same of a home with people in the default tier
 @pytest.mark.law(3, 4)
-@pytest.mark.dear("two runs with real tables, and the commits of their queries")
 def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     spark: SparkSession, tmp_path: Path, unaudited: None
 ) -> None:
@@ -108,26 +108,33 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     assert ways(ledger, first) == dict.fromkeys(texts, "anew")
     graph = Graph(home.path)
     assert_explained(graph)
-    assert_pages(home, ledger, batches, mutual=MUTUAL, pairs=PAIRS)
+    shown = {"mutual": MUTUAL, "pairs": PAIRS}
+    assert_pages(home, ledger, batches, shown, lambda name, epoch: by_duckdb(shown[name], batches, epoch))
     before = {name: rows_of(graph, name) for name in ("mutual", "pairs")}
     batches[1] = random_batch(rng)
     home_helpers.put(home, 1, batches[1])
     second = run_all(home, ledger)
     assert_all_rows(home, batches, **texts)
     assert "anew" not in ways(ledger, second).values() and ways(ledger, second)["reached"] == "recomputed"
-    assert_consumers_have_all_rows(home, graph, texts)
+    assert_consumers_have_all_rows(home, graph, texts, EPOCHS)
+    assert_changes_lead_from(before, graph)
+
+
+def assert_changes_lead_from(before: Mapping[str, Counter[tuple[object, ...]]], graph: Graph) -> None:
+    """Assert that the changes since revision 1 make of its rows those of now."""
     for name, old in before.items():
         followed = old.copy()
         for row in graph.arrow.query(name, since_revision=1).to_pylist():
-            followed[tuple(row.values())[:-1]] += row["diff"]
+            diff = row.pop("diff")
+            followed[tuple(row.values())] += diff
         assert +followed == rows_of(graph, name) and rows_of(graph, name, revision=1) == old, name
 
 
-def assert_consumers_have_all_rows(home: Home, graph: Graph, names: Iterable[str]) -> None:
+def assert_consumers_have_all_rows(home: Home, graph: Graph, names: Iterable[str], epochs: Iterable[int]) -> None:
     """Assert that a program which follows the table `changes` by append scans has the results at every epoch."""
     consumer = Consumer(home)
     consumer.follow()
-    for name, epoch in itertools.product(names, EPOCHS):
+    for name, epoch in itertools.product(names, epochs):
         copies = consumer.values("query", epoch)
         found = {tuple(json.loads(row).values()): n for (query, row), n in copies.items() if query == name}
         assert found == dict(rows_of(graph, name, as_of=epoch)), (name, epoch)
@@ -154,13 +161,19 @@ def assert_explained(graph: Graph) -> None:
         graph.explain_query("pairs", {"sum": 1})
 
 
-def assert_pages(home: Home, ledger: Ledger, batches: Batches, **texts: str) -> None:
-    """The page of each epoch has the rows that came and went there, and the sizes up to there."""
-    sizes: dict[str, list[int]] = {name: [] for name in texts}
-    for epoch in batches:
+def assert_pages(
+    home: Home,
+    ledger: Ledger,
+    epochs: Iterable[int],
+    names: Iterable[str],
+    rows_at: Callable[[str, int], Counter[tuple[object, ...]]],
+) -> None:
+    """Assert that the page of each epoch has the rows that came and went there, and the sizes up to there."""
+    sizes: dict[str, list[int]] = {name: [] for name in names}
+    for epoch in epochs:
         shown = {each["query"]: each for each in epoch_document(home, ledger, epoch)["queries"]}
-        for name, text in texts.items():
-            now, then = by_duckdb(text, batches, epoch), by_duckdb(text, batches, epoch - 1)
+        for name in names:
+            now, then = rows_at(name, epoch), rows_at(name, epoch - 1)
             sizes[name].append(now.total())
             assert (shown[name]["came"], shown[name]["went"]) == ((now - then).total(), (then - now).total())
             assert (shown[name]["rows"], shown[name]["sizes"]) == (now.total(), sizes[name])

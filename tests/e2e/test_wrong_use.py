@@ -27,11 +27,14 @@ from altneu.pipeline import cli
 from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.cli.status import fold_months
 from altneu.pipeline.errors import UsageError
+from altneu.pipeline.home.home import Home
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS
 from altneu.pipeline.storage import session as sparks
+from tests.canonical import History
 from tests.e2e.conftest import Altneu, Outcome
 from tests.home_helpers import make
+from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAY, Seed
 
 DAYS = 6
@@ -515,25 +518,71 @@ WITH_SPARK = [
 ]
 
 
-def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
-    """One small home: what only Spark can tell, what is asked of a few rows, and a file that is lost."""
-    home, _ = make(tmp_path / "home")
+def land_two(path: Path) -> Home:
+    """Land a K4, and with it again one edge many times and a malformed row."""
+    home, _ = make(path)
     for epoch, text in (("1", K4), ("2", K4 + "4,5\n" * 30 + "5,x\n")):
         (home.landing / f"epoch={epoch}").mkdir(parents=True)
         (home.landing / f"epoch={epoch}" / "rows.csv").write_text(text)
+        (home.landing / f"epoch={epoch}" / "_SUCCESS").touch()
+    return home
+
+
+def test_small_questions(ledger_only: LedgerOnly, typed: Altneu, tmp_path: Path) -> None:
+    home = land_two(tmp_path / "home")
+    assert typed("backfill", "--all").code == 0
+    assert_small_questions(typed, tmp_path)
+    graph = Graph(home.path)
+    assert "revision 1, frontier 2: 5 vertices, 7 edges, 4 triangles, greatest trussness 4" in repr(graph)
+    with pytest.raises(UsageError, match="is backwards"):
+        graph.arrow.changes(2, 1)
+
+
+def test_wrong_use_of_real_tables(altneu: Altneu, tmp_path: Path, spark: SparkSession, numbers: History) -> None:
+    """What only Spark can tell, what programs ask it for a few rows of, and a file that is lost."""
+    home, _ = numbers.copy(tmp_path / "home")
+    assert_wrong_use(altneu, home.path)
+    graph = Graph(home.path, spark)
+    assert [row.vertex for row in graph.vertices(vertex=[2, 5]).collect()] == [2, 5]
+    assert [(row.vertex, row.degree) for row in graph.vertices(top=1).collect()] == [(4, 5)]
+    assert [row.k for row in graph.trusses().collect()] == [4, 3, 2]
+    with pytest.raises(UsageError, match="is backwards"):
+        graph.changes(2, 1)
+    assert_lost_file(altneu, home.path, tmp_path)
+
+
+@pytest.mark.slow
+def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
+    """All of that in one home of a real run, whose checks are read by Spark, too."""
+    home = land_two(tmp_path / "home")
     assert altneu("backfill", "--all").code == 0
+    assert_wrong_use(altneu, home.path)
+    assert_small_questions(altneu, tmp_path)
+    graph = Graph(home.path, spark)
+    assert [row.vertex for row in graph.vertices(vertex=[2, 5]).collect()] == [2, 5]
+    assert [row.degree for row in graph.vertices(top=1).collect()] == [4]
+    assert [row.k for row in graph.trusses().collect()] == [4, 3, 2]
+    assert [row.line for row in graph.quarantine().collect()] == [38]
+    assert graph.checks().where("result = 'fails'").count() == 0 < graph.checks(2).count()
+    assert_lost_file(altneu, home.path, tmp_path)
+
+
+def assert_wrong_use(altneu: Altneu, home: Path) -> None:
+    before = state_of(home)
+    for wrong in WITH_SPARK:
+        found = altneu(*shlex.split(wrong.command))
+        assert (found.code, wrong.says in flat(found)) == (wrong.code, True), (wrong.command, flat(found))
+    assert state_of(home) == before
+
+
+def assert_small_questions(altneu: Altneu, folder: Path) -> None:
+    """Assert what a home of `land_two` answers: a few rows, and files by their ending, in the same order, and whole."""
 
     def read(*arguments: str) -> list[dict[str, object]]:
         found = altneu("show", *arguments, "--format", "json")
         assert found.code == 0, found.err
         return list(json.loads(found.out))
 
-    before = state_of(home.path)
-    for wrong in WITH_SPARK:
-        found = altneu(*shlex.split(wrong.command))
-        assert (found.code, wrong.says in flat(found)) == (wrong.code, True), (wrong.command, flat(found))
-    assert state_of(home.path) == before
-    # a few rows
     assert [row["vertex"] for row in read("vertices", "--top", "2", "--sort", "vertex")] == [5, 4]
     assert [row["degree"] for row in read("vertices", "--top", "2")] == [4, 3]
     assert [row["vertex"] for row in read("vertices", "--sort", "-vertex", "--limit", "3")] == [5, 4, 3]
@@ -546,27 +595,18 @@ def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: Sp
     assert "'x', not an integer" in altneu("show", "quarantine", "2", "--limit", "1").out
     cut = altneu("show", "changes", "--since-revision", "0", "--limit", "2")
     assert cut.out.count("\n") == 3
-    # a file: by its ending, in the same order, and whole
     for ending in ("csv", "json", "parquet"):
-        assert altneu("show", "edges", "--output", tmp_path / f"e.{ending}").code == 0
-    listed = json.loads((tmp_path / "e.json").read_text())
-    assert listed == read("edges") == pq.read_table(tmp_path / "e.parquet").to_pylist()
-    with (tmp_path / "e.csv").open() as stream:
+        assert altneu("show", "edges", "--output", folder / f"e.{ending}").code == 0
+    listed = json.loads((folder / "e.json").read_text())
+    assert listed == read("edges") == pq.read_table(folder / "e.parquet").to_pylist()
+    with (folder / "e.csv").open() as stream:
         assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(stream)] == listed
-    # the same from a program
-    graph = Graph(home.path, spark)
-    assert "revision 1, frontier 2: 5 vertices, 7 edges, 4 triangles, greatest trussness 4" in repr(graph)
-    assert [row.vertex for row in graph.vertices(vertex=[2, 5]).collect()] == [2, 5]
-    assert [row.degree for row in graph.vertices(top=1).collect()] == [4]
-    assert [row.k for row in graph.trusses().collect()] == [4, 3, 2]
-    assert [row.line for row in graph.quarantine().collect()] == [38]
-    assert graph.checks().where("result = 'fails'").count() == 0 < graph.checks(2).count()
-    with pytest.raises(UsageError, match="is backwards"):
-        graph.changes(2, 1)
-    # a lost file
+
+
+def assert_lost_file(altneu: Altneu, home: Path, folder: Path) -> None:
     assert "files, none is missing" in altneu("doctor").out
-    lost = next((home.path / "warehouse").rglob("trussness/data/**/*.parquet"))
-    lost.rename(tmp_path / "lost")
+    lost = next((home / "warehouse").rglob("trussness/data/**/*.parquet"))
+    lost.rename(folder / "lost")
     told = altneu("doctor")
     assert (told.code, lost.name in told.out, "altneu rebuild" in told.out) == (1, True, True)
     gone = altneu("show", "edges")

@@ -139,7 +139,6 @@ def test_any_history_of_the_same_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unaudited")
 @pytest.mark.law(11)
 def test_any_history_of_the_same_batches_in_real_tables(spark: SparkSession, tmp_path: Path) -> None:
     """That of tables in memory, and a compaction. (A rebuild: test_history.)"""
@@ -243,7 +242,6 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
 
 
 @pytest.mark.law(9)
-@pytest.mark.usefixtures("tiny")
 def test_a_compaction_that_changes_something_replaces_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: History
 ) -> None:

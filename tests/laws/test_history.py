@@ -35,7 +35,6 @@ from tests.laws.world import Consumer, World, expected_trussness
 
 
 @pytest.mark.dear("one history instead of five")
-@pytest.mark.usefixtures("unaudited")
 @pytest.mark.law(2, 3, 12)
 def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark: SparkSession, tmp_path: Path) -> None:
     """A consumer who applies what each revision changes has every revision, and in the end every epoch."""
@@ -140,7 +139,6 @@ def assert_consolidated(world: World) -> None:
         assert frame.where("diff = 0").count() == 0, table
 
 
-@pytest.mark.usefixtures("unaudited")
 @pytest.mark.law(2, 3)
 def test_a_filter_and_another_type_of_a_column_need_a_rebuild_from_the_landing(
     spark: SparkSession, tmp_path: Path
@@ -195,7 +193,6 @@ def reopen(home: Home, toml: str) -> Home:
     return Home.open(home.path)
 
 
-@pytest.mark.usefixtures("unaudited")
 @pytest.mark.parametrize(
     "then", ["another batch", *(pytest.param(then, marks=pytest.mark.slow) for then in ("not a file of rows", "gone"))]
 )

@@ -67,7 +67,6 @@ IN_TWO = pytest.param(ALWAYS, True, id=f"{ALWAYS}, in two runs")
 
 @pytest.mark.law(1, 2, 3, 4)
 @pytest.mark.dear("every law of the state, with whole runs in random order")
-@pytest.mark.usefixtures("unaudited")
 @pytest.mark.parametrize(
     ("name", "in_two"), [IN_TWO, *(pytest.param(n, False, marks=pytest.mark.slow, id=n) for n in CONFIGS)]
 )

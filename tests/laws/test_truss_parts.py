@@ -13,14 +13,13 @@ from pyspark.sql import SparkSession
 from altneu.pipeline.home import memory_budget
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.run.run_context import RunContext
-from altneu.pipeline.run.stages import audit
 from altneu.pipeline.state import home_identity
 from altneu.pipeline.state.records import RunState
 from altneu.pipeline.state.stage_results import TrussFacts
 from altneu.pipeline.storage import bsp_round_tables, relocate
 from altneu.pipeline.storage.table_schemas import CERTIFICATES
 from altneu.pipeline.storage.warehouse import Warehouse
-from tests import fingerprint_helpers, home_helpers
+from tests import home_helpers
 from tests.laws.world import World
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
@@ -33,9 +32,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     """Published from one task; then the limit is lowered, and an epoch is late: those after it are replayed. The home
     says that it holds three million rows: they fill six partitions."""
     world = World(spark, tmp_path / "home", live_for=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(audit, "audit_run", fingerprint_helpers.stage)
-        world.publish_epochs(0, 2)
+    world.publish_epochs(0, 2)
     assert world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, TrussFacts).rounds is None
     world.settings = "[truss]\nlimit_edges = 6\n"
     monkeypatch.setattr(memory_budget, "max_cell_edges", lambda config: 6)

@@ -328,7 +328,6 @@ def put(ledger_home: Any, epoch: int, *more: tuple[int, int, str, str, int]) -> 
     home_helpers.put(ledger_home, epoch, [*K4, *more])  # type: ignore[list-item]
 
 
-@pytest.mark.usefixtures("tiny", "unaudited")
 def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -367,7 +366,6 @@ def test_a_batch_with_many_undecided_rows_is_left_out(tmp_path: Path) -> None:
     assert sorted(ledger.outputs.published_batches()) == [3]
 
 
-@pytest.mark.usefixtures("tiny", "unaudited")
 def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
     """The stored rows are not those that would have landed under it: a rebuild from them says so, one from the landing
     lets a row land that was in quarantine."""
@@ -403,7 +401,6 @@ def test_a_condition_that_stored_rows_do_not_decide_is_refused(tmp_path: Path) -
         runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
 
 
-@pytest.mark.usefixtures("tiny", "unaudited")
 def test_what_is_evaluated_on_the_numbers_of_names_fails_with_the_setting(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nwhere = "10 / src > 1"\n')
     home_helpers.put(home, 0, [("x", "y", None, "upsert", 0)])  # type: ignore[list-item]

@@ -146,17 +146,17 @@ class Consumer:
 
     def follow(self) -> None:
         """Take up what has changed, and compare: which epochs are said to have changed, and every edge."""
-        world, graph = self.world, Graph(self.world.home.path, self.world.spark)
+        world, graph = self.world, Graph(self.world.home.path).arrow
         newest = world.ledger.revisions.get().revision
         for revision in range(self.at + 1, newest + 1):
             found = epoch_changes.changed_epochs(world.home, world.ledger, revision)
             said = {each.epoch: (each.before is not None, each.after is not None) for each in found}
             assert said == world.expected_changes(revision), (world.seed, revision)
-        for row in graph.changes_since(self.at).collect():
-            self.edges[row.src, row.dst, row.trussness] += row["diff"]
+        for row in graph.changes_since(self.at).to_pylist():
+            self.edges[row["src"], row["dst"], row["trussness"]] += row["diff"]
         assert self.edges_now() == dict(world.expected_edges(newest)), (world.seed, self.at, newest)
-        for row in graph.changes_since(self.at, all_epochs=True).collect():
-            self.triples[row.src, row.dst, row.trussness, row.epoch] += row["diff"]
+        for row in graph.changes_since(self.at, all_epochs=True).to_pylist():
+            self.triples[row["src"], row["dst"], row["trussness"], row["epoch"]] += row["diff"]
         self.at = newest
 
     def edges_now(self) -> dict[Any, int]:
