@@ -5,7 +5,8 @@ catalog names. So it costs one query of the catalog and no Spark query. (Iceberg
 millisecond for a call and four calls for an entry, which was half of all calls of an epoch.)
 
 Changes use Iceberg's Java API where the process has a JVM, and SQL on a Spark Connect server, where it has none (one
-query for each step). A change is a list of steps with the names of the Java API; `commit_steps` executes them in order.
+query for each step). Where the catalog is the home's database, branches and tags are changed without Java
+(`ref_changes`). A change is a list of steps with the names of the Java API; `commit_steps` executes them in order.
 With SQL each step is a commit of its own. So the steps must be correct one by one, and when they are repeated:
 `Branches.commit_change` computes them again from the table as it is then.
 
