@@ -173,7 +173,11 @@ def test_the_suite_sees_the_lowest_seq_win(spark, monkeypatch) -> None:
 
     rows = suite.rows_of(SEED)
     want = suite.intervals(suite.values(rows, None, False))
-    monkeypatch.setattr(upserts.F, "desc", F.asc)
+    clause = upserts.window_clause
+    lowest = {"seq DESC": "seq ASC"}
+    monkeypatch.setattr(
+        upserts, "window_clause", lambda key, order: clause(key, [lowest.get(each, each) for each in order])
+    )
     got = suite.bag(upserts.to_timelines(suite.frame(spark, rows), suite.KEY, suite.VALUE))
     assert mismatch(got, want), f"seed {SEED}: the lowest seq won, unseen"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -29,9 +29,10 @@ FILE = "# the DAGs for airflow\nfrom altneu.pipeline.scheduling.sites import mak
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
     """`written(text)`: the DAGs of a file of one's own, beside those of the environment's home."""
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path / "own"))
+    patch = pytest.MonkeyPatch()
 
     def parsed(text: str) -> dict[str, Any]:
         from airflow.dag_processing import dagbag
@@ -41,10 +42,11 @@ def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Call
         (folder / "mine.py").write_text(FILE + text)
         load(tmp_path / "own")  # and its modules are forgotten at the end
         bag = dagbag.DagBag(folder, bundle_path=folder, bundle_name="mine")
-        monkeypatch.setattr(dagbag, "BundleDagBag", lambda **_: bag)
+        patch.setattr(dagbag, "BundleDagBag", lambda **_: bag)
         return {"errors": "".join(bag.import_errors.values()), **bag.dags}
 
-    return parsed
+    yield parsed
+    patch.undo()  # before `load` undoes its own
 
 
 def test_each_home_has_its_dags_and_settings(

@@ -72,7 +72,8 @@ class Catalog:
             "snapshot-id": self.newest,
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
-            "summary": {key: str(number) for key, number in summary.items()} | ({} if plan is None else plan.summary),
+            "summary": {key: str(number) for key, number in summary.items()}
+            | ({} if plan is None else plan.properties),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}
@@ -101,6 +102,9 @@ class ProcessBranches(Branches):
 
     def remove_orphans(self, table: str) -> int:
         return 0
+
+    def list_query_tables(self) -> list[str]:
+        return []
 
 
 class Process:
