@@ -98,7 +98,7 @@ class FilePlan(NamedTuple):
     mixed: int = 0
 
     @property
-    def properties(self) -> dict[str, str]:
+    def tier_properties(self) -> dict[str, str]:
         """What the summary of the snapshot says of its tiers."""
         tiers = {PROPERTY: ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)}
         return tiers | ({MIXED: str(self.mixed)} if self.mixed else {})

@@ -256,7 +256,8 @@ class TableWriter:
 
 def _summary_options(files: FilePlan | None) -> dict[str, str]:
     """Return the options of a write by which the summary of its snapshot describes the tiers that stay."""
-    return {} if files is None else {f"snapshot-property.{name}": value for name, value in files.properties.items()}
+    properties = {} if files is None else files.tier_properties
+    return {f"snapshot-property.{name}": value for name, value in properties.items()}
 
 
 class _SparkRowWriter(TableWriter):

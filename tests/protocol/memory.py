@@ -73,7 +73,7 @@ class Catalog:
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
             "summary": {key: str(number) for key, number in summary.items()}
-            | ({} if plan is None else plan.properties),
+            | ({} if plan is None else plan.tier_properties),
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}

@@ -29,7 +29,7 @@ class Table:
         self.files = [each for each in self.files if each not in merged] + [[*again, *[revision] * rows]]
         self.written += len(again) + rows
         self.longest = max(self.longest, len(again))
-        self.summary = {**plan.properties, "total-records": str(self.count()), "total-data-files": "1"}
+        self.summary = {**plan.tier_properties, "total-records": str(self.count()), "total-data-files": "1"}
 
     def count(self) -> int:
         return sum(map(len, self.files))
