@@ -140,7 +140,7 @@ def test_a_page_of_another_writer_or_version_is_written_anew(seed: Seed) -> None
 def test_a_page_that_cannot_be_written_stops_nothing(seed: Seed) -> None:
     seed.good_days(2)
     seed.home.reports.write_text("a file in its place")
-    assert "FileExistsError" in (report.refresh_pages(seed.home, seed.ledger, [DAY]) or "")
+    assert "NotADirectoryError" in (report.refresh_pages(seed.home, seed.ledger, [DAY]) or "")
 
 
 def test_a_warning_does_not_vanish_with_a_correction_of_an_earlier_epoch(seed: Seed) -> None:
