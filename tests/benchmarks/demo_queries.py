@@ -94,7 +94,7 @@ def main() -> None:
     print("| run | queries | s | CPU s | of them stage queries, s | stage audit, s |")
     print("|---|---|---|---|---|---|")
     for (what, with_queries), runs in sorted(found.items(), reverse=True):
-        own = [statistics.median(each[2][stage] for each in runs) for stage in ("queries", "audit")]
+        own = [statistics.median(each[2].get(stage, 0.0) for each in runs) for stage in ("queries", "audit")]
         cells = [what, "five" if with_queries else "none", *(spread([each[i] for each in runs]) for i in (0, 1))]
         print("| " + " | ".join([*cells, *(f"{seconds:.1f}" for seconds in own)]) + " |")
 
