@@ -34,7 +34,7 @@ from altneu.algorithms.algebra.query import Atom, Query
 from altneu.algorithms.algebra.reduce import MULTIPLICITY
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, VALIDITY
 from altneu.algorithms.sql_query import CompiledQuery, Core, Measure, QueryAtom
-from altneu.algorithms.sql_text import quote_name
+from altneu.algorithms.sql_text import quote_identifier
 
 EPOCH_COLUMN, UNTIL_COLUMN, DIFF_COLUMN = "_epoch", "_until", "_diff"
 MEASURE = "measure"
@@ -258,7 +258,7 @@ def _spread_terms(atom: QueryAtom, view: QueryAtom, unused: str) -> tuple[str, .
 
 def _view_rows(atom: QueryAtom, rows: DataFrame) -> Collection:
     """Return the rows of a relation as an atom sees them, with the columns by place."""
-    columns = [F.col(quote_name(name)).alias(f"c{place}") for place, name in enumerate(atom.columns)]
+    columns = [F.col(quote_identifier(name)).alias(f"c{place}") for place, name in enumerate(atom.columns)]
     rows = rows if atom.where is None else rows.where(atom.where)
     start, end = F.col(EPOCH_COLUMN), F.col(UNTIL_COLUMN)
     if atom.window is not None:

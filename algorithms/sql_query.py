@@ -31,7 +31,7 @@ from sqlglot.errors import OptimizeError, ParseError, TokenError
 from sqlglot.optimizer.qualify import qualify
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
-from altneu.algorithms.sql_text import quote_name
+from altneu.algorithms.sql_text import quote_identifier
 
 ColumnOf = tuple[str, str]  # a relation and one of its columns
 AGE = "age"
@@ -270,7 +270,7 @@ def _compile_union(text: str, tree: exp.Union, relations: Mapping[str, Relation]
         keys=tuple(names) if distinct else (),
         sums={ROWS: Measure()} if distinct else {},
         having=None,
-        select={name: quote_name(column) for name, column in zip(one.types, names, strict=True)},
+        select={name: quote_identifier(column) for name, column in zip(one.types, names, strict=True)},
         types=one.types,
         normal_form=f"{one.normal_form} UNION {'' if distinct else 'ALL '}{other.normal_form}",
         key=tuple(one.types) if distinct else (),
@@ -584,7 +584,7 @@ class _Compiler:
             outputs = {select.alias: select.unalias() for select in tree.selects}
             if not distinct:
                 return self.build_query(
-                    tree, forms, outputs, (), {}, None, {name: quote_name(name) for name in outputs}
+                    tree, forms, outputs, (), {}, None, {name: quote_identifier(name) for name in outputs}
                 )
             keys = {f"k{i}": node for i, node in enumerate(outputs.values())}
             select = {name: key for name, key in zip(outputs, keys, strict=True)}

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def quote_name(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Quote the name of a column for Spark.
 
-    >>> quote_name("a`b")
+    >>> quote_identifier("a`b")
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
 
 
-def quote_names(names: Iterable[str]) -> list[str]:
+def quote_identifiers(names: Iterable[str]) -> list[str]:
     """Quote the names of some columns."""
-    return [quote_name(name) for name in names]
+    return [quote_identifier(name) for name in names]
 
 
 def quote_text(text: str) -> str:
@@ -38,4 +38,4 @@ def window_clause(key: Sequence[str], order: Sequence[str]) -> str:
     >>> window_clause(["a"], ["epoch"])
     'OVER (PARTITION BY `a` ORDER BY epoch)'
     """
-    return f"OVER (PARTITION BY {', '.join(quote_names(key))} ORDER BY {', '.join(order)})"
+    return f"OVER (PARTITION BY {', '.join(quote_identifiers(key))} ORDER BY {', '.join(order)})"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from altneu.algorithms.sql_text import quote_names
+from altneu.algorithms.sql_text import quote_identifiers
 
 
 def intervals_since(intervals: DataFrame, first: int) -> DataFrame:
@@ -31,7 +31,7 @@ def intervals_since(intervals: DataFrame, first: int) -> DataFrame:
 
 def sum_triples_since(triples: DataFrame, key: Sequence[str], first: int) -> DataFrame:
     """Return diff triples `key, epoch, diff`: at `first` - 1 the sum of all up to then, and those from `first` on."""
-    cut = triples.selectExpr(*quote_names(key), f"{_not_before(first)} AS epoch", "diff")
+    cut = triples.selectExpr(*quote_identifiers(key), f"{_not_before(first)} AS epoch", "diff")
     return cut.groupBy(*key, "epoch").agg(F.expr("sum(diff) AS diff")).where("diff <> 0")
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.collection import Collection
 from altneu.algorithms.algebra.time_lattice import EPOCH, FOREVER, require_finite
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.sql_text import quote_names, window_clause
+from altneu.algorithms.sql_text import quote_identifiers, window_clause
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -43,9 +43,14 @@ def winning_upserts(
     nested = ("map", "variant", "struct", "array")
     simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
-    order = [*quote_names(at), "seq DESC", f"op = '{DELETE}'", *[f"{c} DESC" for c in quote_names([*value, *rest])]]
+    order = [
+        *quote_identifiers(at),
+        "seq DESC",
+        f"op = '{DELETE}'",
+        *[f"{c} DESC" for c in quote_identifiers([*value, *rest])],
+    ]
     # The window is partitioned by the key alone: later windows on this key reuse the exchange and the order.
-    now = f"struct({', '.join(quote_names(at))})"
+    now = f"struct({', '.join(quote_identifiers(at))})"
     ordered = require_valid_rows(rows).selectExpr("*", f"lag({now}) {window_clause(key, order)} AS _before")
     return ordered.where(f"NOT _before <=> {now}").drop("_before")
 
@@ -72,7 +77,7 @@ def upsert_lives(
     # The last row of a group has no next one: `least` then ignores the null.
     until = f"least(lead(epoch) {window_clause([*key, *by], ['epoch'])}, {expiry_epoch(live_for)}) AS until"
     won = winning_upserts(rows, key, value, [*by, "epoch"])
-    lives = won.selectExpr(*quote_names([*key, *value, *by, "epoch"]), until, f"{has_value(where)} AS _present")
+    lives = won.selectExpr(*quote_identifiers([*key, *value, *by, "epoch"]), until, f"{has_value(where)} AS _present")
     return lives.where("_present").drop("_present")
 
 
@@ -118,7 +123,7 @@ def to_timelines(
     """
     steps = window_clause([*key, *by], ["epoch"])
     spans = upsert_lives(rows, key, value, live_for, where, by)
-    same = [f"lag(until) {steps} = epoch", *[f"{v} <=> lag({v}) {steps}" for v in quote_names(value)]]
+    same = [f"lag(until) {steps} = epoch", *[f"{v} <=> lag({v}) {steps}" for v in quote_identifiers(value)]]
     starts = spans.selectExpr("*", f"CAST(NOT coalesce({' AND '.join(same)}, false) AS BIGINT) AS _starts")
     runs = starts.selectExpr("*", f"sum(_starts) {steps} AS _run").groupBy(*key, *by, *value, "_run")
     merged = runs.agg(F.expr("min(epoch) AS epoch"), F.expr("max(until) AS until"))
@@ -157,14 +162,14 @@ def _level_intervals(intervals: DataFrame, key: Sequence[str], amounts: Sequence
     begin = ", ".join(f"{amount} AS {name}" for name, amount in named)
     end = ", ".join(f"-{amount} AS {name}" for name, amount in named)
     ends = f"inline(array(struct(epoch, {begin}), struct(until AS epoch, {end})))"
-    steps = intervals.where("epoch < until").selectExpr(*quote_names(key), ends)
+    steps = intervals.where("epoch < until").selectExpr(*quote_identifiers(key), ends)
     line = window_clause(key, ["epoch"])
     # The running sums have a RANGE frame: all steps of one epoch see the level after all of them.
     sums = level.format(*[f"sum({name}) {line}" for name, _ in named])
-    levels = steps.selectExpr(*quote_names(key), "epoch", f"{sums} AS diff", f"lag(epoch) {line} AS _before")
+    levels = steps.selectExpr(*quote_identifiers(key), "epoch", f"{sums} AS diff", f"lag(epoch) {line} AS _before")
     last = levels.where("NOT _before <=> epoch")
     changes = last.selectExpr("*", f"coalesce(lag(diff) {line}, 0) AS _level").where("diff <> _level")
-    spans = changes.selectExpr(*quote_names(key), "epoch", f"lead(epoch) {line} AS until", "diff")
+    spans = changes.selectExpr(*quote_identifiers(key), "epoch", f"lead(epoch) {line} AS until", "diff")
     return spans.where("diff <> 0")
 
 
@@ -192,13 +197,13 @@ def keyed_changes(
         broadcast: join the touched keys by broadcast; they must fit into an executor's memory.
     """
     columns = [*key, *value, "op", "seq", "epoch"]
-    rows = delta.selectExpr(*quote_names(columns), "diff AS _now", "0L AS _before")
+    rows = delta.selectExpr(*quote_identifiers(columns), "diff AS _now", "0L AS _before")
     if base is not None:
         touched = delta.select(*key).distinct()
         old = base.join(F.broadcast(touched) if broadcast else touched, [*key], "left_semi")
-        rows = rows.unionByName(old.selectExpr(*quote_names(columns), "diff AS _now", "diff AS _before"))
+        rows = rows.unionByName(old.selectExpr(*quote_identifiers(columns), "diff AS _now", "diff AS _before"))
     lines = to_timelines(existing_versions(rows, columns), key, value, by=["_version"])
-    signed = lines.selectExpr(*quote_names([*key, *value]), "epoch", "until", "CAST(_version AS BIGINT) AS diff")
+    signed = lines.selectExpr(*quote_identifiers([*key, *value]), "epoch", "until", "CAST(_version AS BIGINT) AS diff")
     return Collection.from_intervals(net_intervals(signed, [*key, *value]), EPOCH)
 
 
@@ -209,7 +214,7 @@ def existing_versions(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """
     counted = rows.groupBy(*columns).agg(F.expr("sum(_now) AS _now"), F.expr("sum(_before) AS _before"))
     signs = "explode(array(CASE WHEN _now > 0 THEN 1 END, CASE WHEN _before > 0 THEN -1 END)) AS _version"
-    return counted.selectExpr(*quote_names(columns), signs).where("_version IS NOT NULL")
+    return counted.selectExpr(*quote_identifiers(columns), signs).where("_version IS NOT NULL")
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:

@@ -30,7 +30,7 @@ from altneu.algorithms.algebra.upserts import (
 )
 from altneu.algorithms.graph.motif_patterns import relation_condition
 from altneu.algorithms.sql_predicates import only_where
-from altneu.algorithms.sql_text import quote_names, quote_text, window_clause
+from altneu.algorithms.sql_text import quote_identifiers, quote_text, window_clause
 
 # The ends of a key as an unordered pair: a < b.
 PAIR = ("least(src, dst) AS a", "greatest(src, dst) AS b")
@@ -77,7 +77,7 @@ def first_edges(
     Most pairs have one row alone, which decides on their edge: these take one aggregation, in which no row is sorted by
     its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
-    own = quote_names(["src", "dst", *values, "op", "seq", "epoch", "diff"])
+    own = quote_identifiers(["src", "dst", *values, "op", "seq", "epoch", "diff"])
     rows = upserts.where("src <> dst").selectExpr(*PAIR, *own)
     marked = require_valid_rows(rows).selectExpr("a", "b", "epoch", "diff", f"{has_value(where)} AS _on")
     most = [F.expr(f"max({name}) AS {name}") for name in ("_on", "epoch", "diff")]
@@ -138,7 +138,7 @@ def arc_changes(
     pairs = None if base is None else touched_pairs(delta, values)
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
     lines = to_timelines(versions, _KEY, values, live_for, where, by=["_version"])
-    own = quote_names(["src", "dst", *values, "epoch", "until"])
+    own = quote_identifiers(["src", "dst", *values, "epoch", "until"])
     signed = lines.selectExpr(*own, "CAST(_version AS BIGINT) AS diff")
     return net_intervals(signed, ["src", "dst", *values])
 
@@ -155,7 +155,7 @@ def _upsert_versions(
     The columns that are added begin with an underscore, because value columns may have any other name.
     """
     columns = [*_KEY, *values, "op", "seq", "epoch"]
-    own = quote_names(["src", "dst", *values, "op", "seq", "epoch"])
+    own = quote_identifiers(["src", "dst", *values, "op", "seq", "epoch"])
     rows = delta.where("src <> dst").selectExpr(*PAIR, *own, "diff AS _now", "0L AS _before")
     if base is not None:
         old = base.where("src <> dst").selectExpr(*PAIR, *own, "diff AS _now", "diff AS _before")
@@ -191,7 +191,7 @@ def join_on_pair(
 def interval_steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return signed intervals as diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
     ends = "inline(array(struct(epoch, diff), struct(until AS epoch, -diff AS diff)))"
-    return intervals.selectExpr(*quote_names(data), ends).where(f"epoch < {FOREVER}L")
+    return intervals.selectExpr(*quote_identifiers(data), ends).where(f"epoch < {FOREVER}L")
 
 
 def degree_changes(edges: DataFrame) -> DataFrame:

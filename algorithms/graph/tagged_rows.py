@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.kernels.intervals import Longs
-from altneu.algorithms.sql_text import quote_names
+from altneu.algorithms.sql_text import quote_identifiers
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 CHUNK = 1 << 20  # rows that a task returns at once
@@ -70,7 +70,7 @@ def tag_rows(width: int, rows: DataFrame, kind: RowKind, *columns: str) -> DataF
         kind: their kind.
         columns: the columns that are its numbers, in order.
     """
-    values = [str(int(kind)), *quote_names(columns), *["0"] * (width - len(columns))]
+    values = [str(int(kind)), *quote_identifiers(columns), *["0"] * (width - len(columns))]
     named = zip(values, input_columns(width), strict=True)
     return rows.selectExpr(*(f"CAST({value} AS BIGINT) AS {name}" for value, name in named))
 

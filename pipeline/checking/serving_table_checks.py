@@ -16,12 +16,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..home.home import Home
 from ..reading.epoch_totals import total_rows
 from ..state.totals import EpochTotals, totals_at
 from ..storage import local_frame
-from ..storage.table_schemas import quote_identifier
 from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference

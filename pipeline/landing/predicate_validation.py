@@ -21,10 +21,11 @@ from pyspark.sql import functions as F
 from altneu.algorithms.algebra.upserts import DELETE
 from altneu.algorithms.graph import motif_patterns
 from altneu.algorithms.sql_predicates import Condition, can_fail, fails_on, only_where
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..errors import RunFailed, UsageError
 from ..home.home import Home
-from ..storage.table_schemas import quote_identifier, value_columns
+from ..storage.table_schemas import value_columns
 
 _ENDS = ("src", "dst", "a", "b")
 _FAILS = " cannot be evaluated on "  # in the reason of a quarantined row, after the setting

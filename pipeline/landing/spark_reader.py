@@ -20,13 +20,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
+from altneu.algorithms.sql_text import quote_identifier
+
 from ..errors import BatchRejected, Unavailable
 from ..home.columns import SQL_TYPES
 from ..home.home import Home
 from ..home.s3_config import S3
 from ..storage import local_frame
 from ..storage.session import count_cores
-from ..storage.table_schemas import ddl_schema, quote_identifier, value_columns
+from ..storage.table_schemas import ddl_schema, value_columns
 from . import OPERATIONS, BatchFiles
 from .batch_files import LandedFile
 from .file_reader import read_blocks

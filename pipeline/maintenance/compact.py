@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..errors import UsageError
 from ..home.home import Home
@@ -37,7 +38,7 @@ from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
 from ..storage.horizons import Horizon, next_horizon, split_at_horizon
-from ..storage.table_schemas import INTERVALS, TIME, query_columns, query_inputs, quote_identifier
+from ..storage.table_schemas import INTERVALS, TIME, query_columns, query_inputs
 from ..storage.warehouse import Warehouse, visible_rows
 from . import compaction_verification
 

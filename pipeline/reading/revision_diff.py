@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from altneu.algorithms.sql_text import quote_identifier
+
 from ..errors import UsageError
 from ..home.home import Home
 from ..home.queries import QueryDefinition, recorded_queries
@@ -26,7 +28,6 @@ from ..state.epoch_status import select_newest_checks
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.totals import MEASURES, EpochTotals, TotalDiff, sum_totals, totals_at, truss_sizes
-from ..storage.table_schemas import quote_identifier
 from ..storage.warehouse import Warehouse
 from .query_results import published_queries
 from .vertex_names import replace_with_names as named_of

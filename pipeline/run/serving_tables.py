@@ -22,6 +22,7 @@ from altneu.algorithms.graph.edge_derivation import PAIR, join_on_pair
 from altneu.algorithms.graph.kernels.vertex_history_kernel import TRUSS
 from altneu.algorithms.graph.vertex_history import vertex_rows
 from altneu.algorithms.sql_predicates import only_where
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..errors import CheckFailed
 from ..home.home import Home
@@ -30,7 +31,7 @@ from ..state.ledger import Ledger
 from ..state.records import SERVING_TABLES, Revision
 from ..state.totals import TotalDiff, sum_totals
 from ..storage import local_frame
-from ..storage.table_schemas import quote_identifier, table_columns
+from ..storage.table_schemas import table_columns
 from ..storage.warehouse import Warehouse
 from .run_context import RunContext
 

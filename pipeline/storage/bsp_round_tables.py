@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
 from altneu.algorithms.graph.bsp import PartitionLayout
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..state.home_identity import ROUNDS
 from ..state.ledger import Ledger
 from .session import count_cores
-from .table_schemas import quote_identifier
 from .warehouse import Warehouse
 
 # By default Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.

@@ -17,11 +17,12 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.fingerprint import Fingerprint, from_lane_sums, hash_lanes, lane_sums
 from altneu.algorithms.graph.edge_derivation import interval_steps
+from altneu.algorithms.sql_text import quote_identifier
 
 from ..home.queries import is_query_table
 from ..state.fingerprint_sums import Prints
 from ..state.records import Revision
-from .table_schemas import ALWAYS, INTERVALS, TIME, quote_identifier
+from .table_schemas import ALWAYS, INTERVALS, TIME
 from .warehouse import Warehouse
 
 # tables whose diffs are counts, which may add up to more than 2**31

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from altneu.algorithms.sql_text import quote_identifier
+
 from ..errors import AltneuError
 from ..home.columns import SQL_TYPES
 from ..home.home import Home
@@ -57,11 +59,6 @@ TIME = ("epoch", "revision", "diff", "until")  # columns of times and multiplici
 CERTIFICATES = ROUNDS + "certificates"  # a cache, not a table of the home: see `storage.truss_checkpoint_table`
 _CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, backing bigint, diff bigint"
 INTERVALS = ("edges", "motif_edges", "arcs")  # tables whose rows are intervals
-
-
-def quote_identifier(column: str) -> str:
-    """Quote a column's name for SQL, whichever characters it contains."""
-    return "`" + column.replace("`", "``") + "`"
 
 
 def ddl_schema(fields: Mapping[str, str]) -> str:

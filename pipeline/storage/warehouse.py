@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from altneu.algorithms.sql_predicates import spark_sql
+from altneu.algorithms.sql_text import quote_identifier, quote_text
 
 from ..errors import Unavailable, UsageError, is_disk_full, is_transient
 from ..home.columns import SQL_TYPES
@@ -40,7 +41,6 @@ from .table_schemas import (
     is_made_for_queries,
     query_columns,
     query_inputs,
-    quote_identifier,
     require_pinned_snapshot,
     table_columns,
 )
@@ -298,7 +298,7 @@ class Warehouse(Branches):
         return quote_identifier(column)
 
     def text_literal(self, text: str) -> str:
-        return _escape_braces("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
+        return _escape_braces(quote_text(text))
 
     def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
         return _escape_braces(spark_sql(text))

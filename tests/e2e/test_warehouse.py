@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from altneu.algorithms.sql_text import quote_identifier
 from altneu.pipeline.errors import AltneuError, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.queries import QueryDefinition
 from altneu.pipeline.state.records import EMPTY, Revision
-from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema, quote_identifier
+from altneu.pipeline.storage.table_schemas import MOTIFS, TABLES, ddl_schema
 from altneu.pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import home_helpers
 

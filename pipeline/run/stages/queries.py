@@ -30,6 +30,7 @@ from altneu.algorithms.algebra.upserts import keyed_changes
 from altneu.algorithms.graph import edge_derivation
 from altneu.algorithms.spark_conf import configured
 from altneu.algorithms.sql_query import CompiledQuery, Relation, compile_query
+from altneu.algorithms.sql_text import quote_identifier
 
 from ...errors import RunFailed, is_transient
 from ...home import memory_budget
@@ -38,7 +39,7 @@ from ...landing import predicate_validation
 from ...reading.explain import name_vertices
 from ...state.stage_results import EdgesFacts, IngestFacts, QueriesFacts, QueryRun, TrussFacts
 from ...storage.session import PLANNED_ONCE
-from ...storage.table_schemas import quote_identifier, value_columns
+from ...storage.table_schemas import value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
 from .recomputed_queries import recompute_query

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from altneu.algorithms.recomputed_query import depends_on_age
+from altneu.algorithms.sql_text import quote_identifier
 
 from ...checking.query_recount import QuerySource, fits_duckdb, select_recomputed_rows
 from ...errors import RunFailed, is_transient
@@ -21,7 +22,6 @@ from ...home.queries import LANDED_ROWS, QueryDefinition, double_quote, list_inp
 from ...state.stage_results import IngestFacts, QueryRun
 from ...storage.condition_errors import Refused, UncertainCondition
 from ...storage.duckdb_tables import DuckTables, Query
-from ...storage.table_schemas import quote_identifier
 from ..query_changes import ANEW, NOTHING, RECOMPUTED
 from ..run_context import RunContext
 from .audited_queries import source_in_duckdb
