@@ -61,7 +61,7 @@ def _compare(
     states = {}
     for epoch in sorted({*landed, *published} if epochs is None else epochs):
         batch, files, digest = published.get(epoch), landed.get(epoch), digests.get(epoch)
-        state = _judge(files, digest, batch, is_folded=parent.since is not None and epoch < parent.since)
+        state = _judge_landing(files, digest, batch, is_folded=parent.since is not None and epoch < parent.since)
         why = files.incomplete if files else None
         if state == "folded":
             assert parent.since is not None
@@ -81,7 +81,7 @@ def _compare(
     return states
 
 
-def _judge(files: BatchFiles | None, digest: str | None, batch: Batch | None, *, is_folded: bool) -> str:
+def _judge_landing(files: BatchFiles | None, digest: str | None, batch: Batch | None, *, is_folded: bool) -> str:
     """Return the state of an epoch by its landed files, their digest where they are complete, and its batch."""
     is_emptied = batch is not None and batch.digest == local_landing.EMPTY_DIGEST
     if files is None:

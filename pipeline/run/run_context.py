@@ -133,6 +133,10 @@ class RunContext:
         """Tell whether the run adds rows to a table instead of writing it again."""
         return self.scope.appends_to(table)
 
+    def extends_published(self, table: str) -> bool:
+        """Tell whether the run adds rows to what its parent has published of a table."""
+        return self.appends_to(table) and self.parent.frontier is not None
+
     @cached_property
     def recorded_snapshots(self) -> dict[str, int]:
         """Return the snapshot of each table that its stage has written."""

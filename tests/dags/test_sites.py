@@ -29,8 +29,8 @@ FILE = "# the DAGs for airflow\nfrom altneu.pipeline.scheduling.sites import mak
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """`written(text)`: the DAGs of a file of one's own, beside those of the environment's home."""
+def load_file(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Return `load_file(text)`: it gives the DAGs of a file of one's own, beside those of the environment's home."""
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path / "own"))
     patch = pytest.MonkeyPatch()
 
@@ -50,7 +50,7 @@ def written(monkeypatch: pytest.MonkeyPatch, load: Load, tmp_path: Path) -> Iter
 
 
 def test_each_home_has_its_dags_and_settings(
-    written: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load_file: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from altneu.pipeline.scheduling import sites
 
@@ -58,7 +58,7 @@ def test_each_home_has_its_dags_and_settings(
     home_helpers.make(tmp_path / "mails", '[epochs]\nevery = "7d"\n')
     extra = {"home": str(tmp_path / "mails"), "submit": "cluster", "wait_hours": "3", "pool": "others"}
     monkeypatch.setenv("AIRFLOW_CONN_ALTNEU_MAILS", json.dumps({"conn_type": "generic", "extra": extra}))
-    dags = written(
+    dags = load_file(
         f'make("calls", home={str(tmp_path / "calls")!r}, start="2004-04-15")\n'
         'make("mails", connection="altneu_mails", wait_hours=5)\n'
     )
@@ -136,14 +136,14 @@ def test_each_query_has_an_asset_that_is_updated_when_its_result_changed(load: L
     ],
 )
 def test_wrong_settings_are_an_import_error(
-    airflow: None, written: Callable[[str], dict[str, Any]], call: str, says: str
+    airflow: None, load_file: Callable[[str], dict[str, Any]], call: str, says: str
 ) -> None:
-    found = written(call)
+    found = load_file(call)
     assert says in found["errors"] and set(found) == {"errors"}
 
 
-def test_a_home_that_is_not_there_yet_has_its_dags(written: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
-    dags = written(f'make("calls", home={str(tmp_path / "none")!r})')
+def test_a_home_that_is_not_there_yet_has_its_dags(load_file: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
+    dags = load_file(f'make("calls", home={str(tmp_path / "none")!r})')
     assert "until it is fixed" in dags["calls_epoch"].doc_md and dags["errors"] == ""
 
 
@@ -159,7 +159,7 @@ def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_of_one_home_touches_no_other(
     ledger_only: LedgerOnly,
     airflow: None,
-    written: Callable[[str], dict[str, Any]],
+    load_file: Callable[[str], dict[str, Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     page: ModuleType,
@@ -172,7 +172,7 @@ def test_a_run_of_one_home_touches_no_other(
     first = calls.schedule.epoch_of(DAY)
     for home in (own, calls):
         home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
-    dag = written(f'make("calls", home={str(calls.path)!r})')["calls_epoch"]
+    dag = load_file(f'make("calls", home={str(calls.path)!r})')["calls_epoch"]
     for task in dag.tasks:
         task.retries = 0
     run = dag.test(logical_date=DAY)

@@ -190,7 +190,7 @@ def test_rollback_expiry_and_settings(
 def test_stopped_while_it_publishes(
     ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Altneu
 ) -> None:
-    """It stays held, and the same command works afterwards."""
+    """A held run whose publication is stopped stays held, and the same command works afterwards."""
     home, ledger = land_correction(tmp_path / "home")
     run, before = home_helpers.hold(home, ledger, [0, 1]), seen(home, ledger)
 

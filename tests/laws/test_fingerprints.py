@@ -141,7 +141,7 @@ def test_any_history_of_the_same_batches(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.law(11)
 def test_any_history_of_the_same_batches_in_real_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """That of tables in memory, and a compaction. (A rebuild: test_history.)"""
+    """In real tables a history by detours has the fingerprints of tables in memory, also after a compaction."""
     with run_without_spark():
         once = publish_all_at_once(spark, tmp_path)
     other = publish_otherwise(spark, tmp_path / "other", once)

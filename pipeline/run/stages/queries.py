@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -32,7 +31,7 @@ from altneu.algorithms.spark_conf import configured
 from altneu.algorithms.sql_query import CompiledQuery, Relation, compile_query
 from altneu.algorithms.sql_text import quote_identifier
 
-from ...errors import RunFailed, is_transient
+from ...errors import RunFailed
 from ...home import memory_budget
 from ...home.queries import ARCS, EDGES, LANDED_ROWS, VERTICES, QueryDefinition, known_relations
 from ...landing import predicate_validation
@@ -42,6 +41,7 @@ from ...storage.session import PLANNED_ONCE
 from ...storage.table_schemas import value_columns
 from ..query_changes import ANEW, DELTA, NOTHING
 from ..run_context import RunContext
+from .query_errors import translate_query_errors
 from .recomputed_queries import recompute_query
 
 Read = Callable[[str], DataFrame]
@@ -67,13 +67,13 @@ def maintain_queries(run: RunContext) -> QueriesFacts:
 
 def _configure_planning(run: RunContext, table: str, changed: int) -> AbstractContextManager[None]:
     """Run the block with plans for the changes that a table gets from a number of changed rows."""
-    few = run.appends_to(table) and run.parent.frontier is not None and changed <= FEW_CHANGES
+    few = run.extends_published(table) and changed <= FEW_CHANGES
     return configured(run.spark, PLANNED_ONCE) if few else nullcontext()
 
 
 def _maintain_arcs(run: RunContext) -> int:
     """Write the changes of the values in force, and return the number of changed intervals."""
-    appends = run.appends_to(ARCS) and run.parent.frontier is not None
+    appends = run.extends_published(ARCS)
     changed = run.get_result(IngestFacts).changed_rows
     if appends and not changed:
         return run.write_rows(ARCS, None)
@@ -93,7 +93,7 @@ def _maintain_arcs(run: RunContext) -> int:
 
 def _maintain_vertices(run: RunContext) -> int:
     """Write the changes of the vertices with their degrees and triangles, and return the number of changed rows."""
-    appends = run.appends_to(VERTICES) and run.parent.frontier is not None
+    appends = run.extends_published(VERTICES)
     changed = run.get_result(EdgesFacts).rows
     if appends and not changed:
         return run.write_rows(VERTICES, None)
@@ -142,7 +142,7 @@ class _Maintainer:
         self.lock = threading.Lock()  # for `deltas`
 
     @cached_property
-    def known(self) -> dict[str, Relation]:
+    def all_relations(self) -> dict[str, Relation]:
         """Return the relations that the queries of the run may read."""
         return known_relations(self.run.home, self.run.maintained_queries)
 
@@ -176,22 +176,15 @@ class _Maintainer:
             self.done |= {task.definition.name: result for task, result in zip(small, results, strict=True)}
 
     def plan_task(self, definition: QueryDefinition) -> _Task:
-        query = compile_query(definition.text, self.known)
+        query = compile_query(definition.text, self.all_relations)
         changes = {name: self.count_changed_rows(query, name) for name in query.relations}
         return _Task(definition, query, self.choose_way(definition, changes), changes)
 
     def maintain(self, task: _Task) -> QueryRun:
         """Write the changes of a query's result, and of its state, if it has one."""
         started, name = time.monotonic(), task.definition.name
-        try:
+        with translate_query_errors(name):
             rows = self.write_nothing(task.definition) if task.way == NOTHING else self.write_counted(task)
-        except PySparkException as error:
-            if is_transient(error):
-                raise
-            raise RunFailed(
-                f"query {name}: {_spark_message(error)}. Nothing was published.",
-                f"correct queries/{name}.sql, or move it away",
-            ) from error
         if task.way != NOTHING:
             self.run.say(f"query {name}: {task.way}, {rows:,} changed rows")
         return QueryRun(way=task.way, rows=rows, seconds=round(time.monotonic() - started, 2))
@@ -199,7 +192,7 @@ class _Maintainer:
     def maintain_relation(self, relation: QueryDefinition) -> QueryRun:
         """Write the changes of the rows in force of a declared relation."""
         started, run, table = time.monotonic(), self.run, relation.state_table
-        appends = run.appends_to(relation.table) and run.parent.frontier is not None
+        appends = run.extends_published(relation.table)
         changed = run.get_result(IngestFacts).relations.get(relation.name, 0)
         way = ANEW if not appends else DELTA if changed else NOTHING
         rows = None
@@ -270,7 +263,7 @@ class _Maintainer:
 
     def count_possible_matches(self, query: CompiledQuery) -> int:
         """Return how many rows a row may meet in a join: those of the largest relation, or one by a whole key."""
-        if maintained.joins_whole_keys(query, {name: each.key for name, each in self.known.items()}):
+        if maintained.joins_whole_keys(query, {name: each.key for name, each in self.all_relations.items()}):
             return 1
         sizes = self.run.unpublished_revision().snapshots
         tables = {self.table_of(name) for name in query.relations}
@@ -280,7 +273,7 @@ class _Maintainer:
         """Return the error for a join of hubs, with the name of the one where most of the pairs are."""
         columns, values = list(error.hub), list(error.hub.values())
         if self.run.home.config.vertices.ids == "string":
-            types = [self.known[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
+            types = [self.all_relations[name.partition(".")[0]].columns[name.partition(".")[2]] for name in columns]
             ends = [place for place, type_ in enumerate(types) if type_ == "vertex"]
             revision = self.run.unpublished_revision()
             names = name_vertices(self.run.warehouse, revision, [values[place] for place in ends])
@@ -342,7 +335,3 @@ def _interval(until: Column) -> list[Column]:
     columns = F.col("epoch"), until.cast("bigint"), F.col("diff")
     names = maintained.EPOCH_COLUMN, maintained.UNTIL_COLUMN, maintained.DIFF_COLUMN
     return [column.alias(name) for column, name in zip(columns, names, strict=True)]
-
-
-def _spark_message(error: PySparkException) -> str:
-    return str(error).strip().splitlines()[0].split(" SQLSTATE")[0].rstrip(". ")

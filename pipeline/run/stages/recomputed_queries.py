@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import duckdb
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from altneu.algorithms.recomputed_query import depends_on_age
 from altneu.algorithms.sql_text import quote_identifier
 
 from ...checking.query_recount import QuerySource, fits_duckdb, select_recomputed_rows
-from ...errors import RunFailed, is_transient
 from ...home.queries import LANDED_ROWS, QueryDefinition, double_quote, list_inputs
 from ...state.stage_results import IngestFacts, QueryRun
 from ...storage.condition_errors import Refused, UncertainCondition
@@ -25,26 +23,19 @@ from ...storage.duckdb_tables import DuckTables, Query
 from ..query_changes import ANEW, NOTHING, RECOMPUTED
 from ..run_context import RunContext
 from .audited_queries import source_in_duckdb
+from .query_errors import translate_query_errors
 
 
 def recompute_query(run: RunContext, definition: QueryDefinition) -> QueryRun:
     """Write how the result of a query changes, from its text at every epoch from the first changed one on."""
     started = time.monotonic()
-    appends = run.appends_to(definition.table) and run.parent.frontier is not None
+    appends = run.extends_published(definition.table)
     if appends and not _may_change(run, definition):
         run.write_rows(definition.table, None)
         return QueryRun(way=NOTHING)
     epochs = list_changed_epochs(run, definition, appends=appends)
-    try:
+    with translate_query_errors(definition.name):
         rows = _write_changes(run, definition, epochs)
-    except (PySparkException, duckdb.Error) as error:
-        if is_transient(error):
-            raise
-        first = str(error).strip().splitlines()[0].split(" SQLSTATE")[0].rstrip(". ")
-        raise RunFailed(
-            f"query {definition.name}: {first}. Nothing was published.",
-            f"correct queries/{definition.name}.sql, or move it away",
-        ) from error
     seconds = round(time.monotonic() - started, 2)
     run.say(f"query {definition.name}: recomputed at {len(epochs):,} epoch(s), {rows:,} changed rows")
     return QueryRun(way=RECOMPUTED if appends else ANEW, rows=rows, seconds=seconds)
@@ -130,13 +121,14 @@ def find_result_changes(columns: Sequence[str], before: pa.Table, results: Itera
         connection.register("old_rows", before.slice(0, 0))
         for epoch, rows in results:
             first = epoch if first is None else first
-            connection.register("new_rows", rows.rename_columns(list(columns)))
+            named = rows.rename_columns(list(columns))
+            connection.register("new_rows", named)
             connection.execute(
                 f"""INSERT INTO steps SELECT {listed}, {epoch}, sum(n) FROM (
                     SELECT {listed}, 1 AS n FROM new_rows UNION ALL SELECT {listed}, -1 FROM old_rows
                 ) GROUP BY {listed} HAVING sum(n) <> 0"""
             )
-            connection.register("old_rows", rows.rename_columns(list(columns)))
+            connection.register("old_rows", named)
         return connection.sql(
             f"""SELECT {listed}, CAST(step AS BIGINT) AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM (
                 SELECT {listed}, epoch AS step, diff FROM steps
