@@ -170,13 +170,17 @@ class Progress:
 
     def _refresh_line(self) -> None:
         while not self._end.wait(SAY / 5):
-            if not self._going:
-                continue
-            if not self.display.disable:
-                self._update_display()
-            elif time.time() - self._said >= SAY:
-                err.print(f"    {self._describe_current()}", markup=False)
-                self._said = time.time()
+            self.report_current()
+
+    def report_current(self) -> None:
+        """Show that the stage goes on: by the bar on a terminal, else by a line after each `SAY` seconds of silence."""
+        if not self._going:
+            return
+        if not self.display.disable:
+            self._update_display()
+        elif time.time() - self._said >= SAY:
+            err.print(f"    {self._describe_current()}", markup=False)
+            self._said = time.time()
 
     def pause_display(self) -> None:
         """Print nothing until the next call, while the user is asked a question."""

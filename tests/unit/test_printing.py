@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -75,19 +74,3 @@ def test_nothing_has_its_columns_all_the_same(tmp_path: Path) -> None:
 
 def test_ranges() -> None:
     assert format_ranges([1, 2, 3, 7]) == "1…3, 7" and format_ranges([]) == ""
-
-
-def test_a_long_stage_is_heard_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(printing, "SAY", 0.05)
-    with printing.Progress() as progress:
-        progress("truss", "")
-        for _ in range(100):
-            time.sleep(0.02)
-            if "truss, 0 s" in capsys.readouterr().err:
-                break
-        else:
-            raise AssertionError("nothing was said")
-        progress("truss", "done")
-        capsys.readouterr()
-        time.sleep(0.3)
-    assert capsys.readouterr().err == ""  # nor is it heard of when it is over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -20,6 +21,14 @@ def berlin() -> Iterator[None]:
     yield
     os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
     time.tzset()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that the progress reads, in seconds; it passes when a test says so."""
+    clock = [1000.0]
+    monkeypatch.setattr(printing, "time", SimpleNamespace(time=lambda: clock[0]))
+    return clock
 
 
 @pytest.mark.parametrize(
@@ -60,31 +69,47 @@ def test_without_a_zone_of_ones_own_it_is_utc_alone(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_the_time_left_is_that_of_past_runs(
-    expected: dict[str, float], learned: int, passed: int, says: str, monkeypatch: pytest.MonkeyPatch
+    expected: dict[str, float], learned: int, passed: int, says: str, clock: list[float]
 ) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr(printing, "time", SimpleNamespace(time=lambda: clock[0]))
     with printing.Progress(expected, learned) as progress:
         progress("truss", "")
         clock[0] += passed
         assert progress._describe_current() == says
 
 
-def test_a_command_that_says_where_it_is_is_heard_of_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("stage", "text", "first", "then"),
+    [
+        ("truss", "", "", "    truss, 5 s\n"),
+        # what a stage says first need not be its name alone: an audit names its epochs
+        ("audit", "epoch 1 of 9", "    audit: epoch 1 of 9\n", "    audit: epoch 1 of 9, 5 s\n"),
+    ],
+)
+def test_a_stage_that_is_silent_for_long_says_that_it_goes_on(
+    stage: str, text: str, first: str, then: str, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a stage says first need not be its name alone: an audit names its epochs."""
+    def hear_after(seconds: float) -> str:
+        clock[0] += seconds
+        progress.report_current()
+        return capsys.readouterr().err
+
+    assert printing.SAY == 5.0
+    with printing.Progress() as progress:
+        progress(stage, text)
+        assert hear_after(0) == first
+        assert hear_after(4.9) == "" and hear_after(0.1) == then
+        assert hear_after(4.9) == "" and hear_after(0.1) == then.replace("5 s", "10 s")
+        progress.pause_display()  # somebody is asked
+        assert hear_after(60) == ""
+        progress(stage, "done")
+        capsys.readouterr()
+        assert hear_after(60) == ""
+
+
+def test_a_thread_says_it_while_the_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    was_said = threading.Event()
     monkeypatch.setattr(printing, "SAY", 0.05)
     with printing.Progress() as progress:
-        progress("audit", "epoch 1 of 9")
-        for _ in range(200):
-            time.sleep(0.02)
-            if "audit: epoch 1 of 9, 0 s" in capsys.readouterr().err:
-                break
-        else:
-            raise AssertionError("nothing was said")
-        progress.pause_display()  # somebody is asked
-        time.sleep(0.1)
-        capsys.readouterr()
-        time.sleep(0.3)
-        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(printing.err, "print", lambda text, **_: was_said.set())
+        progress("truss", "")
+        assert was_said.wait(60)
