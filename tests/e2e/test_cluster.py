@@ -302,8 +302,8 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
 
 HUNGRY = """
 import sys
-from altneu.pipeline.storage.session import session
-spark = session(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))
+from altneu.pipeline.storage.session import start_session
+spark = start_session(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))
 print(spark.sql("SELECT sum(length(repeat('x', CAST(id + 1900000000 AS int)))) FROM range(1)").collect())
 """
 

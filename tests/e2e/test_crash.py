@@ -219,12 +219,12 @@ for race in range(races):
         time.sleep(0.01)
     plan = planning.plan_epochs(home, ledger, [2 * race + me])
     try:
-        runner.run(home, ledger, plan)
+        runner.execute_run(home, ledger, plan)
         print("won", race, flush=True)
     except RevisionConflict as conflict:
         assert "Nothing" in conflict.what and conflict.next
         print("lost", race, flush=True)
-        runner.run(home, ledger, planning.plan_epochs(home, ledger, [2 * race + me]))
+        runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2 * race + me]))
 """
 
 
@@ -242,6 +242,7 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
             [sys.executable, "-c", RACER, str(home.path), str(me), str(races)],
             env=env,
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         for me in range(2)
