@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_told import World
+from tests.unit.test_told import ClaimWorld
 
 MONDAY = 12_520  # 2004-04-12
 EPOCH = "2004-04-12"
@@ -55,7 +55,7 @@ class Scene:
         from altneu.pipeline.scheduling import consumers
 
         self.consumers, self.patch = consumers, monkeypatch
-        self.world, self.states, self.store = World(path, '[epochs]\nevery = "1d"\n'), dict[str, Any](), Store()
+        self.world, self.states, self.store = ClaimWorld(path, '[epochs]\nevery = "1d"\n'), dict[str, Any](), Store()
         self.home = str(self.world.home.path)
         parent = consumers.ApprovalOperator
         monkeypatch.setattr(parent, "execute", self._wait)

@@ -20,7 +20,7 @@ from altneu.expectations.frame_builder import collect_frames
 from altneu.expectations.gx_runner import SMALL, CheckCrashed, ExpectationRunner
 from altneu.expectations.model import Expectation
 from altneu.expectations.suite import EXPECTATIONS, check_tables
-from tests.expectations import world as w
+from tests.expectations import example_tables as w
 
 Check = dict[str, Any]
 COLUMNS = ["epoch", "suite", "name", "severity", "passed", "meaning", "remedy", "observed", "rows"]
@@ -108,7 +108,7 @@ OTHERS: dict[Key, str] = {
 }
 
 
-def broken() -> w.World:
+def broken() -> w.Example:
     """A world with all the faults of `FAULTS`, and no others."""
     world = w.sound()
     upsert, interval = w.upsert, w.interval
@@ -400,13 +400,13 @@ def test_columns_that_are_not_the_declared_ones(tiny: SparkSession) -> None:
 
 
 def test_empty_frames_pass_and_absent_ones_are_skipped(tiny: SparkSession) -> None:
-    empty: w.World = {table: [] for table in w.SCHEMAS}
+    empty: w.Example = {table: [] for table in w.SCHEMAS}
     empty["volumes"] = []
     empty["totals"] = [dict(zip(w.TOTALS, (w.EPOCH, 0, 0, 0, 0, 0), strict=True))]
     checks = check_tables(w.frames(tiny, empty), w.context())
     assert failing(checks) == {}
     assert {key(c) for c in checks} >= {key_ for key_ in FAULTS if key_[0] in ("upserts", "edges", "trussness")}
-    nothing: w.World = {"quarantine": []}
+    nothing: w.Example = {"quarantine": []}
     only = check_tables(w.frames(tiny, nothing), w.context())
     assert {check["suite"] for check in only} == {"quarantine"}
     assert check_tables({}, w.context()) == []
@@ -449,7 +449,7 @@ def test_great_expectations_is_imported_where_a_rule_fails(found: list[Check]) -
     code = """if True:
         import sys
         from altneu.expectations.suite import check_differences, check_proof, check_tables
-        from tests.expectations import world as w
+        from tests.expectations import example_tables as w
 
         world = w.agree(w.sound())
         plain = {table: world[table] for table in ("motifs", "volumes")}

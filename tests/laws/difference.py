@@ -9,22 +9,22 @@ from altneu.pipeline.reading.revision_diff import DiffSide, RevisionDiff
 from altneu.pipeline.run import approval_numbers
 from altneu.pipeline.state.records import RunRecord
 from tests import reference
-from tests.laws.world import World
+from tests.laws.world import LawWorld
 
 Landed = dict[int, list[Any]]
 NAMES = ("edges", "vertices", "max_trussness")
 
 
-def side_of(world: World, revision: int) -> DiffSide:
+def side_of(world: LawWorld, revision: int) -> DiffSide:
     return DiffSide(world.home, world.ledger, world.ledger.revisions.get(revision))
 
 
-def side_of_base(world: World, run: RunRecord) -> DiffSide:
+def side_of_base(world: LawWorld, run: RunRecord) -> DiffSide:
     """What a run builds on."""
     return DiffSide(world.home, world.ledger, world.ledger.runs.get_parent(run))
 
 
-def side_of_run(world: World, run: RunRecord) -> DiffSide:
+def side_of_run(world: LawWorld, run: RunRecord) -> DiffSide:
     """What a run that is not published would show."""
     return DiffSide(world.home, world.ledger, approval_numbers.unpublished_revision(world.ledger, run), run)
 
@@ -49,7 +49,7 @@ def differing(one: dict[Any, Any], two: dict[Any, Any], none: Any) -> dict[Any, 
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def assert_difference(world: World, before: DiffSide, after: DiffSide, landed: tuple[Landed, Landed]) -> None:
+def assert_difference(world: LawWorld, before: DiffSide, after: DiffSide, landed: tuple[Landed, Landed]) -> None:
     """`landed`: the batches of either side."""
     found = RevisionDiff(before, after)
     rows = {

@@ -14,14 +14,14 @@ from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.run import approval, runner
 from tests import home_helpers
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
-from tests.laws.world import World
+from tests.laws.world import LawWorld
 
 
 @pytest.mark.law(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("live_for", [None, 2])
 def test_the_difference_of_any_two_revisions(spark: SparkSession, tmp_path: Path, live_for: int | None) -> None:
-    world = World(spark, tmp_path / "home", live_for=live_for, settings="[retention]\nrevisions = 4\n")
+    world = LawWorld(spark, tmp_path / "home", live_for=live_for, settings="[retention]\nrevisions = 4\n")
     world.publish_epochs(0, 2)
     world.publish_epochs(1, 4)
     world.land_batches(2, 5)

@@ -28,7 +28,7 @@ from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.canonical import NUMBERS, History
 from tests.fingerprint_helpers import another_number, recompute_fingerprints
-from tests.laws.world import EPOCHS, World
+from tests.laws.world import EPOCHS, LawWorld
 from tests.ledger_only import ARROW, run_without_spark
 from tests.reference import Row
 
@@ -115,13 +115,13 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
     assert one(x="a") == one(x="a", y=None) == one(y=None, x="a")
 
 
-def record_of(world: World, revision: int | None = None) -> Prints:
+def record_of(world: LawWorld, revision: int | None = None) -> Prints:
     """What the ledger says of a revision (default: the newest), for what its tables answer for."""
     row = world.ledger.revisions.get(revision)
     return fingerprint_sums.fold_fingerprints(world.ledger.outputs.fingerprints_of(row.revision), row.since)
 
 
-def assert_tables_have_what_is_recorded(world: World) -> None:
+def assert_tables_have_what_is_recorded(world: LawWorld) -> None:
     """What the ledger says of each revision that can be read is what its tables hold."""
     warehouse = Warehouse(world.spark, world.home)
     for row in world.ledger.revisions.list_all():
@@ -150,10 +150,10 @@ def test_any_history_of_the_same_batches_in_real_tables(spark: SparkSession, tmp
     assert_tables_have_what_is_recorded(other)
 
 
-def publish_otherwise(spark: Any, folder: Path, once: tuple[World, dict[int, list[Row]], Prints]) -> World:
+def publish_otherwise(spark: Any, folder: Path, once: tuple[LawWorld, dict[int, list[Row]], Prints]) -> LawWorld:
     """Publish the batches of a home of one revision in another one, by detours."""
     world, batches, expected = once
-    other = World(spark, folder, seed=world.seed + 1, live_for=4)
+    other = LawWorld(spark, folder, seed=world.seed + 1, live_for=4)
     order = other.rng.sample(range(EPOCHS), EPOCHS)
     other.publish_epochs(*order[:2])  # both are wrong
     assert record_of(other)["upserts"] != expected["upserts"]
@@ -171,9 +171,9 @@ def publish_otherwise(spark: Any, folder: Path, once: tuple[World, dict[int, lis
     return other
 
 
-def publish_all_at_once(spark: Any, folder: Path) -> tuple[World, dict[int, list[Row]], Prints]:
+def publish_all_at_once(spark: Any, folder: Path) -> tuple[LawWorld, dict[int, list[Row]], Prints]:
     """A home, its batches, and the fingerprints of its one revision."""
-    world = World(spark, folder / "one", live_for=4)
+    world = LawWorld(spark, folder / "one", live_for=4)
     world.publish_epochs(*range(EPOCHS))
     expected = record_of(world)
     assert all(expected[table] for table in ("upserts", "edges", "degrees", "trussness"))
@@ -184,7 +184,7 @@ def publish_all_at_once(spark: Any, folder: Path) -> tuple[World, dict[int, list
 def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
     """One epoch is wrong at first and put right by itself, and all is rebuilt from the landing."""
     world, batches, expected = publish_all_at_once(spark, tmp_path)
-    other = World(spark, tmp_path / "other", seed=world.seed + 1, live_for=4)
+    other = LawWorld(spark, tmp_path / "other", seed=world.seed + 1, live_for=4)
     order = other.rng.sample(range(EPOCHS), EPOCHS)
     wrong = order[0]
     for group in (order[:2], order[2:]):
@@ -212,7 +212,7 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
 @pytest.mark.slow
 def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """At each kept revision, with epochs that are folded, late and corrected ones; and a rebuild after it."""
-    world = World(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 2\n")
+    world = LawWorld(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 2\n")
     for epochs in ([0, 2], [1, 3, 4], [1, 5]):
         world.publish_epochs(*epochs)
     before = record_of(world)

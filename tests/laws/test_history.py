@@ -31,14 +31,14 @@ from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference
 from tests.builders import make_upserts, upsert
 from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
-from tests.laws.world import Consumer, World, expected_trussness
+from tests.laws.world import Consumer, LawWorld, expected_trussness
 
 
 @pytest.mark.dear("one history instead of five")
 @pytest.mark.law(2, 3, 12)
 def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark: SparkSession, tmp_path: Path) -> None:
     """A consumer who applies what each revision changes has every revision, and in the end every epoch."""
-    world = World(spark, tmp_path / "home", live_for=2)
+    world = LawWorld(spark, tmp_path / "home", live_for=2)
     consumer = Consumer(world)
     world.publish_epochs(0, 2)
     consumer.follow()
@@ -79,7 +79,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
 @pytest.mark.law(9, 12)
 def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession, tmp_path: Path) -> None:
     """Law 9, with a late and a replaced epoch; the run and a consumer go on over the compaction."""
-    world = World(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 1\n")
+    world = LawWorld(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 1\n")
     consumer = Consumer(world)
     world.publish_epochs(0, 2, 3)
     world.publish_epochs(1, 2, 5)  # late and replaced: both lie before `since` in the end
@@ -109,7 +109,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, 3))  # the run's own base
 
 
-def begin_run(world: World, epoch: int, *stages: str) -> str:
+def begin_run(world: LawWorld, epoch: int, *stages: str) -> str:
     """A run of one epoch that has done some of its stages."""
     run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [epoch]))
     assert run_id
@@ -117,19 +117,19 @@ def begin_run(world: World, epoch: int, *stages: str) -> str:
     return run_id
 
 
-def run_stages(world: World, run_id: str, *stages: str) -> None:
+def run_stages(world: LawWorld, run_id: str, *stages: str) -> None:
     for stage in stages:
         runner.execute_stage(world.home, world.ledger, run_id, stage)
 
 
-def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
+def assert_cannot_be_read_any_more(world: LawWorld, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
         Warehouse(world.spark, world.home).read_table("edges", world.ledger.revisions.get(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.roll_back(world.home, world.ledger, revision)
 
 
-def assert_consolidated(world: World) -> None:
+def assert_consolidated(world: LawWorld) -> None:
     """No two rows of a table say the same thing at the same time, and none says nothing."""
     warehouse, row = Warehouse(world.spark, world.home), world.ledger.revisions.get()
     for table in TABLES:
@@ -200,7 +200,7 @@ def test_a_landing_that_changes_while_it_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
     """Files are read twice, to judge them and for their rows: a change in between is reported, and loses nothing."""
-    world = World(spark, tmp_path / "home")
+    world = LawWorld(spark, tmp_path / "home")
     world.land_batches(1)
     judge = ingest.count_rows
 
@@ -224,7 +224,7 @@ def test_a_landing_that_changes_while_it_is_read(
 
 @pytest.mark.slow
 def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home", live_for=2)
+    world = LawWorld(spark, tmp_path / "home", live_for=2)
     world.publish_epochs(0, 1, 3)
     world.write_settings(4)
     world.land_batches(2)
@@ -240,7 +240,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home", live_for=3)
+    world = LawWorld(spark, tmp_path / "home", live_for=3)
     world.publish_epochs(0, 1)
     world.publish_epochs(1, 2)
     world.publish_epochs(4)
@@ -272,7 +272,7 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
 
 @pytest.mark.slow  # tests/laws/test_fingerprints rolls back to nothing in the ordinary suite
 def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home")
+    world = LawWorld(spark, tmp_path / "home")
     world.publish_epochs(0, 1)
     graph = Graph(world.home.path, spark)
     had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
@@ -298,7 +298,7 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
 @pytest.mark.law(11)
 @pytest.mark.slow
 def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home")
+    world = LawWorld(spark, tmp_path / "home")
     world.publish_epochs(0, 1)
     data = sorted((tmp_path / "home" / "warehouse" / "graph" / "trussness" / "data").rglob("*.parquet"))
     assert data
@@ -341,7 +341,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
 @pytest.mark.parametrize("live_for", [3, None])
 def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, live_for: int | None) -> None:
     """Law 9, with late and replaced epochs before and after, and a run at work while it happens."""
-    world = World(spark, tmp_path / "home", live_for=live_for, settings="[retention]\nepochs = 4\nrevisions = 3\n")
+    world = LawWorld(spark, tmp_path / "home", live_for=live_for, settings="[retention]\nepochs = 4\nrevisions = 3\n")
     world.publish_epochs(0, 2)
     world.publish_epochs(1, 3)
     world.publish_epochs(2, 4)  # replaced
@@ -393,7 +393,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
 def test_compaction_leaves_a_revision_published_meanwhile_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(spark, tmp_path / "home")
+    world = LawWorld(spark, tmp_path / "home")
     world.publish_epochs(0, 1)
     world.publish_epochs(2)
     ensure = Warehouse.ensure_tables
@@ -415,7 +415,7 @@ def test_a_compaction_writes_only_what_is_new(
 ) -> None:
     """What is large and compact stays, also while rows that it has are corrected."""
     monkeypatch.setattr(file_tiers, "MERGED_ROWS", 0)  # everything counts as large
-    world = World(spark, tmp_path / "home", settings="[retention]\nrevisions = 2\n")
+    world = LawWorld(spark, tmp_path / "home", settings="[retention]\nrevisions = 2\n")
 
     def files(table: str) -> set[str]:
         warehouse, pin = Warehouse(spark, world.home), world.ledger.revisions.get().snapshots[table]
@@ -439,7 +439,7 @@ def test_a_compaction_writes_only_what_is_new(
 @pytest.mark.slow
 def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> None:
     """What nobody can read goes only after the grace period, and the files that killed tasks have left go too."""
-    world = World(spark, tmp_path / "home", settings="[retention]\nrevisions = 1\n")
+    world = LawWorld(spark, tmp_path / "home", settings="[retention]\nrevisions = 1\n")
     for epoch in range(3):
         world.publish_epochs(epoch)
 
@@ -462,7 +462,7 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> None:
     """Changes since a revision, applied exactly once each, give every revision: late ones, corrected, rolled back,
     rebuilt and compacted ones; and the collection with its epochs gives the state at every epoch."""
-    world = World(spark, tmp_path / "home", live_for=3)
+    world = LawWorld(spark, tmp_path / "home", live_for=3)
     consumer = Consumer(world)
     world.publish_epochs(0, 2)
     consumer.follow()

@@ -20,7 +20,7 @@ from altneu.pipeline.storage import bsp_round_tables, relocate
 from altneu.pipeline.storage.table_schemas import CERTIFICATES
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
-from tests.laws.world import World
+from tests.laws.world import LawWorld
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
 
@@ -31,7 +31,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
 ) -> None:
     """Published from one task; then the limit is lowered, and an epoch is late: those after it are replayed. The home
     says that it holds three million rows: they fill six partitions."""
-    world = World(spark, tmp_path / "home", live_for=2)
+    world = LawWorld(spark, tmp_path / "home", live_for=2)
     world.publish_epochs(0, 2)
     assert world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, TrussFacts).rounds is None
     world.settings = "[truss]\nlimit_edges = 6\n"

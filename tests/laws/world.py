@@ -1,6 +1,6 @@
 """A home with many small graphs, and what its readers should see at every revision.
 
-A `World` remembers what was landed and which window was in force at each published revision; every revision that can
+A `LawWorld` remembers what was landed and which window was in force at each published revision; every revision that can
 be read is compared, edge by edge and vertex by vertex, with the plain reference of what was landed then.
 """
 
@@ -31,7 +31,7 @@ KINDS = ("edge", "trussness_of_edge", "triangles_at_vertex")
 
 
 @dataclass
-class World:
+class LawWorld:
     """A home, and what its readers should see at every revision."""
 
     spark: SparkSession
@@ -139,7 +139,7 @@ def expected_trussness(landed: dict[int, list[Row]], epoch: int, live_for: int |
 class Consumer:
     """Somebody who applies what has changed since the revision that he has, once each."""
 
-    world: World
+    world: LawWorld
     at: int = 0
     edges: Counter[Any] = field(default_factory=Counter)  # (src, dst, trussness) at the frontier
     triples: Counter[Any] = field(default_factory=Counter)  # (src, dst, trussness, epoch)

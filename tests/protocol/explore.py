@@ -3,8 +3,9 @@
 A process is a greenlet that stops before each of its steps. An execution follows one order of the processes, each to
 its end, but for its deviations: at the given step switch to another process, or the process dies before it (`crash`),
 or it is done and the answer does not come (`lost`). `search` tries every execution with up to so many deviations;
-without `wide` it deviates only where the next step writes. After every step that writes `World.check` looks at the
-invariants, once where executions begin alike; at the end another process comes, later, and publishes: `World.settle`.
+without `wide` it deviates only where the next step writes. After every step that writes `ProtocolWorld.check` looks at
+the invariants, once where executions begin alike; at the end another process comes, later, and publishes
+(`ProtocolWorld.settle`).
 """
 
 from __future__ import annotations

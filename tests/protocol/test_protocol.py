@@ -27,11 +27,11 @@ from altneu.pipeline.state.stage_results import AuditFacts, PublishFacts
 from tests import seeds
 from tests.protocol.explore import Deviations, Violation, search
 from tests.protocol.memory import Scheduler
-from tests.protocol.world import Protocol, World, protocol, see
+from tests.protocol.world import Protocol, ProtocolWorld, protocol, see
 
 MOST = int(os.environ.get("ALTNEU_EXECUTIONS", "1000"))  # executions with the greatest number of deviations
 
-Works = dict[str, Callable[[World], Any]]
+Works = dict[str, Callable[[ProtocolWorld], Any]]
 Record = Callable[[str, object], None]
 
 WRITER: Works = {"a": lambda world: world.write("a")}

@@ -52,7 +52,7 @@ class Protocol:
         (path / "altneu.toml").write_text(SETTINGS)
         self.home = Home.open(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.world: World | None = None
+        self.world: ProtocolWorld | None = None
         self.stages: dict[str, Callable[[RunContext], Facts]] = {"audit": see, "publish": publish_stage.publish}
         self.grace = GRACE
         patch.setattr(clock, "read_clock", lambda: self.now)
@@ -88,12 +88,12 @@ class Protocol:
         found: Any = self.engine.raw_connection().driver_connection
         return found  # type: ignore[no-any-return]
 
-    def begin(self, works: dict[str, Callable[[World], Any]]) -> World:
+    def begin(self, works: dict[str, Callable[[ProtocolWorld], Any]]) -> ProtocolWorld:
         """A world with two published revisions."""
         import copy
 
         if self.template is None:
-            world = World(self, Catalog(), {})
+            world = ProtocolWorld(self, Catalog(), {})
             for table in TABLES:
                 world.catalog.make(table)
             for name in ("first", "second"):
@@ -103,7 +103,7 @@ class Protocol:
         database, catalog = self.template
         self.sqlite.deserialize(database)
         self.now = datetime(2026, 1, 2, tzinfo=UTC)
-        return World(self, copy.deepcopy(catalog), works)
+        return ProtocolWorld(self, copy.deepcopy(catalog), works)
 
 
 def see(run: RunContext) -> AuditFacts:
@@ -141,10 +141,10 @@ def ledger_of(engine: Any, owner: str) -> Ledger:
         return Ledger("")
 
 
-class World:
+class ProtocolWorld:
     """One execution's home. `work` is what each process does, in its own words."""
 
-    def __init__(self, protocol: Protocol, catalog: Catalog, works: dict[str, Callable[[World], Any]]) -> None:
+    def __init__(self, protocol: Protocol, catalog: Catalog, works: dict[str, Callable[[ProtocolWorld], Any]]) -> None:
         self.protocol, self.catalog, self.works = protocol, catalog, works
         self.steps: dict[str, Scheduler] = {}
         self.name = ""

@@ -28,7 +28,7 @@ from altneu.pipeline.state.incidents import list_incidents
 from altneu.pipeline.state.stage_results import from_json, to_json, without_version
 from tests.report.seed import DAILY, write
 from tests.report.test_pages import unwritten
-from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive
+from tests.report.world import DAY, DAYS, SUMS, Check, ReportWorld, match, positive
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit")
 COMMANDS = {
@@ -46,17 +46,17 @@ def facts(stage: str) -> dict[str, Any]:
     return without_version(to_json(from_json(stage, {"rows": 3})))
 
 
-def axis(world: World) -> list[int]:
+def axis(world: ReportWorld) -> list[int]:
     known = {epoch for one in world.tried for epoch in one.epochs}
     known |= {*world.newest.batches, world.newest.frontier} if world.newest else set()
     return list(range(min(known), max(known) + 1)) if known else []
 
 
-def final(world: World, epoch: int) -> bool:
+def final(world: ReportWorld, epoch: int) -> bool:
     return world.newest is not None and epoch <= world.newest.frontier
 
 
-def audited(world: World, epoch: int) -> dict[str, Any]:
+def audited(world: ReportWorld, epoch: int) -> dict[str, Any]:
     _, full, proof = world.newest_checks(epoch)
     since = world.may_have_changed(epoch, 0)
     one, other = (found_of(world, epoch, checks) for checks in (full, proof))
@@ -71,7 +71,7 @@ def audited(world: World, epoch: int) -> dict[str, Any]:
     return {"says": says, **one, "since": since[-1] if since else None, "proof": other}
 
 
-def found_of(world: World, epoch: int, found: list[Check]) -> dict[str, Any]:
+def found_of(world: ReportWorld, epoch: int, found: list[Check]) -> dict[str, Any]:
     checks = [world.told(one, epoch) | {"counts": None} for one in found]
     for check in checks:
         check["counts"] = not check["passed"] and not world.recomputed(check["revision"])
@@ -82,7 +82,7 @@ def found_of(world: World, epoch: int, found: list[Check]) -> dict[str, Any]:
     return {"fresh": fresh, "recomputed": recomputed, "revision": revision, "at": found[0].at, "checks": checks}
 
 
-def judged(world: World, epoch: int) -> str:
+def judged(world: ReportWorld, epoch: int) -> str:
     tried, batch, says = world.pending(epoch), world.batch_of(epoch), audited(world, epoch)["says"]
     counting = [world.told(one, epoch) for one in world.newest_checks(epoch)[0]]
     if tried and tried.state == "failed":
@@ -96,7 +96,7 @@ def judged(world: World, epoch: int) -> str:
     return "good" if says in ("equal", "proved") else "unaudited"
 
 
-def graph(world: World, epoch: int) -> dict[str, Any] | None:
+def graph(world: ReportWorld, epoch: int) -> dict[str, Any] | None:
     if not final(world, epoch):
         return None
     now, then = world.shown(world.newest, epoch), world.shown(world.newest, epoch - 1)
@@ -124,7 +124,7 @@ def graph(world: World, epoch: int) -> dict[str, Any] | None:
     }
 
 
-def landed(world: World, epoch: int) -> dict[str, Any] | None:
+def landed(world: ReportWorld, epoch: int) -> dict[str, Any] | None:
     batch = world.batch_of(epoch)
     if batch is None or world.newest is None:
         return None
@@ -160,7 +160,7 @@ def landed(world: World, epoch: int) -> dict[str, Any] | None:
     }
 
 
-def moved(world: World, epoch: int, revision: int) -> Any:
+def moved(world: ReportWorld, epoch: int, revision: int) -> Any:
     one, newest = world.of(revision), world.newest
     assert newest
     until = min(world.of(revision - 1).frontier, newest.frontier) if revision > 1 else epoch
@@ -180,7 +180,7 @@ def moved(world: World, epoch: int, revision: int) -> Any:
     return {"revision": revision, "together": len(one.epochs), "spans": spans, "others": 0}
 
 
-def run_of(world: World, epoch: int) -> tuple[Any, Any]:
+def run_of(world: ReportWorld, epoch: int) -> tuple[Any, Any]:
     """The run that the page shows, and the failed one among them."""
     tried, batch = world.pending(epoch), world.batch_of(epoch)
     attempts = {one["run_id"]: one for one in world.attempts(epoch)}
@@ -207,7 +207,7 @@ def run_of(world: World, epoch: int) -> tuple[Any, Any]:
     }, failed
 
 
-def expected(world: World, epoch: int) -> dict[str, Any]:
+def expected(world: ReportWorld, epoch: int) -> dict[str, Any]:
     """The document of an epoch, from the history alone."""
     newest, batch, all_ = world.newest, world.batch_of(epoch), axis(world)
     before = [e for e in all_ if e < epoch][-1:]
@@ -315,7 +315,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
     }
 
 
-def judge(world: World) -> None:
+def judge(world: ReportWorld) -> None:
     """Every document, the index, `status` and every page that lies in the reports."""
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
@@ -338,7 +338,7 @@ def judge(world: World) -> None:
             assert unwritten(path) == unwritten(path.with_suffix(".now")), f"{path.name} is out of date"
 
 
-def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
+def former(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
     """What a revision said of its epochs while it was the newest is what is said of it later."""
     newest = world.newest.revision if world.newest else 0
     tried = any(one.parent == newest for one in world.tried)  # what is said then is of that, not of the revision
@@ -353,7 +353,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
         assert {**found, "written": None} == world.said[revision, epoch], f"{world.label(epoch)} at {revision}"
 
 
-def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
+def index(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = list_epoch_statuses(ledger, ledger.revisions.get())
     there = files.ReportIndex(home, ledger, stand, files.PageStore(home))
@@ -449,7 +449,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     )
 
 
-def failing(world: World) -> dict[tuple[str, str], set[int]]:
+def failing(world: ReportWorld) -> dict[tuple[str, str], set[int]]:
     """Check → the epochs at which it fails now."""
     out: dict[tuple[str, str], set[int]] = {}
     for epoch in range(DAY, DAY + DAYS):
@@ -461,7 +461,7 @@ def failing(world: World) -> dict[tuple[str, str], set[int]]:
     return out
 
 
-def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
+def status(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
     """What `status` and the page in Airflow list of each published epoch; nothing is landed here."""
     _, rows = list_epoch_rows(world.seed.home, world.seed.ledger)
     found = {row["epoch"]: row for row in rows}
@@ -493,7 +493,7 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 
 def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
-    world, story = World.make(path, seed, toml), []
+    world, story = ReportWorld.make(path, seed, toml), []
     try:
         for _ in range(steps):
             story.append(world.step())

@@ -89,7 +89,7 @@ def trussness(edges: Edges) -> dict[int, int]:
 
 
 @dataclass
-class World:
+class ReportWorld:
     seed: Seed
     dice: random.Random
     revisions: list[Published] = field(default_factory=list)
@@ -99,7 +99,7 @@ class World:
     said: dict[tuple[int, int], Any] = field(default_factory=dict)  # what a revision said of an epoch, by the product
 
     @classmethod
-    def make(cls, path: Path, seed: int, toml: str = DAILY) -> World:
+    def make(cls, path: Path, seed: int, toml: str = DAILY) -> ReportWorld:
         return cls(Seed(path, toml), random.Random(seed))
 
     # -- what is so ---------------------------------------------------------------------------------------------
@@ -386,4 +386,4 @@ def match(expected: Any, found: Any, path: str = "") -> None:
         assert expected == found, (path, expected, found)
 
 
-__all__ = ["DAY", "DAYS", "SUMS", "World", "match", "median", "positive"]
+__all__ = ["DAY", "DAYS", "SUMS", "ReportWorld", "match", "median", "positive"]

@@ -37,7 +37,7 @@ from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages import get_stage
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
-from tests.stories.world import Settings, World
+from tests.stories.world import Settings, StoryWorld
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -66,7 +66,7 @@ class Story(RuleBasedStateMachine):
 
     @initialize(ids=st.sampled_from(["integer", "string"]), retention=st.sampled_from(RETENTION), rows=ROWS)
     def a_home(self, ids: str, retention: str, rows: Any) -> None:
-        self.world = World(self.spark, ids, retention)
+        self.world = StoryWorld(self.spark, ids, retention)
         self.world.land(1, (file(rows),))
 
     def teardown(self) -> None:

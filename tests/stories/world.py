@@ -1,7 +1,8 @@
 """A home and a model of it: what was landed, published and asked, in plain Python, and what readers must then see.
 
 The model shares no logic with the product: a batch is its rows, a revision the batches and settings it was published
-with, and the truth of an epoch is recomputed by `tests.reference`. `World.check` compares every kind of reader with it.
+with, and the truth of an epoch is recomputed by `tests.reference`. `StoryWorld.check` compares every kind of reader
+with it.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Truth:
 RESULTS = {"edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex"}
 
 
-class World:
+class StoryWorld:
     """The home, the model, and what has happened so far."""
 
     def __init__(self, spark: SparkSession, ids: str, retention: str) -> None:

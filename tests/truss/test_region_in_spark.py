@@ -36,7 +36,7 @@ from altneu.pipeline.storage import graph_cache, relocate, truss_checkpoint_tabl
 from altneu.pipeline.storage.iceberg import IcebergTable
 from altneu.pipeline.storage.table_schemas import CERTIFICATES
 from altneu.pipeline.storage.warehouse import Warehouse
-from tests.laws.world import World
+from tests.laws.world import LawWorld
 
 LIMIT = "[truss]\nlimit_edges = 3\n"
 ROLLING = '[audit]\nmode = "rolling 2"\n'
@@ -55,22 +55,22 @@ def limit_region(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
 
 @pytest.fixture()
-def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LawWorld:
     use_regions(monkeypatch)
-    return World(tiny, tmp_path / "home", live_for=3, settings=LIMIT)
+    return LawWorld(tiny, tmp_path / "home", live_for=3, settings=LIMIT)
 
 
 @pytest.fixture()
-def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LawWorld:
     """Tasks are on other machines, and any graph is large."""
     monkeypatch.setattr(
         graph_cache, "cache_location", lambda home: GraphCacheLocation(home.path / "nowhere", "elsewhere")
     )
     monkeypatch.setattr(truss, "CERTIFIED", 1)
-    return World(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
+    return LawWorld(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
 
 
-def run(world: World, *epochs: int) -> list[str]:
+def run(world: LawWorld, *epochs: int) -> list[str]:
     """What is said."""
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, epochs, remove=True)
@@ -83,12 +83,12 @@ def run(world: World, *epochs: int) -> list[str]:
     return said
 
 
-def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
+def facts_of(world: LawWorld) -> tuple[TrussFacts, AuditFacts]:
     run_id = world.ledger.revisions.get().run_id
     return world.ledger.stages.get_facts(run_id, TrussFacts), world.ledger.stages.get_facts(run_id, AuditFacts)
 
 
-def certified(world: World) -> None:
+def certified(world: LawWorld) -> None:
     """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
     found = graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
     assert found is not None
@@ -110,7 +110,7 @@ def certified(world: World) -> None:
 @pytest.mark.law(4, 10)
 @pytest.mark.dear("one home instead of three")
 def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
-    elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    elsewhere: LawWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a copy, under another name of the folder, where one task holds the graph and cannot keep it: no peel. Then the
     graph is too large for a task: a run of late, replaced and new epochs and of one that goes is made by region."""
@@ -138,7 +138,7 @@ def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
 
 
 @pytest.mark.slow
-def test_by_region_as_by_a_peel(world: World) -> None:
+def test_by_region_as_by_a_peel(world: LawWorld) -> None:
     """Runs of one epoch and of several, late ones, replaced ones, one that goes, one that changes nothing; of what was
     made in parts."""
     world.publish_epochs(0, 1)
@@ -157,7 +157,7 @@ def test_by_region_as_by_a_peel(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_from_the_state_as_by_a_peel(elsewhere: World) -> None:
+def test_from_the_state_as_by_a_peel(elsewhere: LawWorld) -> None:
     """The same where one task holds the graph and cannot keep it: later runs begin with no peel."""
     world = elsewhere
     world.publish_epochs(0, 1)
@@ -170,14 +170,14 @@ def test_from_the_state_as_by_a_peel(elsewhere: World) -> None:
 WIDE = [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]  # the epochs of each run
 
 
-def assert_made_by_region(world: World, said: list[str]) -> None:
+def assert_made_by_region(world: LawWorld, said: list[str]) -> None:
     did, judged = facts_of(world)
     assert did.plan == "region" and did.region and did.rounds, said
     assert judged.mode == "local" and judged.proved and not judged.critical, said
     certified(world)
 
 
-def assert_made_from_the_state(world: World, said: list[str]) -> None:
+def assert_made_from_the_state(world: LawWorld, said: list[str]) -> None:
     did, judged = facts_of(world)
     assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
     assert did.methods and "parts" not in did.methods, did.methods
@@ -185,12 +185,12 @@ def assert_made_from_the_state(world: World, said: list[str]) -> None:
     certified(world)
 
 
-def remove_batch(world: World, epoch: int) -> None:
+def remove_batch(world: LawWorld, epoch: int) -> None:
     shutil.rmtree(world.home.landing / f"epoch={epoch}")
     del world.landed[epoch]
 
 
-def assert_no_copy_without_room(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_no_copy_without_room(world: LawWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is no damage of the state, and no reason to leave it behind."""
     with monkeypatch.context() as full:
         full.setattr(filesystem, "write_file", partial(_full, filesystem.write_file))
@@ -199,7 +199,9 @@ def assert_no_copy_without_room(world: World, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_goes_where_the_home_goes(
+    elsewhere: LawWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A copy, another name of the folder, a revision taken back: the next run goes on from the state."""
     world = elsewhere
 
@@ -230,7 +232,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro", "metadata/*.json"])
-def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: Path) -> None:
+def test_a_damaged_state_is_left_behind(lost: str, elsewhere: LawWorld, tmp_path: Path) -> None:
     """It is a cache, and no reason to refuse the home or a run."""
     world = elsewhere
     world.publish_epochs(0, 1)
@@ -262,20 +264,20 @@ def _full(write: Callable[[str, bytes], None], location: str, content: bytes) ->
     write(location, content)
 
 
-def stay(world: World, folder: Path) -> None:
+def stay(world: LawWorld, folder: Path) -> None:
     """Neither, and doctor says it."""
     assert not folder.exists()
     (check,) = doctor._check_caches(world.home, world.ledger)
     assert check.finding == "none: the next run begins with the tables, which takes longer"
 
 
-def copy(world: World, folder: Path) -> None:
+def copy(world: LawWorld, folder: Path) -> None:
     """`altneu move`."""
     assert move.move_home(world.home, move_target.parse_target(folder, []), lambda text: None)
     world.reopen(folder)
 
 
-def rename(world: World, folder: Path) -> None:
+def rename(world: LawWorld, folder: Path) -> None:
     """By hand, and `altneu relocate`."""
     world.home.path.rename(folder)
     relocate.relocate_home(Home.open(folder))
@@ -283,7 +285,7 @@ def rename(world: World, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: LawWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the task begins with the tables, and leaves another one."""
     world = elsewhere
     world.publish_epochs(0, 1)
@@ -323,7 +325,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: LawWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere.publish_epochs(0, 1)
     certified(elsewhere)
     monkeypatch.undo()
@@ -336,7 +338,7 @@ def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: World, monkeypa
 
 
 @pytest.mark.slow
-def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: LawWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state is a cache: without it, with that of another graph, with a region that is too large, all is right."""
     world.publish_epochs(0, 1)
     warehouse = Warehouse(world.spark, world.home)
@@ -376,7 +378,7 @@ READ, PLAIN = truss_checkpoint_table.read_checkpoint, truss_local_update.update_
 
 
 @pytest.mark.slow
-def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_certificate_is_found(world: LawWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
     world.publish_epochs(0, 1)
     found = truss_checkpoint_table.read_checkpoint(
@@ -404,7 +406,7 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_written_anew_when_it_is_worn(world: LawWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what older runs have left goes: of the snapshots two are kept besides the first, empty one."""
     world.publish_epochs(0, 1)
     rows, metadata = [], lambda: Warehouse(world.spark, world.home).load_metadata(CERTIFICATES)

@@ -17,7 +17,7 @@ from altneu.pipeline.reading.epoch_changes import changed_since
 from altneu.pipeline.tasks import consumer_claims
 from altneu.pipeline.tasks.consumer_claims import ConsumerPartition, PartitionChange
 
-from .test_told import World
+from .test_told import ClaimWorld
 
 MONDAY = 12_520  # 2004-04-12
 
@@ -25,7 +25,7 @@ MONDAY = 12_520  # 2004-04-12
 class Consumer:
     """A consumer of a home: each run is a task with a token, and its state in Airflow is in `states`."""
 
-    def __init__(self, world: World, unit: str) -> None:
+    def __init__(self, world: ClaimWorld, unit: str) -> None:
         self.world, self.unit = world, unit
         self.states: dict[str, str | None] = {}
         self.said: list[str] = []
@@ -52,11 +52,11 @@ class Consumer:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, '[epochs]\nevery = "1d"\n')
+def world(tmp_path: Path) -> ClaimWorld:
+    return ClaimWorld(tmp_path, '[epochs]\nevery = "1d"\n')
 
 
-def test_a_week_is_processed_when_it_is_complete_and_once_for_a_correction_of_many_days(world: World) -> None:
+def test_a_week_is_processed_when_it_is_complete_and_once_for_a_correction_of_many_days(world: ClaimWorld) -> None:
     weeks = Consumer(world, "weeks")
     world.publish(*range(MONDAY, MONDAY + 6))
     assert weeks.process("a", "2004-04-12") is None  # Sunday is to come
@@ -72,14 +72,14 @@ def test_a_week_is_processed_when_it_is_complete_and_once_for_a_correction_of_ma
     assert change["epochs"] == {"2004-04-18": "corrected"}
 
 
-def test_a_gap_does_not_hold_a_week_up(world: World) -> None:
+def test_a_gap_does_not_hold_a_week_up(world: ClaimWorld) -> None:
     weeks = Consumer(world, "weeks")
     world.publish(MONDAY, MONDAY + 8)
     change = weeks.process("a", "2004-04-12")
     assert change is not None and change["epochs"] == {"2004-04-12": "new"}
 
 
-def test_epochs_that_are_not_neighbours_are_one_change_of_the_graph(world: World) -> None:
+def test_epochs_that_are_not_neighbours_are_one_change_of_the_graph(world: ClaimWorld) -> None:
     graph = Consumer(world, "graph")
     world.publish(MONDAY, MONDAY + 1)
     change = graph.process("a", "graph")
@@ -93,7 +93,7 @@ def test_epochs_that_are_not_neighbours_are_one_change_of_the_graph(world: World
     assert change["epochs"] == {"2004-04-13": "corrected", "2004-04-17": "new", "2004-04-21": "new"}
 
 
-def test_the_graph_begins_with_the_events_that_have_started_its_first_run(world: World) -> None:
+def test_the_graph_begins_with_the_events_that_have_started_its_first_run(world: ClaimWorld) -> None:
     world.publish(MONDAY)
     world.publish(MONDAY + 1)
     change = Consumer(world, "graph").process("a", "graph", begin=1)
@@ -103,7 +103,7 @@ def test_the_graph_begins_with_the_events_that_have_started_its_first_run(world:
 @pytest.mark.parametrize(
     ("state", "since"), [("success", 2), (None, 1), ("running", "in progress"), ("waiting", "nothing")]
 )
-def test_the_claim_of_another_run(world: World, state: str | None, since: int | str) -> None:
+def test_the_claim_of_another_run(world: ClaimWorld, state: str | None, since: int | str) -> None:
     """Ended and not confirmed; gone or failed; at work; waiting for a person, who gets this change, too."""
     epochs = Consumer(world, "epochs")
     world.publish(MONDAY)
@@ -126,7 +126,7 @@ def test_the_claim_of_another_run(world: World, state: str | None, since: int | 
         assert consumer_claims.has_claim(str(world.home.path), epochs.where("2004-04-12"), "b")
 
 
-def test_what_is_released_is_in_the_next_change(world: World) -> None:
+def test_what_is_released_is_in_the_next_change(world: ClaimWorld) -> None:
     epochs, path = Consumer(world, "epochs"), str(world.home.path)
     world.publish(MONDAY)
     epochs.process("a", "2004-04-12")
@@ -140,7 +140,7 @@ def test_what_is_released_is_in_the_next_change(world: World) -> None:
     assert change is not None and (change["since"], change["revision"]) == (1, 3)
 
 
-def test_a_run_by_hand_processes_what_is_processed(world: World) -> None:
+def test_a_run_by_hand_processes_what_is_processed(world: ClaimWorld) -> None:
     epochs = Consumer(world, "epochs")
     world.publish(MONDAY)
     epochs.process("a", "2004-04-12")
@@ -151,12 +151,12 @@ def test_a_run_by_hand_processes_what_is_processed(world: World) -> None:
 @pytest.mark.parametrize(
     ("unit", "partition"), [("weeks", "2004-04-13"), ("months", "2004"), ("epochs", "soon"), ("years", "2004")]
 )
-def test_a_partition_that_is_none(world: World, unit: str, partition: str) -> None:
+def test_a_partition_that_is_none(world: ClaimWorld, unit: str, partition: str) -> None:
     with pytest.raises(UsageError, match=f"{partition}|{unit}"):
         Consumer(world, unit).claim("a", partition)
 
 
-def test_whatever_happens_each_change_is_processed_once(world: World) -> None:
+def test_whatever_happens_each_change_is_processed_once(world: ClaimWorld) -> None:
     """Random publications, and runs that succeed, die before or after their success, are cleared, or mark it stale."""
     draw, graph, path = random.Random(55), Consumer(world, "graph"), str(world.home.path)
     processed: list[PartitionChange] = []

@@ -20,12 +20,12 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests import home_helpers
 
-World = tuple[Home, Ledger]
+HomeAndLedger = tuple[Home, Ledger]
 ROW = [(1, 2, None, "upsert", 0)]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> HomeAndLedger:
     """Epochs 2, 4 and 6 are published as they are landed; the landing of 8 is new."""
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in (2, 4, 6):
@@ -71,7 +71,7 @@ def everything(epoch: EpochComparison) -> bool:
     return True
 
 
-def test_what_is_missing_or_changed_is_run(world: World) -> None:
+def test_what_is_missing_or_changed_is_run(world: HomeAndLedger) -> None:
     home, ledger = world
     change(home, 4)
     gone(home, 6)
@@ -104,20 +104,22 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
         ("-3", "0", []),
     ],
 )
-def test_a_range_includes_both_ends(world: World, first: str | None, last: str | None, inside: list[int]) -> None:
+def test_a_range_includes_both_ends(
+    world: HomeAndLedger, first: str | None, last: str | None, inside: list[int]
+) -> None:
     home, ledger = world
     found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     assert [epoch.epoch for epoch in found.epochs] == inside
 
 
-def test_a_range_that_ends_before_it_begins_is_refused(world: World) -> None:
+def test_a_range_that_ends_before_it_begins_is_refused(world: HomeAndLedger) -> None:
     with pytest.raises(UsageError, match="the range 5 … 4 is empty: the first epoch is after the last"):
         planning.epochs_within(world[0], "5", "4")
     with pytest.raises(UsageError, match="the range 1 … 0 is empty"):
         planning.epochs_within(world[0], "1", "0")
 
 
-def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World) -> None:
+def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: HomeAndLedger) -> None:
     home, ledger = world
     change(home, 4)
     plan = planning.plan_epochs(home, ledger, [8, 2, 4])
@@ -125,7 +127,7 @@ def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World
     assert (plan.parent, plan.kind) == (ledger.revisions.get(), RunKind.RUN)
 
 
-def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -> None:
+def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: HomeAndLedger) -> None:
     home, ledger = world
     home_helpers.put(home, 20, ROW)
     with pytest.raises(UsageError) as caught:
@@ -146,13 +148,13 @@ def test_where_nothing_is_landed_that_is_said(tmp_path: Path) -> None:
         planning.plan_epochs(home, ledger, [7], remove=True)
 
 
-def test_what_is_gone_is_taken_back_when_that_is_asked_for(world: World) -> None:
+def test_what_is_gone_is_taken_back_when_that_is_asked_for(world: HomeAndLedger) -> None:
     home, ledger = world
     gone(home, 6)
     assert planning.plan_epochs(home, ledger, [6], remove=True).run == (6,)
 
 
-def test_what_is_not_landed_completely_is_refused(world: World) -> None:
+def test_what_is_not_landed_completely_is_refused(world: HomeAndLedger) -> None:
     home, ledger = world
     unfinished(home, 4)
     for remove in (False, True):
@@ -164,7 +166,7 @@ def test_what_is_not_landed_completely_is_refused(world: World) -> None:
     assert planning.plan_epochs(home, ledger, [4], remove=True).run == (4,)  # there is no file to wait for
 
 
-def test_what_a_compaction_has_folded_is_neither_replaced_nor_taken_back(world: World) -> None:
+def test_what_a_compaction_has_folded_is_neither_replaced_nor_taken_back(world: HomeAndLedger) -> None:
     home, ledger = world
     publish(home, ledger, since=6)
     change(home, 4)
@@ -178,7 +180,7 @@ def test_what_a_compaction_has_folded_is_neither_replaced_nor_taken_back(world: 
     assert planning.plan_run(home, ledger, everything).run == ()
 
 
-def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: World) -> None:
+def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: HomeAndLedger) -> None:
     home, ledger = world
     gone(home, 2)
     change(home, 4)
@@ -187,7 +189,7 @@ def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: World) -
     assert ([each.epoch for each in plan.epochs], plan.run, plan.kind) == ([2, 4, 6], (), RunKind.REBUILD)
 
 
-def test_a_rebuild_from_the_landing_needs_all_of_it(world: World) -> None:
+def test_a_rebuild_from_the_landing_needs_all_of_it(world: HomeAndLedger) -> None:
     home, ledger = world
     change(home, 4)
     plan = planning.plan_rebuild(home, ledger, from_landing=True)

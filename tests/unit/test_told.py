@@ -20,7 +20,7 @@ from tests.postgres import DATABASE_KINDS
 ASSET = "altneu://graph/epochs"
 
 
-class World:
+class ClaimWorld:
     """A home whose revisions are written without Spark: a revision changes its epochs, and all later ones."""
 
     def __init__(self, path: Path, toml: str) -> None:
@@ -53,12 +53,12 @@ class World:
 
 
 @pytest.fixture(params=DATABASE_KINDS)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> ClaimWorld:
     uri = request.getfixturevalue("postgres") if request.param == "postgresql" else None
-    return World(tmp_path, f'[storage]\ndatabase = "{uri}"\n' if uri else "")
+    return ClaimWorld(tmp_path, f'[storage]\ndatabase = "{uri}"\n' if uri else "")
 
 
-def test_what_others_have_published_is_told_with_the_own(world: World) -> None:
+def test_what_others_have_published_is_told_with_the_own(world: ClaimWorld) -> None:
     world.publish(1)  # of before anybody followed
     assert world.tell("a", world.publish(2, 3)) == {"2": "new", "3": "new"}
     assert world.tell("b") == {}
@@ -68,7 +68,7 @@ def test_what_others_have_published_is_told_with_the_own(world: World) -> None:
     assert world.tell("d", 5) == {} == world.tell("d")  # again, of the same run
 
 
-def test_a_first_look_begins_with_what_is_published_then(world: World) -> None:
+def test_a_first_look_begins_with_what_is_published_then(world: ClaimWorld) -> None:
     world.publish(1)
     assert world.tell("a") == {}
     world.publish(2)
@@ -86,7 +86,7 @@ def test_a_first_look_begins_with_what_is_published_then(world: World) -> None:
     ],
 )
 def test_the_claim_of_a_task_that_did_not_confirm(
-    world: World, state: str | None, again: dict[str, str] | None
+    world: ClaimWorld, state: str | None, again: dict[str, str] | None
 ) -> None:
     world.publish(1)
     assert world.tell("first") == {}
@@ -104,14 +104,14 @@ def test_the_claim_of_a_task_that_did_not_confirm(
     assert world.tell("c") == {}
 
 
-def test_a_task_that_is_tried_again_tells_its_claim(world: World) -> None:
+def test_a_task_that_is_tried_again_tells_its_claim(world: ClaimWorld) -> None:
     assert world.claim("a", world.publish(1)) == {"1": "new"}
     world.publish(1)
     assert world.tell("a", 1) == {"1": "new"}  # with the newest totals: it was never told before
     assert world.tell("b") == {}
 
 
-def test_of_many_tasks_at_once_each_change_is_told_by_one(world: World) -> None:
+def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> None:
     world.publish(1)
     world.tell("first")
     world.publish(*range(2, 8))
@@ -145,7 +145,7 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: World) -> None:
     ],
 )
 def test_what_is_said_of_several_publications(
-    world: World, steps: Iterable[Iterable[int]], kinds: dict[str, str]
+    world: ClaimWorld, steps: Iterable[Iterable[int]], kinds: dict[str, str]
 ) -> None:
     world.publish(1)
     world.tell("first")

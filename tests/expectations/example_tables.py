@@ -1,4 +1,4 @@
-"""A small sound world for the suites, as plain rows, and ways to break it.
+"""A small sound example for the suites, as plain rows, and ways to break it.
 
 Two complete graphs of five vertices: 20 edges of trussness 5, 20 triangles. A fault brings vertices of its own, so that
 the offending rows of a check are exactly those of its fault.
@@ -29,7 +29,7 @@ SCHEMAS = {
     "trussness_at": "a bigint, b bigint, k bigint, copies bigint",
 }
 TOTALS = ("epoch", "vertices", "edges", "triangles", "max_trussness", "wedges")
-World = dict[str, list[dict[str, Any]]]
+Example = dict[str, list[dict[str, Any]]]
 
 
 def columns(table: str) -> list[str]:
@@ -49,11 +49,11 @@ def net(row: dict[str, Any], copies: int = 1) -> dict[str, Any]:
     return {name: row[name] for name in columns("upserts_net") if name != "copies"} | {"copies": copies}
 
 
-def sound() -> World:
+def sound() -> Example:
     """Rows of every table that agree with each other."""
     edges = [*combinations(range(1, 6), 2), *combinations(range(6, 11), 2)]
     rows = [upsert(a, b, line=line) for line, (a, b) in enumerate(edges, 1)]
-    world: World = {
+    world: Example = {
         "upserts": rows,
         "upserts_net": [net(row) for row in rows],
         "quarantine": [{"file": "epoch=5/a.csv", "line": 21, "reason": "src is empty", "text": ",1", "epoch": EPOCH}],
@@ -72,14 +72,14 @@ def motif(name: str, occurrences: int, size: int, off: int = 0) -> dict[str, Any
     return {"epoch": EPOCH, "motif": name, **counts}
 
 
-def wedges(world: World) -> int:
+def wedges(world: Example) -> int:
     degrees: Counter[int] = Counter()
     for row in world["degrees_at"]:
         degrees[row["vertex"]] += row["degree"]
     return sum(d * (d - 1) // 2 for d in degrees.values())
 
 
-def agree(world: World) -> World:
+def agree(world: Example) -> Example:
     """Degrees, totals and volumes that go with the other tables; what is there already stays."""
     world = copy.deepcopy(world)
     ends: Counter[int] = Counter()
@@ -99,14 +99,14 @@ def agree(world: World) -> World:
     return world
 
 
-def frames(spark: SparkSession, world: World) -> dict[str, DataFrame | list[dict[str, Any]]]:
+def frames(spark: SparkSession, world: Example) -> dict[str, DataFrame | list[dict[str, Any]]]:
     def frame(table: str, rows: list[dict[str, Any]]) -> DataFrame:
         return spark.createDataFrame([tuple(row[name] for name in columns(table)) for row in rows], SCHEMAS[table])
 
     return {table: frame(table, rows) if table in SCHEMAS else rows for table, rows in world.items()}
 
 
-def arrow(world: World) -> dict[str, pa.Table | list[dict[str, Any]]]:
+def arrow(world: Example) -> dict[str, pa.Table | list[dict[str, Any]]]:
     """Return the frames of a world of Spark as tables in the memory of this process."""
     types = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
