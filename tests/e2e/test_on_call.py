@@ -79,3 +79,22 @@ def correct_what_an_alert_tells(altneu: Altneu, home: Path) -> None:
     assert closed["acknowledged"]["by"] == "Ada"
     index = (home / "reports" / "index.html").read_text()
     assert "open incident" not in index and "Incidents that were closed last" in index
+
+
+@pytest.mark.usefixtures("pages")
+def test_the_page_of_an_epoch_says_which_stage_has_failed(
+    ledger_only: LedgerOnly, typed: Altneu, tmp_path: Path
+) -> None:
+    """Nobody types anything after the failure: the failed run has written the page itself."""
+
+    def fill_disk(run: RunContext) -> list[dict[str, Any]]:
+        raise OSError(28, "No space left on device")
+
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "altneu.toml").write_text("")
+    land(home, "1", K4)
+    ledger_only.checks = fill_disk
+    assert typed("run", "1").code == 1
+    page = (home / "reports" / "epoch=1.html").read_text()
+    assert "No space left on device" in page and "audit" in page
