@@ -70,6 +70,10 @@ _RUNTIME = {
 # Up to so many stored rows a run spends its time on planning and compiling, not on rows. Measured for an epoch of 1,000
 # rows, alternating with Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows; equal times with 100,000.
 FEW_ROWS = 100_000
+# Up to so many rows, expressions are interpreted. Each run has its own epochs and revision, which Spark writes into the
+# code that it generates as numbers, so that no run finds the code of the one before: 72 classes an epoch are compiled.
+# Measured in turns for an epoch of 1,000 rows: 9.5 and 8.1 CPU s with 350,000 rows to read, equal times with 700,000.
+INTERPRETED_ROWS = 400_000
 # The rows of a partition of a shuffle: some 50 MB. Adaptive execution merges partitions with fewer rows.
 PARTITION_ROWS = 500_000
 # Where there are more cores than such partitions, they share the rows; a task of fewer rows takes less time than its
@@ -82,11 +86,11 @@ _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
 # The JVM of a daemon gives memory back: its heap is at most two fifths larger than what is in use after a collection.
 SHARED = ["-XX:-UseParallelGC", "-XX:+UseSerialGC", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40"]
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 SIMPLE = {
     PARTITIONS: "1",  # this also makes one new file for each table, not four
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 
 # Of a plan with many exchanges of few rows, adaptive execution plans the rest again after each of them, which takes
@@ -99,7 +103,7 @@ def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:
     """Run the block with plans that fit a number of rows; None: the number is unknown, and nothing is changed.
 
     Plans over few rows are not compiled to bytecode, not adapted during execution, and have one partition. Plans over
-    many rows have as many partitions as the rows fill, or as there are cores.
+    more rows have as many partitions as the rows fill, or as there are cores; those over many rows are compiled.
     """
     settings: dict[str, str] = {}
     if rows is not None and rows <= FEW_ROWS:
@@ -110,6 +114,8 @@ def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:
         if shared > least:  # otherwise the number of cores does not matter
             shared = min(shared, count_cores(spark))
         settings = {PARTITIONS: str(max(least, shared, math.ceil(rows / PARTITION_ROWS)))}
+        if rows <= INTERPRETED_ROWS:
+            settings |= INTERPRETED
     with configured(spark, settings):
         yield
 

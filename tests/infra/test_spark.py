@@ -240,12 +240,13 @@ def test_what_the_environment_of_executors_is_unless_it_is_said(cluster: bool) -
         assert (settings.get(arenas), settings.get(pool)) == found
 
 
-def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:
-    names = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
+def test_plans_are_as_simple_as_their_rows_are_few(spark: SparkSession) -> None:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
     before = [spark.conf.get(name) for name in names]
-    for rows, changed in ((10, True), (10**7, False), (None, False)):
+    simple, interpreted = ["false", "false", "NO_CODEGEN"], [before[0], "false", "NO_CODEGEN"]
+    for rows, settings in ((10, simple), (300_000, interpreted), (10**7, before), (None, before)):
         with size_plans(spark, rows):
-            assert ([spark.conf.get(name) for name in names] == ["false", "false"]) == changed
+            assert [spark.conf.get(name) for name in names] == settings
         assert [spark.conf.get(name) for name in names] == before
 
 
