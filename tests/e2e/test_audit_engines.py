@@ -187,12 +187,32 @@ def test_what_duckdb_may_understand_otherwise_is_left_to_spark(tmp_path: Path, m
 
     def choose(condition: str, engine: str) -> bool:
         home, _ = home_helpers.make(tmp_path / "home", toml.format(condition, engine))
-        return small_home.choose_duckdb(home, rows=9, edges=9) is not None
+        return small_home.choose_duckdb(home, rows=9, edges=9, epochs=1) is not None
 
     assert [choose(condition, "auto") for condition in ("w > 1", "w / 2 > 1")] == [True, False]
     assert choose("w > 1", "duckdb") and not choose("w > 1", "spark")
     with pytest.raises(UsageError, match="only Spark can evaluate a condition with 'w / 2'"):
         choose("w / 2 > 1", "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("engine", "rows", "edges", "epochs", "audits"),
+    [
+        ("auto", 20_000_000, 5_000_000, 1, True),
+        ("auto", 20_000_001, 9, 1, False),
+        ("auto", 9, 1_000_000, 6, False),
+        ("auto", 9, 6_000_000, 0, True),  # a proof recomputes no epoch
+        ("duckdb", 20_000_001, 1_000_000, 6, True),
+        ("spark", 9, 9, 0, False),
+    ],
+)
+def test_duckdb_audits_what_one_process_audits_sooner(
+    engine: str, rows: int, edges: int, epochs: int, audits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_home, "are_files_local", lambda home: True)
+    monkeypatch.setattr(small_home.memory_budget, "max_audit_edges", lambda config, epochs: 10**9)
+    home, _ = home_helpers.make(tmp_path / "home", f'[audit]\nengine = "{engine}"\n')
+    assert (small_home.choose_duckdb(home, rows, edges, epochs) is not None) == audits
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
     chosen: list[float | None] = []
     audited: list[bool] = []
     monkeypatch.setattr(session, "FEW_ROWS", FEW)
-    monkeypatch.setattr(small_home, "FEW_ROWS", FEW)
+    monkeypatch.setattr(small_home, "MOST_ROWS", FEW)
     sized = session.size_plans
 
     @contextmanager

@@ -32,7 +32,11 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
-    small = read_small_run(run, first=None if in_full else first_affected_epoch(run))
+    small = (
+        read_small_run(run, first=None, recomputed=len(decision.epochs))
+        if in_full
+        else read_small_run(run, first=first_affected_epoch(run), recomputed=0)
+    )
     # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
         full = pool.submit(_recompute_epochs, run, small, decision.epochs) if in_full else None
@@ -42,8 +46,9 @@ def audit_run(run: RunContext) -> AuditFacts:
         if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
-            everything = read_small_run(run, first=None)
-            full = pool.submit(_recompute_epochs, run, everything, sorted({*decision.epochs, wrong}))
+            epochs = sorted({*decision.epochs, wrong})
+            everything = read_small_run(run, first=None, recomputed=len(epochs))
+            full = pool.submit(_recompute_epochs, run, everything, epochs)
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}

@@ -38,19 +38,20 @@ class SmallRun:
     conditions: Conditions
 
 
-def read_small_run(run: RunContext, *, first: int | None) -> SmallRun | None:
+def read_small_run(run: RunContext, *, first: int | None, recomputed: int) -> SmallRun | None:
     """Read the rows for the audit of a small run; return None where Spark audits it.
 
     Args:
         run: The run.
         first: The first epoch about which its proof states something. None: all rows are read, to recompute epochs.
+        recomputed: How many epochs are recomputed.
 
     Raises:
         UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the run.
     """
     whole = first is None
     edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
-    conditions = small_home.choose_duckdb(run.home, _count_rows(run, whole=whole), edges)
+    conditions = small_home.choose_duckdb(run.home, _count_rows(run, whole=whole), edges, recomputed)
     if conditions is None:
         return None
     reader = _Reader(run)
@@ -61,7 +62,7 @@ def read_small_run(run: RunContext, *, first: int | None) -> SmallRun | None:
 
 
 def _count_rows(run: RunContext, *, whole: bool) -> int:
-    """Count about how many rows the audit holds."""
+    """Count about how many rows the audit reads."""
     if not whole and _is_proved_by_delta(run):
         return run.count_read_rows()
     return run.count_stored_rows()
