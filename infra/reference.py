@@ -91,8 +91,8 @@ DATABASE = {
     "notes": "the notes of people about incidents: acknowledgements, and mutes with their end",
     "digests": "digests of landed files, and of the batches in folders, so that what is unchanged is read only once",
     "alerts": "the alerts that were sent about incidents and other problems, and to whom: each is sent once",
-    "told": "the revision up to which events were delivered to the followers of a scheduler's asset, or up to which a "
-    "consumer has processed one of its partitions, and the task that is at it",
+    "delivery_cursors": "the revision up to which events were delivered to the followers of a scheduler's asset, or "
+    "up to which a consumer has processed one of its partitions, and the task that is at it",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` upgrade them",
 }

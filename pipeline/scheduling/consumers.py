@@ -159,7 +159,7 @@ class CorrectionApproval(ApprovalOperator):
 
     @task_support.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        where, teller = _partition_of(context, self.unit), task_token(context["ti"], PROCESS)
+        where, token = _partition_of(context, self.unit), task_token(context["ti"], PROCESS)
         change = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
         if event.get("chosen_options") == [self.APPROVE] and consumer_claims.has_changed_since(
             self.home, where, change
@@ -169,7 +169,7 @@ class CorrectionApproval(ApprovalOperator):
             return self._request_change_approval(context, newer or change)
         super().execute_complete(context, event)  # after a rejection it skips the following task
         if event.get("chosen_options") != [self.APPROVE]:
-            consumer_claims.release_partition(self.home, where, teller)
+            consumer_claims.release_partition(self.home, where, token)
             _mark_stale(where, change, context["asset_state_store"])
         return change
 

@@ -1,9 +1,9 @@
 """The versions of the database's tables: which one a database has, which ones this code knows, and the migrations.
 
 The scripts in `migrations/versions/` are Alembic's: `v0001_…` makes the first tables, and each later script adds
-something that may be null, or an index. A new database gets the tables of `schema.metadata` at once; a test compares
-the two. A database from before versions were stored has the newest version whose tables, columns and indexes all exist
-in it.
+something that may be null, or an index, or renames a table. A new database gets the tables of `schema.metadata` at
+once; a test compares the two. A database from before versions were stored has the newest version whose tables, columns
+and indexes all exist in it.
 
 Only writers bring a database up to date (`upgrade_database`): one process at a time, in one transaction, so that the
 database always has the old version or the new one. A reader of an older database works as long as it needs nothing that

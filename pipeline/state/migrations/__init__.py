@@ -28,6 +28,18 @@ def create_table(name: str, *columns: sa.Column[Any]) -> None:
         op.create_table(name, *columns)
 
 
+def rename_table(former: str, name: str) -> None:
+    """Rename a table that has its former name; its rows stay."""
+    if sa.inspect(op.get_bind()).has_table(former):
+        op.rename_table(former, name)
+
+
+def rename_column(table: str, former: str, name: str) -> None:
+    """Rename a column that has its former name; its values stay."""
+    if former in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}:
+        op.alter_column(table, former, new_column_name=name)
+
+
 def create_indexes(table: str, *names: str) -> None:
     """Make indexes of `schema`, unless they exist. A long history takes seconds."""
     for index in schema.metadata.tables[table].indexes:
