@@ -53,6 +53,12 @@ class RevisionConflict(RunFailed):
     transient = True
 
 
+class ClaimConflict(AltneuError):
+    """Other tasks have claimed the same changes first, several times in a row: nothing is claimed for this task."""
+
+    transient = True
+
+
 class BatchRejected(RunFailed):
     """The landed files of an epoch cannot be read, too many rows are malformed, or their number is unusual (the
     gate)."""

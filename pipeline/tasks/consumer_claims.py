@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from ..errors import RevisionConflict, RunInProgress, UsageError
+from ..errors import ClaimConflict, RunInProgress, UsageError
 from ..home.home import Home
 from ..home.periods import Period, PeriodUnit, format_epoch_ranges, parse_period
 from ..state import delivery_cursors
@@ -88,7 +88,7 @@ def claim_partition(
 
     Raises:
         RunInProgress: Another run is processing the partition.
-        RevisionConflict: Other tasks have claimed the partition several times in a row.
+        ClaimConflict: Other tasks have claimed the partition several times in a row.
         UsageError: The partition is none of this home.
     """
     home, ledger = open_home(path)
@@ -114,7 +114,7 @@ def claim_partition(
         else:
             say(f"{where.display_name} is {change['kind']}, revisions {since} to {newest}: {change['ranges']}")
         return change
-    raise RevisionConflict(f"other tasks have claimed {where.display_name}, {TRIES} times in a row.", "clear this task")
+    raise ClaimConflict(f"other tasks have claimed {where.display_name}, {TRIES} times in a row.", "clear this task")
 
 
 def describe_partition(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import RevisionConflict, RunInProgress
+from ..errors import ClaimConflict, RunInProgress
 from ..home.home import Home
 from ..home.periods import PeriodUnit
 from ..state import delivery_cursors
@@ -44,7 +44,7 @@ def claim_changes(
 
     Raises:
         RunInProgress: Another task is delivering events.
-        RevisionConflict: Other tasks have claimed changes several times in a row.
+        ClaimConflict: Other tasks have claimed changes several times in a row.
     """
     home, ledger = open_home(path)
     own = None if published is None else published["revision"]
@@ -67,7 +67,7 @@ def claim_changes(
         words = [f"{n:,} {kind}" for kind, n in Counter(change["kind"] for change in partitions.values()).items()]
         say(f"{unit or 'epochs'} changed since revision {since}, up to {newest.revision}: {', '.join(words)}")
         return {"since": since, "revision": newest.revision, "frontier": frontier, "partitions": partitions}
-    raise RevisionConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
+    raise ClaimConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
 
 
 def describe_changes(

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from altneu.pipeline.errors import RunInProgress, UsageError
+from altneu.pipeline.errors import ClaimConflict, RunInProgress, UsageError
 from altneu.pipeline.reading.epoch_changes import changed_since
+from altneu.pipeline.state import delivery_cursors
 from altneu.pipeline.tasks import consumer_claims
 from altneu.pipeline.tasks.consumer_claims import ConsumerPartition, PartitionChange
 
@@ -124,6 +125,13 @@ def test_the_claim_of_another_run(world: ClaimWorld, state: str | None, since: i
         assert not consumer_claims.has_claim(str(world.home.path), epochs.where("2004-04-12"), "a")
         epochs.confirm("a", "2004-04-12")  # too late: the claim is the other one's
         assert consumer_claims.has_claim(str(world.home.path), epochs.where("2004-04-12"), "b")
+
+
+def test_a_run_that_others_always_forestall_claims_nothing(world: ClaimWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.publish(MONDAY)
+    monkeypatch.setattr(delivery_cursors, "compare_and_set", lambda *cursors: False)
+    with pytest.raises(ClaimConflict, match="have claimed epoch 2004-04-12"):
+        Consumer(world, "epochs").claim("a", "2004-04-12")
 
 
 def test_what_is_released_is_in_the_next_change(world: ClaimWorld) -> None:

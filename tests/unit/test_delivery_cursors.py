@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from altneu.pipeline.errors import RunInProgress
+from altneu.pipeline.errors import ClaimConflict, RunInProgress, is_transient
 from altneu.pipeline.state import delivery_cursors
 from altneu.pipeline.state.records import StagedBatch
 from altneu.pipeline.tasks import epoch_event_claims
@@ -133,6 +133,13 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> 
     assert len(said) == 6 and [each for each in said if isinstance(each, dict)] == [
         {str(epoch): "new" for epoch in range(2, 8)}
     ]
+
+
+def test_a_task_that_others_always_forestall_claims_nothing(world: ClaimWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_cursors, "compare_and_set", lambda *cursors: False)
+    with pytest.raises(ClaimConflict, match=f"have claimed the events, {epoch_event_claims.TRIES} times") as refused:
+        world.claim("a", world.publish(1))
+    assert is_transient(refused.value) and refused.value.next == "clear this task"
 
 
 @pytest.mark.parametrize(
