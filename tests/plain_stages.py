@@ -309,14 +309,14 @@ def truss(run: RunContext) -> TrussFacts:
         sums.setdefault(("truss", k), {})[epoch] = number
     put_totals(run, sums, ["truss"])
     run.ledger.outputs.put_proof(run.run_id, None)
-    if decision.first is None:
+    if decision.first_epoch is None:
         return TrussFacts(rows=written, epochs=0)
     moved: Net = Counter()
     for (a, b, k, epoch), number in step.items():
         moved[a, b, epoch] += k * number
-    replayed = [epoch for epoch in found if epoch >= decision.first]
+    replayed = [epoch for epoch in found if epoch >= decision.first_epoch]
     top = choose_most_changed(run, ["a", "b"], "trussness", moved)
-    return TrussFacts(rows=written, first_epoch=decision.first, epochs=len(replayed), plan=PLAN, top_edges=top)
+    return TrussFacts(rows=written, first_epoch=decision.first_epoch, epochs=len(replayed), plan=PLAN, top_edges=top)
 
 
 def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFacts:

@@ -102,11 +102,11 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     _print_incomplete(forecast.incomplete)
     _print_folded(forecast.plan.in_state("folded"))
     queries = forecast.plan.queries
-    if not forecast.chosen and queries.needs_run:
+    if not forecast.chosen_epochs and queries.needs_run:
         out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
         _print_queries(forecast)
         return
-    if not forecast.chosen:
+    if not forecast.chosen_epochs:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
             out.print("nothing to run: every landed epoch is published unchanged")
         return
@@ -114,18 +114,22 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     where = (
         f"{forecast.revisions} revisions from {forecast.revision} on" if several else f"revision {forecast.revision}"
     )
-    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen)
-    out.print(f"would run {len(forecast.chosen):,} epoch(s) as {where}: {labels}")
-    out.print(f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen))} landed)")
-    if forecast.late:
-        late = abbreviate_labels(map(label, forecast.late))
-        out.print(f"  late       {len(forecast.late):,} at or before the frontier: {late}")
-    if forecast.restated:
-        restated = abbreviate_labels(map(label, forecast.restated))
-        out.print(f"  restated   {len(forecast.restated):,} published epoch(s) may change their results: {restated}")
+    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen_epochs)
+    out.print(f"would run {len(forecast.chosen_epochs):,} epoch(s) as {where}: {labels}")
+    out.print(
+        f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen_epochs))} landed)"
+    )
+    if forecast.late_epochs:
+        late = abbreviate_labels(map(label, forecast.late_epochs))
+        out.print(f"  late       {len(forecast.late_epochs):,} at or before the frontier: {late}")
+    if forecast.restated_epochs:
+        restated = abbreviate_labels(map(label, forecast.restated_epochs))
+        out.print(
+            f"  restated   {len(forecast.restated_epochs):,} published epoch(s) may change their results: {restated}"
+        )
     if several:
         out.print("  the first revision:")
-    for name, text in forecast.words.items():
+    for name, text in forecast.choice_descriptions.items():
         out.print(f"  {name:<10} {text}")
     _print_queries(forecast)
     if forecast.stages is None:
@@ -222,7 +226,7 @@ def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
     source = "the landed files" if planned.kind is RunKind.RELOAD else "the rows as stored"
     out.print(f"would publish {len(planned.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
-    for name, text in guess.words.items():
+    for name, text in guess.choice_descriptions.items():
         out.print(f"  {name:<10} {text}")
     if guess.seconds is not None:
         out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")

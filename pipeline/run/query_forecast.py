@@ -54,7 +54,7 @@ def forecast_queries(changes: QueryChanges, recent: Sequence[Facts], *, runs: bo
         return QueryForecast(query, way, why, known.rows, known.seconds) if known else QueryForecast(query, way, why)
 
     found = []
-    for name in changes.kept:
+    for name in changes.unchanged:
         way = RECOMPUTED if name in changes.recomputed else DELTA
         found.append(forecast(name, way if runs else NOTHING))
     for name, why in changes.anew:

@@ -62,7 +62,7 @@ class RunContext:
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.parent, tuple(self.epochs), self.kind, self._fresh_tables)
+        return Scope(self.parent, tuple(self.epochs), self.kind, self._rewritten_tables)
 
     @cached_property
     def maintained_queries(self) -> dict[str, QueryDefinition]:
@@ -70,9 +70,9 @@ class RunContext:
         return recorded_queries(self.ledger.runs.get(self.run_id).config)
 
     @cached_property
-    def _fresh_tables(self) -> frozenset[str]:
+    def _rewritten_tables(self) -> frozenset[str]:
         return (
-            query_changes.fresh_tables(self.maintained_queries, self.ledger, self.parent)
+            query_changes.find_rewritten_tables(self.maintained_queries, self.ledger, self.parent)
             if self.maintained_queries
             else frozenset()
         )
@@ -168,7 +168,7 @@ class RunContext:
     def _cut_to_horizon(self, table: str, rows: DataFrame) -> DataFrame:
         if not self.appends_to(table):
             return rows
-        first = self.scope.first
+        first = self.scope.first_epoch
         if table == "upserts":
             return horizon.upserts_since(rows, first, self.home.config.edges.live_for)
         if table in INTERVALS:
@@ -350,7 +350,7 @@ class ActualCounts:
 
     def edges_since(self) -> int:
         run, most = self.run, self.stored_rows("edges")
-        return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first, most)
+        return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first_epoch, most)
 
     def changed_rows(self, table: str) -> Number:
         facts = self.run.get_result(EdgesFacts)

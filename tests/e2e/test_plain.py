@@ -171,7 +171,7 @@ def count_stored_motifs(world: PlainTablesWorld) -> int:
     """How many rows of motifs a plan says are stored."""
     home_helpers.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
     plan = forecast_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
-    return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
+    return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
 
 @pytest.fixture(scope="module")
@@ -342,7 +342,7 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
 
     def stored() -> int:
         plan = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [2]))
-        return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
+        return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
     before = stored()
     assert altneu("rollback", "1").code == 0

@@ -48,7 +48,7 @@ def _choose_queries(run: RunContext, decision: AuditChoice) -> list[str]:
     """Return the changed queries that are recomputed."""
     facts = run.get_result(QueriesFacts).queries
     changed = [name for name in run.maintained_queries if name in facts and facts[name].way != NOTHING]
-    mode, _, n = decision.wanted.partition(" ")
+    mode, _, n = decision.requested_mode.partition(" ")
     if mode == LOCAL:
         return []
     if mode == "rolling":

@@ -41,7 +41,7 @@ def maintain_truss(run: RunContext) -> TrussFacts:
 
 def maintain_trussness(run: RunContext) -> TrussFacts:
     choice = run.choose(TrussChoice)
-    first = choice.first
+    first = choice.first_epoch
     if choice.strategy is Strategy.NOTHING or first is None:
         run.write_rows("trussness", None)
         run.put_totals(["truss"], [])
@@ -60,7 +60,7 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
         last=run.frontier,
         scope=proof_scope(run.choose(AuditChoice), run.revision),
         cache=None if files is None else CachedGraph(files, key, run.frontier),
-        checkpoint_edges=CERTIFIED if choice.edges.value <= choice.most else None,
+        checkpoint_edges=CERTIFIED if choice.edges.value <= choice.max_certified_edges else None,
         threads=task_threads(run.home.config, choice.edges.value),
     )
     with ExitStack() as stack:

@@ -96,7 +96,7 @@ class Distributed(TrussStrategy):
         run, choice = self.context, self.choice
         alive = truss.alive_intervals(run.read_after("edges"), self.request)
         # Where the table's whole history is within the limit, the edges need not be counted.
-        if not choice.needs_edge_count or alive.count() <= choice.limit:
+        if not choice.needs_edge_count or alive.count() <= choice.max_task_edges:
             raise PlanUnfit
         label, size = run.home.schedule.format_label, memory_budget.max_partition_edges(run.home.config)
         changes = truss_bsp.trussness_changes(
@@ -157,7 +157,7 @@ class UpdateRegion(TrussStrategy):
             run.read_before("trussness"),
             self.request,
             size=self.choice.edges.value,
-            most=self.choice.most,
+            most=self.choice.max_certified_edges,
             known=RunningFingerprint(fingerprints.get("trussness", {})).advance_to(checkpoint.at),
             rounds=self.rounds,
             stack=self.stack,
