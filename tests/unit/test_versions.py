@@ -178,6 +178,17 @@ def test_columns_that_an_interrupted_version_has_added_stay(uri: str) -> None:
     assert {run.kind for run in Ledger(uri, writes=True).runs.list_all()} == {RunKind.REBUILD}
 
 
+def test_a_database_without_a_number_that_has_all_tables_keeps_what_was_delivered(uri: str) -> None:
+    ledger = Ledger(uri, writes=True)
+    delivery_cursors.start_cursor(ledger, "delivered", 4)
+    before = shape(uri)
+    with database.shared_engine(uri) as engine, engine.begin() as connection:
+        connection.execute(version.delete())
+    ledger = Ledger(uri, writes=True)
+    assert number(uri) == versions.newest_version() and shape(uri) == before
+    assert delivery_cursors.read_cursor(ledger, "delivered") == DeliveryCursor(4)
+
+
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_database_of_a_later_version_is_refused(uri: str, writes: bool) -> None:
     Ledger(uri)

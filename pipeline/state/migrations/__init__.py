@@ -22,15 +22,17 @@ def add_columns(table: str, *columns: sa.Column[Any]) -> None:
             op.add_column(table, column)
 
 
-def create_table(name: str, *columns: sa.Column[Any]) -> None:
-    """Make a table, unless it exists."""
-    if not sa.inspect(op.get_bind()).has_table(name):
+def create_table(name: str, *columns: sa.Column[Any], later_name: str | None = None) -> None:
+    """Make a table, unless it exists, perhaps under the name that a later script gives it."""
+    existing = sa.inspect(op.get_bind()).get_table_names()
+    if name not in existing and later_name not in existing:
         op.create_table(name, *columns)
 
 
 def rename_table(former: str, name: str) -> None:
     """Rename a table that has its former name; its rows stay."""
-    if sa.inspect(op.get_bind()).has_table(former):
+    existing = sa.inspect(op.get_bind()).get_table_names()
+    if former in existing and name not in existing:
         op.rename_table(former, name)
 
 
