@@ -164,23 +164,23 @@ class CompiledQuery:
 
 @dataclass(frozen=True)
 class Measure:
-    """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted` column is
+    """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted_column` is
     null do not count. extreme: it is the least (`min`) or the greatest (`max`) value of the column instead.
     """
 
     amount: str | None = None
-    counted: str | None = None
+    counted_column: str | None = None
     extreme: str | None = None
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A last step that keeps the rows of a group whose rank is at most `most`. order: the columns of the core by which
-    they are ranked → whether the greatest value comes first; nulls come last.
+    """A last step that keeps the rows of a group whose rank is at most `max_rank`. order: the columns of the core by
+    which they are ranked → whether the greatest value comes first; nulls come last.
     """
 
     order: Mapping[str, bool]
-    most: int
+    max_rank: int
 
 
 ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
@@ -803,10 +803,10 @@ class _Sums:
         if isinstance(part, _EXTREMES):
             self.measures.setdefault(f"{part.key}{place}", Measure(amount=column, extreme=part.key))
             return f"{part.key}{place}"
-        self.measures.setdefault(count, Measure(counted=column))
+        self.measures.setdefault(count, Measure(counted_column=column))
         if isinstance(part, exp.Count):
             return count
-        self.measures.setdefault(total, Measure(amount=column, counted=column))
+        self.measures.setdefault(total, Measure(amount=column, counted_column=column))
         value = total if isinstance(part, exp.Sum) else f"CAST({total} AS DOUBLE) / {count}"
         return f"CASE WHEN {count} > 0 THEN {value} END"
 

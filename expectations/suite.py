@@ -58,7 +58,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     on: dict[str, list[Expectation]] = {}
     for expectation in EXPECTATIONS:
         if all(need in frames for need in expectation.needs):
-            on.setdefault(expectation.on, []).append(expectation)
+            on.setdefault(expectation.frame, []).append(expectation)
 
     def make_frame(name: str) -> Any:
         frame = shop.get_frame(name)
@@ -83,7 +83,9 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
         if rule_result is None:
             continue
         if expectation.per_epoch:
-            checks += [_check_at_epoch(rule_result, row, labels) for row in tables[expectation.on].to_dict("records")]
+            checks += [
+                _check_at_epoch(rule_result, row, labels) for row in tables[expectation.frame].to_dict("records")
+            ]
         else:
             checks.append(_make_check(rule_result, context["epoch"], labels))
     return checks
@@ -243,7 +245,7 @@ def _format_observed(rule_result: RuleResult) -> str:
     if not rule_result.judged:
         return rule_result.expectation.unjudged
     if rule_result.total == 1 and rule_result.rows:
-        shown, says = rule_result.expectation.show or tuple(rule_result.rows[0]), rule_result.expectation.says
+        shown, says = rule_result.expectation.show or tuple(rule_result.rows[0]), rule_result.expectation.row_text
         if says:
             return says.format_map(rule_result.rows[0])
         return ", ".join(f"{name.replace('_', ' ')} {rule_result.rows[0][name]}" for name in shown if name != "epoch")

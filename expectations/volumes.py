@@ -52,13 +52,13 @@ _volumes = Frame(SUITE, "volumes", _LOOK, needs=("volumes",))
 _sums = Frame(SUITE, "sums", _LOOK, needs=("totals", "volumes"))
 
 
-def _is_usual(frame: Frame, what: str, name: str, meaning: str, show: tuple[str, ...], says: str) -> Expectation:
+def _is_usual(frame: Frame, what: str, name: str, meaning: str, show: tuple[str, ...], row_text: str) -> Expectation:
     return frame.warn_unless(
         name,
         meaning,
         is_between(f"{what}_surprise", -1, 1),
         show=("epoch", *show),
-        says=says,
+        row_text=row_text,
         unjudged=_SOON,
         per_epoch=frame is _volumes,
     )

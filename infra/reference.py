@@ -314,7 +314,7 @@ def views_page() -> list[str]:
     rows = []
     for view in VIEWS:
         taken_options = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
-        rows.append([code(view.title), view.about, taken_options, " ".join(map(code, view.columns))])
+        rows.append([code(view.title), view.description, taken_options, " ".join(map(code, view.columns))])
     return lines + table(["`altneu show …`", "contents", "options", "columns"], rows)
 
 

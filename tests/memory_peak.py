@@ -96,7 +96,7 @@ def task(
     cache = CachedGraph(GraphCacheLocation(folder, token), f"{first}", first)
     last = first if last is None else last
     request = ReplayRequest(
-        first=first, last=last, scope=ProofScope(8), cache=cache, checkpoint_edges=1, threads=threads
+        first_epoch=first, last_epoch=last, scope=ProofScope(8), cache=cache, checkpoint_edges=1, threads=threads
     )
     with sent(folder, columns, NAMES) as rows:
 

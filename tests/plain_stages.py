@@ -229,7 +229,7 @@ def ingest(run: RunContext) -> IngestFacts:
         run.put_rows("names", None)
     changed, _ = write_whole(run, "upserts", replaced(run, "upserts", good))
     write_whole(run, "quarantine", replaced(run, "quarantine", bad))
-    again = [epoch for epoch in run.epochs if epoch in accepted.published]
+    again = [epoch for epoch in run.epochs if epoch in accepted.published_batches]
     staged = [
         StagedBatch(b.epoch, accepted.digests[b.epoch], len(b.files), *accepted.counts.get(b.epoch, (0, 0)))
         for b in accepted.batches
@@ -241,7 +241,7 @@ def ingest(run: RunContext) -> IngestFacts:
         quarantined=len(bad),
         changed_rows=changed,
         replaced_epochs=len(again),
-        rows_before=sum(accepted.published[epoch].rows for epoch in again) if again else None,
+        rows_before=sum(accepted.published_batches[epoch].rows for epoch in again) if again else None,
         quarantine_sample=[QuarantinedRow(**row) for row in sample],
     )
 

@@ -49,9 +49,9 @@ class AtomLookup:
     """A lookup in an atom: the records of its view that agree with the prefix at the places of `key`.
 
     variables: those of the atom, by place. takes: the places whose values are new to the prefix; an atom that becomes
-    whole also brings its variables that no other atom has. whole: the atom is then fully bound, so its triples are
-    joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the same
-    stamp as the prefix's own change. grows: it may find many records, since one atom alone has given the values of
+    whole also brings its variables that no other atom has. is_fully_bound: the atom is then fully bound, so its triples
+    are joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the
+    same stamp as the prefix's own change. grows: it may find many records, since one atom alone has given the values of
     `key`; what several atoms have given together is found rarely.
     """
 
@@ -59,7 +59,7 @@ class AtomLookup:
     variables: tuple[str, ...]
     key: tuple[int, ...]
     takes: tuple[int, ...]
-    whole: bool
+    is_fully_bound: bool
     or_equal: bool
     grows: bool = True
 
@@ -75,7 +75,7 @@ class AtomLookup:
     @property
     def lookup_kind(self) -> tuple[int, tuple[int, ...], tuple[int, ...], bool]:
         """Return a key that is equal for lookups that the same rows of an index answer."""
-        return self.view, self.key, self.used_places, self.whole
+        return self.view, self.key, self.used_places, self.is_fully_bound
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Extension:
     @property
     def broadcasts(self) -> bool:
         """Tell whether the prefixes go to all executors: they are few, as far as they have been counted."""
-        return self.broadcast and (self.limit is None or self.limit.candidates <= self.limit.most_broadcast)
+        return self.broadcast and (self.limit is None or self.limit.candidates <= self.limit.max_broadcast)
 
     def admit(self, prefixes: DataFrame, asks: dict[int, AtomLookup]) -> DataFrame:
         """Return the prefixes of a turn that the limit admits: what their lookups find has been counted."""
@@ -240,7 +240,7 @@ class Extension:
             given = {i: asks[i].variables[p] for (i, p), f in fields.items() if f == name and p in asks[i].key}
             known[f"_want{name}"] = _choose_by_value(by, {i: F.col(v) for i, v in given.items()})
         tag = _choose_by_value(by, {i: F.lit(index.tags[ask.lookup_kind]) for i, ask in asks.items()})
-        equals = [i for i, ask in asks.items() if ask.or_equal or not ask.whole]
+        equals = [i for i, ask in asks.items() if ask.or_equal or not ask.is_fully_bound]
         asking = prefixes.withColumns(
             {
                 "_asked": index.lookup_key(by, asks),

@@ -128,8 +128,8 @@ class PartitionedGraph:
 
     name: unique to this graph; rows: the rows that the parts hold, partitioned by part; places: one small row for each
     part, where its rows are; parts: the numbers of the parts; edges: the number of edges held, in all parts together;
-    most: the number that the largest part holds; moves: epoch → the parts that hold an edge that comes or goes at that
-    epoch.
+    largest_part_edges: the number that the largest part holds; moves: epoch → the parts that hold an edge that comes or
+    goes at that epoch.
     """
 
     name: str
@@ -137,7 +137,7 @@ class PartitionedGraph:
     places: DataFrame
     parts: set[int]
     edges: int
-    most: int
+    largest_part_edges: int
     moves: dict[int, set[int]]
 
 
@@ -197,14 +197,14 @@ def partitioned_graph(
 class ExchangeResult:
     """The result of an exchange.
 
-    said: the messages of all rounds; active: the parts that worked; rounds: their number; looked: how many edges the
-    parts looked at; messages: how many messages went to other parts.
+    message_rows: the messages of all rounds; active: the parts that worked; rounds: their number; looked_at: how many
+    edges the parts looked at; messages: how many messages went to other parts.
     """
 
-    said: DataFrame
+    message_rows: DataFrame
     active: set[int]
     rounds: int
-    looked: int
+    looked_at: int
     messages: int
 
 

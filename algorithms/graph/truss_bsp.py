@@ -76,14 +76,17 @@ def trussness_changes(
         Rows of `tagged_rows.RESULT`, without the columns of certificates, to be read while the store holds the rounds.
     """
     rounds = rounds or ExecutorRoundStore()
-    trussness = trussness.where(F.col("epoch") <= request.last)
-    rows, epochs = _opening_rows(intervals, trussness, request.first, rounds)
-    later = trussness.where(F.col("epoch") >= request.first)
+    trussness = trussness.where(F.col("epoch") <= request.last_epoch)
+    rows, epochs = _opening_rows(intervals, trussness, request.first_epoch, rounds)
+    later = trussness.where(F.col("epoch") >= request.first_epoch)
     triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
     notes: list[tuple[int, str]] = []
     if epochs:
         with bsp.partitioned_graph(rows, size, rounds) as held:
-            say(epochs[0][0], f"{len(held.parts):,} parts hold {held.edges:,} rows, the largest {held.most:,}")
+            say(
+                epochs[0][0],
+                f"{len(held.parts):,} parts hold {held.edges:,} rows, the largest {held.largest_part_edges:,}",
+            )
             before: DataFrame | None = None
             unread: list[DataFrame] = []  # persisted rows from which `triples` are still computed
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
@@ -104,7 +107,7 @@ def trussness_changes(
                     "deleted": deleted,
                     "method": "parts",
                     "rounds": exchange.rounds,
-                    "evaluations": exchange.looked,
+                    "evaluations": exchange.looked_at,
                     "messages": exchange.messages,
                     "parts": len(held.parts),
                     "seconds": round(perf_counter() - began, 6),
@@ -143,7 +146,7 @@ def elimination_order(
     with bsp.partitioned_graph(rows, size, rounds, layout) as held:
         tasks = partial(_place_task, held.name), partial(_place_from_cache, held.name)
         exchange = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
-    return bsp.own_values(exchange.said).withColumnRenamed("value", "label").hint(UNPACKED)
+    return bsp.own_values(exchange.message_rows).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -215,14 +218,14 @@ def _settle_epoch(
     known = None if before is None else bsp.initial_messages(before.where("value >= 0"))
     tasks = partial(_settle_task, held.name, epoch, inserted), partial(_settle_from_cache, held.name, epoch)
     exchange = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
-    messages = [exchange.said] if known is None else [known, exchange.said]
+    messages = [exchange.message_rows] if known is None else [known, exchange.message_rows]
     touched = None if inserted else exchange.active
     closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
     settled = rounds.persist_rows(closed)
-    rounds.drop_rows(exchange.said)
+    rounds.drop_rows(exchange.message_rows)
     return settled, exchange
 
 

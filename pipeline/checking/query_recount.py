@@ -37,7 +37,7 @@ class QuerySource(Generic[R]):
     """The tables of an engine, how to read one of them, all queries that there are, and whether the engine is Spark."""
 
     tables: Tables[R]
-    read: Callable[[str], R]
+    read_table: Callable[[str], R]
     definitions: Definitions
     in_spark: bool
 
@@ -117,9 +117,9 @@ def _write_inputs(source: QuerySource[R], query: QueryDefinition, epoch: int) ->
     ctes += [f"{tables.quote_identifier(each.name)} AS ({_landed_relation(source, each, epoch)})" for each in landed]
     named = {name: each for name, each in inputs.items() if not each.has_landed}
     ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
-    stored = {"upserts": source.read("upserts")}
-    stored |= {each.state_table: source.read(each.state_table) for each in landed}
-    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
+    stored = {"upserts": source.read_table("upserts")}
+    stored |= {each.state_table: source.read_table(each.state_table) for each in landed}
+    stored |= {table: source.read_table(table) for name, table in _PROVED.items() if name in relations}
     return ctes, stored
 
 
@@ -138,7 +138,7 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
             UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM _recomputed
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
-    rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read(query.table)))
+    rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read_table(query.table)))
     found = sorted(rows, key=lambda row: str(row))
     return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
 

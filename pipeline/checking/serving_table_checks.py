@@ -34,15 +34,16 @@ ROWS = 20  # differences of each kind and epoch that are shown
 class ServingTableInputs:
     """What the checks of serving tables need.
 
-    `read` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every epoch
-    at which they change, `landed` the epochs with a batch, and `since` the epoch to which a compaction has folded.
+    `read_table` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every
+    epoch at which they change, `landed_epochs` the epochs with a batch, and `since` the epoch to which a compaction has
+    folded.
     """
 
-    read: Callable[[str], DataFrame]
+    read_table: Callable[[str], DataFrame]
     home: Home
     tables: Collection[str]
     points: dict[int, EpochTotals]
-    landed: set[int]
+    landed_epochs: set[int]
     frontier: int
     since: int | None
 
@@ -54,9 +55,9 @@ class ServingTableInputs:
 
 def compare_sums(sources: ServingTableInputs) -> Found:
     """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
-    read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
+    read, home, points, frontier = sources.read_table, sources.home, sources.points, sources.frontier
     tables, differences = sources.tables, Found()
-    expected = total_rows(home, points, sources.landed, frontier)
+    expected = total_rows(home, points, sources.landed_epochs, frontier)
     if "epoch_totals" in tables:
         names = read("epoch_totals").columns
         stored = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
@@ -138,9 +139,9 @@ def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
     """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
     differences = Found()
     if "vertex_history" in sources.tables and epochs:
-        differences += _compare_vertices(sources.read, sources.home, epochs)
+        differences += _compare_vertices(sources.read_table, sources.home, epochs)
     if "edge_now" in sources.tables:
-        differences += _compare_edges(sources.read, sources.home, sources.frontier)
+        differences += _compare_edges(sources.read_table, sources.home, sources.frontier)
     return differences
 
 

@@ -163,9 +163,9 @@ def _apply_options(
     setting.quiet |= quiet
     setting.verbose |= verbose
     err.quiet = setting.quiet or setting.log is LogFormat.json
-    caller.wanted = caller.wanted and not no_daemon
+    caller.uses_daemon = caller.uses_daemon and not no_daemon
     caller.wait = caller.wait if wait is None else wait
-    caller.tell = partial(err.print, markup=False)
+    caller.show_line = partial(err.print, markup=False)
     if setting.log is LogFormat.json:
         events.log_json_lines(sys.stderr)
     elif setting.verbose:

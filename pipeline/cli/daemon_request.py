@@ -33,9 +33,9 @@ def execute_by_daemon(arguments: list[str]) -> None:
     try:
         connection = _give_away(home, arguments)
     except NoDaemon as reason:
-        if reason.why and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
-            print(f"{reason.why}; this command runs without it", file=sys.stderr)
-        caller.wanted = False
+        if reason.reason and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
+            print(f"{reason.reason}; this command runs without it", file=sys.stderr)
+        caller.uses_daemon = False
         return
     _exit_as(_await_exit(connection))
 

@@ -166,7 +166,7 @@ def show(
             f"--engine cannot be combined with {view.value}, which the database answers.", "leave --engine out"
         )
     form = output_format(format, output)
-    whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
+    whole = form is not Format.table or output or question.row_limit is not None or question.view_form.shows_all_rows
     cut = None if whole else SHOWN
     with translate_condition_errors(where), Progress() as progress:
         progress(f"show {view.value}", "")

@@ -50,12 +50,12 @@ def plan(
     changed = semantic_settings.changed_meaning(home, ledger)
     guess = forecast_run(home, ledger, planned)
     if format is Document.json:
-        settings = {"settings_changed": changed.words, "settings_need": changed.needs}
+        settings = {"settings_changed": changed.descriptions, "settings_need": changed.needs}
         print(json.dumps({**guess.to_document(), **settings}, indent=1))
         return
     _print_plan(home, guess)
-    if changed.words:
-        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}", markup=True)
+    if changed.descriptions:
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.descriptions)}", markup=True)
         out.print(f"  a run refuses until the history is computed again; next: {changed.command}", markup=False)
 
 
@@ -231,8 +231,8 @@ def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
     if guess.seconds is not None:
         out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")
     changed = semantic_settings.changed_meaning(home, ledger)
-    if changed.words:
-        out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
+    if changed.descriptions:
+        out.print(f"  settings   {'; '.join(changed.descriptions)}", markup=False)
     if not changed.allows(planned.kind):
         out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
@@ -274,7 +274,7 @@ def rollback(
     if row.config_digest != home.config.semantic_digest():
         changed = semantic_settings.changed_meaning(home, ledger)
         out.print(
-            f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})",
+            f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.descriptions)} ({changed.command})",
             markup=True,
         )
 

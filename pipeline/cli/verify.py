@@ -166,10 +166,10 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     with show_progress("audit") as say:
         say("reading all tables")
         comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
-    for difference in comparison.wrong:
+    for difference in comparison.differences:
         label = home.schedule.format_label(difference.epoch)
         err.print(f"[red]✗[/] {difference.describe(label)}", markup=True)
-    if comparison.wrong:
+    if comparison.differences:
         raise comparison.to_error()
     out.print(
         f"{len(comparison.compared)} tables hold what was published as revision {row.revision}, at every epoch "

@@ -214,7 +214,7 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
                 else f'; to declare a value column: [values] {toml_key(column.name)} = "long"'
             )
             return f"there is no column {column.name!r} (position {column.position}){similar}; the columns are: {known}"
-    if read.alone and types[read.columns[0].name.casefold()] != "boolean":
+    if read.is_one_column and types[read.columns[0].name.casefold()] != "boolean":
         return f"{read.columns[0].name} is a value, not a condition: compare it with something"
     return None
 

@@ -117,7 +117,7 @@ def _read_text(path: Path | str, layout: RowSchema, form: JsonLines | Delimited,
     with open_stream(path, s3) as stream:
         lines, rest = form.start(stream)
         if form.comments:
-            yield Block(_read_slowly(Records(b"", 1), layout, form).good, comments=form.comments)
+            yield Block(_read_slowly(Records(b"", 1), layout, form).rows, comments=form.comments)
         while chunk := stream.read(BLOCK):
             text = rest + chunk
             records = form.cut_records(text, lines + 1)

@@ -162,8 +162,8 @@ def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
     """
     try:
         for block in read_blocks(source.path, layout):
-            if block.good.num_rows or block.bad:
-                first = block.good.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
+            if block.rows.num_rows or block.malformed_rows:
+                first = block.rows.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
                 return [[f"{name}={_format_sample_cell(cell)}" for name, cell in row.items()] for row in first]
     except BrokenFileError as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
@@ -382,7 +382,7 @@ def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
     if options.time_format:
         if given:
             raise UsageError("--time-format is for text, --time-unit is for numbers: give one of them.", HELP)
-        return Clock(options.time_column, text=True, form=read_form(options.time_format).text, given=True)
+        return Clock(options.time_column, text=True, form=read_form(options.time_format).text, is_given=True)
     filled = [cell for cell in cells if cell]
     numbers = [cell for cell in filled if is_value(cell, "double")]
     iso = sum(bool(re.match(r"\d{4}-\d\d(-\d\d)?([T ]|$)", cell)) for cell in filled)
@@ -401,7 +401,7 @@ def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
         )
     clock = Clock(options.time_column)
     if given:
-        clock.unit, clock.given = str(options.time_unit), True
+        clock.unit, clock.is_given = str(options.time_unit), True
     else:
         clock.observe(numbers)
     return clock

@@ -167,7 +167,7 @@ def _split_files(
     for _ in range(3):
         result = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
         clock, wider = form.clock, epoch_splitter.widen_types(form, result.rejected)
-        other = clock.likely_unit() if clock and not clock.text and not clock.given else None
+        other = clock.likely_unit() if clock and not clock.text and not clock.is_given else None
         if not wider and (clock is None or other in (None, clock.unit)):
             break
         if clock is not None:

@@ -71,7 +71,7 @@ def list_batches(
         try:
             place = f"{landing}/{folder}"
             known = None if label in disturbed else recall(place)
-            if known and batch_files.clock() - known.changed >= settle:
+            if known and batch_files.clock() - known.modified_at >= settle:
                 read_seal = partial(_read_sealed_count, place, known.files)
                 batches.append(BatchFiles(epoch, label, known.files, None, read_seal, known.digest))
             else:
@@ -135,7 +135,7 @@ def _explain_unsettled(
 
     It looks at ctime, because copying tools set mtime back.
     """
-    changes = {file.name: file.changed for file in files}
+    changes = {file.name: file.modified_at for file in files}
     changes["its list of files"] = max(at.st_mtime for at in folders)
     if read_seal is not NO_SEAL:
         complete = os.stat(f"{folder}/{COMPLETE}").st_ctime
@@ -209,7 +209,7 @@ class Listing(NamedTuple):
 
     batches: dict[int, BatchFiles]
     digests: dict[int, str]
-    at: datetime
+    listed_at: datetime
 
 
 _newest_listings: WeakKeyDictionary[Ledger, Listing] = WeakKeyDictionary()
@@ -219,7 +219,7 @@ def recall_listing(ledger: Ledger) -> Listing | None:
     """Return the newest listing by a ledger, if it is younger than `RECENT`: a short run need not list again at its
     end."""
     listing = _newest_listings.get(ledger)
-    return listing if listing and clock.read_clock() - listing.at < RECENT else None
+    return listing if listing and clock.read_clock() - listing.listed_at < RECENT else None
 
 
 def read_landing(home: Home, ledger: Ledger) -> Listing:
@@ -286,7 +286,7 @@ def digest_files(ledger: Ledger, listed: list[LandedFile], *, remember: bool = T
                 return hashlib.sha256(
                     f"unreadable {file.stamp}".encode()
                 ).hexdigest()  # a run names the file and the reason
-        if time.time() - file.changed > YOUNG[remote]:
+        if time.time() - file.modified_at > YOUNG[remote]:
             new[file.location] = file.stamp, digest
         elif tag:
             new[file.location] = exact, digest

@@ -144,7 +144,7 @@ class ObjectStoreListing:
     def _describe_file(self, folder: str, name: str) -> LandedFile:
         entry = self.folders[folder][name]
         return LandedFile(
-            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.changed, entry.stamp
+            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.modified_at, entry.stamp
         )
 
     def _explain_unsettled(self, folder: str, files: list[LandedFile], sealed: int | None) -> str | None:
@@ -161,13 +161,13 @@ class ObjectStoreListing:
             return None if EMPTY in objects else NOT_ASKED_FOR
         last = max(
             (file for file in files if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
-            key=lambda file: file.changed,
+            key=lambda file: file.modified_at,
         )
         mark = objects.get(COMPLETE)
-        if mark is not None and manifest is None and mark.changed >= last.changed:
+        if mark is not None and manifest is None and mark.modified_at >= last.modified_at:
             return None
         ingest = self.home.config.ingest
-        if "settle" in ingest.model_fields_set and batch_files.clock() - last.changed >= ingest.settle:
+        if "settle" in ingest.model_fields_set and batch_files.clock() - last.modified_at >= ingest.settle:
             return None
         return (
             f"no {COMPLETE} says that {last.name} is the last of its files; it counts as landed with a new one next to "
@@ -186,7 +186,7 @@ def list_batches(home: Home, epochs: Collection[int] | None = None) -> dict[int,
 def restat_file(file: LandedFile) -> LandedFile:
     """Return the description of a file as it is now. Raise `OSError` if it cannot be read."""
     entry = filesystem.stat_file(file.location)
-    return LandedFile(file.location, file.name, entry.bytes, entry.changed, entry.stamp)
+    return LandedFile(file.location, file.name, entry.bytes, entry.modified_at, entry.stamp)
 
 
 @contextlib.contextmanager
@@ -317,7 +317,7 @@ def _list_superfluous(listing: ObjectStoreListing, manifests: dict[str, Manifest
         folder = f"epoch={label}"
         known = listing.list_batch_names(folder)
         for name in manifest.replaces:
-            left = batch_files.clock() - listing.folders[folder][name].changed > LEFT
+            left = batch_files.clock() - listing.folders[folder][name].modified_at > LEFT
             if name in known or left:
                 yield f"{listing.base}/{folder}/{name}"
 
@@ -342,7 +342,7 @@ def recover_landing(home: Home) -> list[str]:
             if journal is None:
                 continue
             mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
-            age = batch_files.clock() - entry.changed
+            age = batch_files.clock() - entry.modified_at
             if not mine and age < ALIVE:
                 raise AltneuError(
                     f"another altneu land, of {journal['home']} on {journal['host']}, is placing "

@@ -21,10 +21,13 @@ def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
     """
     if not layout.header or (layout.names and not layout.fields):
         return block
-    bad = [(line, REPEATED_HEADER if _is_header(text, layout) else reason, text) for line, reason, text in block.bad]
+    bad = [
+        (line, REPEATED_HEADER if _is_header(text, layout) else reason, text)
+        for line, reason, text in block.malformed_rows
+    ]
     own = dict(zip(layout.names, layout.fields, strict=True)) if layout.names and layout.fields else {}
     own = own or {name: name for name in layout.types}
-    good = block.good
+    good = block.rows
     first = layout.key[0]
     if layout.types[first] == "string" and pc.any(pc.equal(good[first], own[first])).as_py():
         tests = []

@@ -74,8 +74,8 @@ class RowSchema:
 class Block:
     """Some of the rows of a file, and some of its malformed rows."""
 
-    good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
-    bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
+    rows: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
+    malformed_rows: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
     comments: int = 0  # the number of comment lines before the header, in the first block of a file
 
 

@@ -227,10 +227,10 @@ def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
     for block in read_blocks(file.location, file.form, file.s3):
         if ".csv" in Path(file.name).suffixes:
             block = reject_repeated_headers(block, file.form)
-        rows = block.good.combine_chunks()
+        rows = block.rows.combine_chunks()
         operation = rows["op"].fill_null("upsert")
         fine = pc.is_in(operation, pa.array(OPERATIONS))
-        malformed = list(block.bad)
+        malformed = list(block.malformed_rows)
         if block.comments:
             malformed.append((1, COMMENTS_NOTED, f"{block.comments} lines"))
         if not pc.all(fine).as_py():

@@ -401,11 +401,11 @@ def _check_location(home: Path) -> Iterator[Check]:
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
-    if inventory.missing:
-        lacking = next(iter(inventory.missing.values()))
-        count = sum(map(len, inventory.missing.values()))
-        again = "altneu rebuild --from-landing" if any(map(is_landed, inventory.missing)) else "altneu rebuild"
-        tables = ", ".join(inventory.missing)
+    if inventory.missing_files:
+        lacking = next(iter(inventory.missing_files.values()))
+        count = sum(map(len, inventory.missing_files.values()))
+        again = "altneu rebuild --from-landing" if any(map(is_landed, inventory.missing_files)) else "altneu rebuild"
+        tables = ", ".join(inventory.missing_files)
         what = f"{count:,} of {inventory.files:,} files are missing, of {tables}; the first: {lacking[0]}"
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif inventory.files:

@@ -115,8 +115,8 @@ class Retention(NamedTuple):
     """What a compaction keeps."""
 
     since: int | None  # the epoch before which history is folded; None: all epochs are kept
-    kept: list[int]  # the revisions that will read the new tables
-    dropped: list[int]  # the revisions that expire
+    kept_revisions: list[int]  # the revisions that will read the new tables
+    dropped_revisions: list[int]  # the revisions that expire
 
 
 def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
@@ -204,15 +204,17 @@ class Compaction:
             session.start_stage()
             pins = {table: self.rewrite_table(table, session.run_id, retention) for table in row.snapshots}
             self.verify_tables(pins, retention)
-            ledger.revisions.repin(session.run_id, pins, retention.kept, retention.since, retention.dropped)
+            ledger.revisions.repin(
+                session.run_id, pins, retention.kept_revisions, retention.since, retention.dropped_revisions
+            )
             after = self._table_sizes(pins)
             warehouse.update_refs(ledger, session.run_id)
             expired, orphans = self._drop_unreadable(session.run_id)
             dropped_tables = self.drop_unused_tables(session.run_id)
             facts = CompactFacts(
                 since=retention.since,
-                revisions=[retention.kept[0], retention.kept[-1]],
-                dropped_revisions=len(retention.dropped),
+                revisions=[retention.kept_revisions[0], retention.kept_revisions[-1]],
+                dropped_revisions=len(retention.dropped_revisions),
                 expired_snapshots=expired,
                 orphans=orphans,
                 tables=after,
@@ -247,9 +249,9 @@ class Compaction:
                 summary = warehouse.load_metadata(table).snapshot_summary(base)
                 plan = file_tiers.plan_compaction(summary, self.row.revision, files)
             if plan is not None:
-                rows = rows.where(F.col("revision") > plan.kept[0].last)
-                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))
-            rows = fold_rows(table, rows, since, retention.kept[0], self.live_for)
+                rows = rows.where(F.col("revision") > plan.kept_tiers[0].last_revision)
+                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept_tiers[0].rows / size.rows)))
+            rows = fold_rows(table, rows, since, retention.kept_revisions[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
@@ -273,7 +275,7 @@ class Compaction:
             row=self.row,
             pins=pins,
             since=retention.since,
-            revisions=retention.kept,
+            revisions=retention.kept_revisions,
             live_for=self.live_for,
         )
         serving_tables.verify_folded(self.warehouse, self.row, pins, retention.since)

@@ -51,8 +51,8 @@ class MoveResult:
     batches: batches.CopiedBatches
     copied: file_transfer.CopyResult
     rows: int  # number of copied rows of the database
-    proved: dict[int, list[str]]
-    held: list[str]  # ids of the held runs
+    proved_tables: dict[int, list[str]]
+    held_runs: list[str]  # ids of the held runs
 
 
 def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove | None = None) -> MoveResult | None:
@@ -265,7 +265,7 @@ def _copy_reports(home: Home, new: Home, say: file_transfer.Say) -> file_transfe
     """Copy the report pages. Outdated pages are written again at the end of the move."""
     here, there = filesystem.normalize_location(home.reports_at), filesystem.normalize_location(new.reports_at)
     wanted = [
-        file_transfer.CopyRequest(location, there + location.removeprefix(here), info.bytes, info.changed)
+        file_transfer.CopyRequest(location, there + location.removeprefix(here), info.bytes, info.modified_at)
         for location, info in file_transfer.list_existing(here).items()
         if not location.removeprefix(here).startswith("/.")
     ]
@@ -331,10 +331,10 @@ def _compare_copies(home: Home, new: Home, say: file_transfer.Say) -> dict[int, 
         if set(row.collections) - set(recorded):
             recorded = {**published_fingerprints(original, row), **recorded}
         comparison = compare_fingerprints(copy, row, recorded)
-        if comparison.wrong:
+        if comparison.differences:
             raise CheckFailed(
                 f"the home itself does not hold what was published as revision {row.revision}: "
-                f"{', '.join(each.table for each in comparison.wrong)}.",
+                f"{', '.join(each.table for each in comparison.differences)}.",
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(SERVING_TABLES):

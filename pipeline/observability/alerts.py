@@ -64,7 +64,7 @@ class Problem:
     """A problem that has begun or is over, as one part of a message."""
 
     key: AlertKey
-    said: AlertKind
+    kind: AlertKind
     title: str
     lines: tuple[str, ...]
     severity: Severity = Severity.CRITICAL
@@ -188,12 +188,12 @@ def _send_to_channel(
     claimed = [
         problem
         for problem in news
-        if alert_log.is_claimable(sent.get((problem.key, problem.said)))
-        and alert_log.claim_message(ledger, channel.name, problem.key, problem.said, problem.epoch, problem.title)
+        if alert_log.is_claimable(sent.get((problem.key, problem.kind)))
+        and alert_log.claim_message(ledger, channel.name, problem.key, problem.kind, problem.epoch, problem.title)
     ]
     if not claimed:
         return
-    keys, received = [(problem.key, problem.said) for problem in claimed], False
+    keys, received = [(problem.key, problem.kind) for problem in claimed], False
     try:
         channel.send_message(_compose_message(home, claimed))
         received = True
@@ -202,7 +202,7 @@ def _send_to_channel(
 
 
 def _compose_message(home: Home, news: list[Problem]) -> Message:
-    opened = [problem for problem in news if problem.said is AlertKind.OPENED]
+    opened = [problem for problem in news if problem.kind is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]

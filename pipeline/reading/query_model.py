@@ -25,15 +25,16 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True)
 class View:
-    """One form of a question. `words` are the epochs that it takes, and `options` what it takes besides `ANY`."""
+    """One form of a question. `epoch_arguments` are the epochs that it takes, and `options` what it takes besides
+    `ANY`."""
 
     name: str
-    words: str
+    epoch_arguments: str
     options: tuple[str, ...]
     columns: tuple[str, ...]
-    about: str
+    description: str
     measure: str = ""  # the column that `top` uses by default
-    whole: bool = False  # all rows are shown by default, because there are few for each epoch
+    shows_all_rows: bool = False  # all rows are shown by default, because there are few for each epoch
     order: tuple[str, ...] = ()  # the first columns of its sort order; the other columns follow
     reads: tuple[str, ...] = ()  # the tables that it is computed from; none where the database answers
     works: bool = False  # it is computed from all edges
@@ -41,7 +42,7 @@ class View:
     @property
     def title(self) -> str:
         needs = " --since-revision R" if "since_revision" in self.options else ""
-        return f"{self.name}{' ' if self.words else ''}{self.words}{needs}"
+        return f"{self.name}{' ' if self.epoch_arguments else ''}{self.epoch_arguments}{needs}"
 
 
 FLAGS = {
@@ -66,7 +67,7 @@ _WHO = ("vertices", "edge")
 _PAIR = ("src", "dst")
 _CHANGED = ("epoch", "src", "dst", "diff")
 VIEWS = (
-    View("totals", "", (*_AT, "all_epochs"), _TOTALS, "the graph's totals", measure="triangles", whole=True),
+    View("totals", "", (*_AT, "all_epochs"), _TOTALS, "the graph's totals", measure="triangles", shows_all_rows=True),
     View(
         "vertices",
         "",
@@ -142,7 +143,7 @@ VIEWS = (
         ("epoch", "label", "k", "edges", "exactly"),
         "the size of every k-truss",
         measure="edges",
-        whole=True,
+        shows_all_rows=True,
     ),
     View(
         "communities",
@@ -231,11 +232,11 @@ class Question:
         if not forms:
             raise UsageError(f"there is no view {self.view!r}.", f"one of {', '.join(NAMES)}")
         since = self.since_revision is not None
-        fitting = [view for view in forms if len(self.span) in _WORDS[view.words]]
+        fitting = [view for view in forms if len(self.span) in _WORDS[view.epoch_arguments]]
         if len(forms) > 1 and since:
             fitting = [view for view in fitting if "since_revision" in view.options] or fitting
         if not fitting:
-            takes = " or ".join(dict.fromkeys(view.words or "no epochs as words" for view in forms))
+            takes = " or ".join(dict.fromkeys(view.epoch_arguments or "no epochs as words" for view in forms))
             dated = len(self.span) == 1 and any("as_of" in view.options for view in forms)
             usage = f"altneu show {self.view} --as-of {self.span[0]}" if dated else _usage_of(self.view)
             raise UsageError(f"{self.view} takes {takes}, not {' '.join(self.span)!r}.", usage)
@@ -298,4 +299,4 @@ def _usage_of(view: str) -> str:
 
 def view_table() -> list[tuple[str, str, str]]:
     """Return each view's title, what it shows, and its options, for the help and the documentation."""
-    return [(v.title, v.about, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]
+    return [(v.title, v.description, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]

@@ -256,7 +256,7 @@ def inspect_landing(
     """
     try:
         listing = listing or read_landing(home, ledger)
-        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.at))
+        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.listed_at))
     except (AltneuError, OSError):
         return None
 

@@ -68,18 +68,19 @@ class ReportState:
         self.label = home.schedule.format_label
         self.newest = newest or ledger.revisions.get()
         self.frontier = self.newest.frontier
-        self.tried = list_unpublished(ledger)
+        self.unpublished_attempts = list_unpublished(ledger)
         if former:  # later attempts are not about that revision
             kept = {
-                each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
+                each: [one for one in runs if one.parent < self.newest.revision]
+                for each, runs in self.unpublished_attempts.items()
             }
-            self.tried = {each: runs for each, runs in kept.items() if runs}
+            self.unpublished_attempts = {each: runs for each, runs in kept.items() if runs}
         self.run_documents: dict[str, dict[str, Any]] = {}  # of runs that several pages show
         self._stages: dict[str, list[StageRecord]] = {}
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
-        self.at = totals_by_epoch(ledger, self.newest, min([self.low - 1, *self.axis]), self.high)
+        self.totals_at = totals_by_epoch(ledger, self.newest, min([self.low - 1, *self.axis]), self.high)
         self.marks: InvalidationMarks = load_marks(ledger, self.newest, self.low, self.high)
         self._read_checks()
 
@@ -121,16 +122,16 @@ class ReportState:
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
         for batch in (*map(Batch.from_row, self.read_rows(before)), *last):
             self.batches[batch.epoch] = batch
-        for epoch, group in self.tried.items():
+        for epoch, group in self.unpublished_attempts.items():
             if self.low <= epoch <= self.high:
                 self.attempts[epoch] += [(one, None) for one in group]
-                self.attempts[epoch].sort(key=lambda pair: pair[0].last)
-        self.landed = sorted(self.batches)
+                self.attempts[epoch].sort(key=lambda pair: pair[0].last_seen_at)
+        self.landed_epochs = sorted(self.batches)
 
     def newest_unresolved(self, epoch: int) -> Attempt | None:
         """Return the newest run of an epoch that has not published and still matters, or None."""
         group = self.landings.get(epoch)
-        return newest_unresolved(self.tried.get(epoch, []), group[-1].revision if group else 0)
+        return newest_unresolved(self.unpublished_attempts.get(epoch, []), group[-1].revision if group else 0)
 
     def former_batch(self, epoch: int) -> LandedBatch | None:
         """Return the batch that the published one replaced, or None when there is none, or it was the same."""
@@ -208,7 +209,7 @@ class ReportState:
         ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
         many, first, last = tuple(self.read_rows(ends_of)[0])
         ends = [epoch for epoch in (first, last, self.frontier) if epoch is not None]
-        known = [*ends, *self.tried]
+        known = [*ends, *self.unpublished_attempts]
         if not known:
             self.axis: list[int] = []
             return

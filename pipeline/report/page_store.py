@@ -31,7 +31,8 @@ class PageStore:
             return dict(_list_folder(self._local)) if self._local.exists() else {}
         with self._translate_store_errors():
             return {
-                name: round(info.changed * 1e9) for name, info in filesystem.list_files(self.home.reports_at).items()
+                name: round(info.modified_at * 1e9)
+                for name, info in filesystem.list_files(self.home.reports_at).items()
             }
 
     def list_names(self) -> Iterable[str]:

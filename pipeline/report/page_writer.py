@@ -418,8 +418,8 @@ class ReportIndex:
             frontier is not None and epoch <= frontier,
             self.home.config.checks.sensitivity,
             self.stand.put_back,  # the page shows how its batch has changed later epochs up to this one
-            [tried.run_id, tried.state, tried.last] if tried else None,
-            len(self.stand.tried.get(epoch, ())),
+            [tried.run_id, tried.state, tried.last_seen_at] if tried else None,
+            len(self.stand.unpublished_attempts.get(epoch, ())),
             None if place is None else axis[max(place - WINDOW + 1, 0)],  # the first epoch of its charts
             [[self.home.schedule.format_label(each), self.has_page(self.page_name(each))] for each in around],
             self.rows_page(epoch),

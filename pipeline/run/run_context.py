@@ -51,7 +51,7 @@ class RunContext:
     epochs: list[int]
     say: Say = lambda text: None
     kind: RunKind = RunKind.RUN
-    spare: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
+    optional_epochs: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
     accept: bool = False  # whether the gate accepts any number of rows
     reads: Collection[type[Facts]] = tuple(KINDS.values())  # the results that the running stage has declared to read
     new_snapshots: dict[str, int] = field(default_factory=dict)  # those that the running stage has written, by table
@@ -91,10 +91,10 @@ class RunContext:
         raise the error of the first wrong one.
         """
         kept = [epoch for epoch in self.epochs if epoch not in wrong]
-        own = [epoch for epoch in self.epochs if epoch not in self.spare]
+        own = [epoch for epoch in self.epochs if epoch not in self.optional_epochs]
         must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
         if must:
-            if self.spare and own:
+            if self.optional_epochs and own:
                 self.ledger.runs.restrict_to_epochs(self.run_id, own)
             raise wrong[must[0]]
         self.ledger.runs.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})

@@ -82,8 +82,8 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
     if not meaning.allows(plan.kind):
         raise UsageError(
             f"settings in {home.path / 'altneu.toml'} change the meaning of history since revision "
-            f"{plan.parent.revision} was published: {'; '.join(meaning.words)}. Restore them, or publish history "
-            f"again.",
+            f"{plan.parent.revision} was published: {'; '.join(meaning.descriptions)}. Restore them, or publish "
+            "history again.",
             meaning.advice,
         )
     queries = {name: definition.to_json() for name, definition in read_queries(home).items()}
@@ -109,7 +109,7 @@ def execute_stage(
     name: str,
     say: Say = ignore_progress,
     *,
-    spare: Collection[int] = (),
+    optional_epochs: Collection[int] = (),
     accept: bool = False,
 ) -> Facts:
     """Execute one stage of a run in this process, and record how it ends.
@@ -120,7 +120,7 @@ def execute_stage(
         run_id: The run.
         name: The name of the stage.
         say: A function that takes the stage and a line about its progress.
-        spare: Epochs that may be left out where their own batches are wrong.
+        optional_epochs: Epochs that may be left out where their own batches are wrong.
         accept: Whether the gate accepts any number of rows.
 
     Returns:
@@ -154,7 +154,9 @@ def execute_stage(
             scope = Scope(parent, tuple(row.epochs), row.kind)
             spark = session_for(home, ledger, lambda: count_rows_before_run(home, ledger, scope) + landed())
             report = functools.partial(say, name)
-            run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
+            run = RunContext(
+                home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, optional_epochs, accept
+            )
             facts = _run_stage(stage, run, watch, landed)
             session.finish_stage(facts)
         except BaseException as error:
@@ -216,7 +218,7 @@ class RunDriver:
         home: The home.
         ledger: Its ledger.
         say: A function that takes a stage and a line about its progress.
-        spare: Epochs that may be left out where their own batches are wrong.
+        optional_epochs: Epochs that may be left out where their own batches are wrong.
         accept: Whether the gate accepts any number of rows.
         replace_run: The policy for a run that another one has overtaken or disturbed. It takes its id and the error,
             and returns the id of a run that takes its place, or None when nothing is left to do, or raises the error.
@@ -225,7 +227,7 @@ class RunDriver:
     home: Home
     ledger: Ledger
     say: Say = ignore_progress
-    spare: Collection[int] = ()
+    optional_epochs: Collection[int] = ()
     accept: bool = False
     replace_run: Callable[[str, RunFailed], str | None] = refuse
 
@@ -262,7 +264,9 @@ class RunDriver:
     def execute_and_report(self, run_id: str, name: str) -> Facts:
         """Execute one stage of a run, and report its beginning and its facts."""
         self.say(name, "")
-        facts = execute_stage(self.home, self.ledger, run_id, name, self.say, spare=self.spare, accept=self.accept)
+        facts = execute_stage(
+            self.home, self.ledger, run_id, name, self.say, optional_epochs=self.optional_epochs, accept=self.accept
+        )
         self.say(name, "done " + format_facts(self.home, facts))
         return facts
 
@@ -294,7 +298,7 @@ def execute_run(
     run_id = begin_run(home, ledger, plan, hold=hold)
     if run_id is None:
         return None
-    driver = RunDriver(home, ledger, say, spare=plan.run if keep_going else (), accept=accept)
+    driver = RunDriver(home, ledger, say, optional_epochs=plan.run if keep_going else (), accept=accept)
     _, why = driver.drive(run_id)
     if why is not None:
         say(LAST[0], f"not published: {why}")

@@ -104,7 +104,7 @@ class AuditStatus(NamedTuple):
     passed: bool
     revision: int
     at: str
-    fresh: bool
+    is_current: bool
     recomputed: bool  # everything was computed again since the audit
     proof: bool = False
 
@@ -113,13 +113,13 @@ class AuditStatus(NamedTuple):
         """Return the verdict about what is published now."""
         if not self.passed:
             return AuditVerdict.STALE if self.recomputed else AuditVerdict.DIFFERS
-        if not self.fresh:
+        if not self.is_current:
             return AuditVerdict.STALE
         return AuditVerdict.PROVED if self.proof else AuditVerdict.EQUAL
 
     def describe(self) -> str:
         """Describe the audit in few words, for `altneu status` and the page in Airflow."""
-        if self.fresh:
+        if self.is_current:
             return self.verdict
         verdict = "differed" if not self.passed else "proved" if self.proof else "equal"
         return f"{verdict} at revision {self.revision}, may have changed since"
@@ -133,7 +133,7 @@ def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditSt
     """
     if full is not None and full.verdict is not AuditVerdict.STALE:
         return full
-    return proof if proof is not None and (proof.fresh or full is None) else full
+    return proof if proof is not None and (proof.is_current or full is None) else full
 
 
 class EpochStatus(NamedTuple):
@@ -145,7 +145,7 @@ class EpochStatus(NamedTuple):
     revision: int
     touched: int  # the newest revision that published or took back its batch; 0: none
     audit: AuditStatus | None
-    moved: bool = False  # a total changes at this epoch
+    changes_totals: bool = False  # a total changes at this epoch
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class EpochStatuses:
     newest: Revision
     marks: InvalidationMarks
     rows: dict[int, EpochStatus]
-    tried: dict[int, list[Attempt]]  # epoch → its runs that did not publish
+    unpublished_attempts: dict[int, list[Attempt]]  # epoch → its runs that did not publish
     put_back: int | None = None  # the frontier, if a rollback has moved it back behind an earlier one
 
     def status_of(self, epoch: int) -> EpochStatus:
@@ -171,20 +171,20 @@ class EpochStatuses:
         return list(self.rows)
 
     def newest_unresolved(self, epoch: int) -> Attempt | None:
-        return newest_unresolved(self.tried.get(epoch, []), self.status_of(epoch).touched)
+        return newest_unresolved(self.unpublished_attempts.get(epoch, []), self.status_of(epoch).touched)
 
     @cached_property
     def shown_epochs(self) -> list[int]:
         """Return the epochs to show, in order: all from the first to the last, if those are not too many."""
         frontier = self.newest.frontier
         published = [epoch for epoch, row in self.rows.items() if row.batch]
-        known = {*published, *self.tried} | ({frontier} if frontier is not None else set())
+        known = {*published, *self.unpublished_attempts} | ({frontier} if frontier is not None else set())
         if not known:
             return []
         first, last = min(known), max(known)
         if shows_every_epoch(first, last, len(published)):
             return list(range(first, last + 1))
-        moved = {epoch for epoch, row in self.rows.items() if row.moved and epoch >= first}
+        moved = {epoch for epoch, row in self.rows.items() if row.changes_totals and epoch >= first}
         return sorted(known | moved)
 
 

@@ -24,7 +24,7 @@ class Attempt:
     parent: int
     started_at: str
     finished_at: str | None
-    last: str  # the time when it ended, or sent its last heartbeat
+    last_seen_at: str  # the time when it ended, or sent its last heartbeat
     epochs: int
 
     @property
@@ -65,7 +65,7 @@ def list_unpublished(ledger: Ledger) -> dict[int, list[Attempt]]:
         ledger.revisions.get().revision,
     )
     attempts = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
-    for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last):
+    for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last_seen_at):
         for epoch in epochs:
             out[epoch].append(attempt)
     return out

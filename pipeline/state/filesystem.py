@@ -40,11 +40,11 @@ class FileEntry:
     """A file in a listing. `changed` is the time of its last change, in seconds since 1970 by the store's clock."""
 
     bytes: int
-    changed: float
+    modified_at: float
 
     @property
     def stamp(self) -> str:
-        return f"{self.bytes}:{round(self.changed * 1e9)}"
+        return f"{self.bytes}:{round(self.modified_at * 1e9)}"
 
 
 def normalize_location(location: str) -> str:

@@ -380,7 +380,7 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
             record.parent + 1,
             record.run_id,
             False,
-            shown.last,
+            shown.last_seen_at,
             shown.error or "it stopped without an error message",
             "A run goes through all its stages. Nothing of this one was published.",
             "correct the cause that its error names, then run the same command again",

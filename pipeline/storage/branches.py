@@ -337,7 +337,7 @@ class _LedgerRefs:
     """The branches and tags that the tables should have, by the ledger."""
 
     newest: Revision
-    exact: tuple[Revision, ...]  # revisions whose snapshots contain exactly their rows
+    exact_revisions: tuple[Revision, ...]  # revisions whose snapshots contain exactly their rows
     undone: frozenset[str]  # runs that may have branches
 
     @classmethod
@@ -359,7 +359,11 @@ class _LedgerRefs:
         main = first if main is None else main  # a table that is not maintained any more becomes empty
         if refs.get("main") != main:
             steps.append(("replaceBranch", "main", main))
-        tags = {tag_name(row.revision): snapshot for row in self.exact if (snapshot := pinned_snapshot(row)) in there}
+        tags = {
+            tag_name(row.revision): snapshot
+            for row in self.exact_revisions
+            if (snapshot := pinned_snapshot(row)) in there
+        }
         for name, snapshot in refs.items():
             if _TAG.fullmatch(name) and tags.get(name) != snapshot:
                 steps.append(("removeTag", name))

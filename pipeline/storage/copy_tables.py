@@ -70,7 +70,7 @@ def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say
         copy = _TableCopy(source, target, table, location, catalog, there)
         if (metadata := copy.rewrite_unless_damaged(say)) is not None:
             located[table] = metadata
-            wanted += copy.wanted.values()
+            wanted += copy.requests.values()
     return CopiedTables(located, wanted, file_transfer.copy_files(wanted, there, "rows", say))
 
 
@@ -88,7 +88,7 @@ class _TableCopy(MetadataRewriter):
     ) -> None:
         new = f"{filesystem.normalize_location(target.warehouse)}/{catalogs.catalog_namespace(target)}/{table}"
         super().__init__(new, f"{catalogs.catalog_namespace(source)}/{table}", location)
-        self.wanted: dict[str, file_transfer.CopyRequest] = {}
+        self.requests: dict[str, file_transfer.CopyRequest] = {}
         self._owner = catalog if target.config.storage.catalog is not None else None
         self._there = there
 
@@ -104,7 +104,9 @@ class _TableCopy(MetadataRewriter):
 
     def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
         location = (
-            f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.new_location(former)
+            f"{self.new_folder}/metadata/{posixpath.basename(former)}"
+            if kind != "places"
+            else self.new_location(former)
         )
         entry = self._there.get(location)
         if entry is not None and entry.bytes == len(content) and _has_content(location, content):
@@ -119,14 +121,14 @@ class _TableCopy(MetadataRewriter):
         return location
 
     def require_data_file(self, location: str, size: int | None) -> None:
-        if location in self.wanted:
+        if location in self.requests:
             return
         if size is None:
             try:
                 size = filesystem.stat_file(location).bytes
             except FileNotFoundError:  # statistics may be missing
                 return
-        self.wanted[location] = file_transfer.CopyRequest(location, self.new_location(location), size)
+        self.requests[location] = file_transfer.CopyRequest(location, self.new_location(location), size)
 
     def rewrite_metadata(self) -> str:
         """Write the table's metadata for the new place, and return the new metadata file.
@@ -136,8 +138,8 @@ class _TableCopy(MetadataRewriter):
         """
         written = super().rewrite_metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
-            here = file_transfer.list_existing(self.old)
-            for each in self.wanted.values():
+            here = file_transfer.list_existing(self.old_folder)
+            for each in self.requests.values():
                 if filesystem.normalize_location(each.source) not in here:
                     raise self.damaged_error(each.source)
         return written

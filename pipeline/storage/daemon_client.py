@@ -64,20 +64,20 @@ class Caller:
     """How this process uses a daemon; a command sets it from its options."""
 
     name: str = "a program"
-    wanted: bool = True  # whether it uses a daemon where there is one
+    uses_daemon: bool = True  # whether it uses a daemon where there is one
     wait: float | None = None  # seconds to wait for the daemon while another command uses it; None: as long as it takes
-    tell: Callable[[str], None] = field(default=lambda text: None)  # takes lines about waiting, for a person
+    show_line: Callable[[str], None] = field(default=lambda text: None)  # takes lines about waiting, for a person
 
 
 caller = Caller()
 
 
 class NoDaemon(Exception):
-    """No daemon serves this process. `why` is what to say about it: empty where there is none."""
+    """No daemon serves this process. `reason` is what to say about it: empty where there is none."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
-        self.why = why
+        self.reason = why
 
 
 def socket_paths(home: Path) -> list[Path]:

@@ -28,7 +28,7 @@ class Inventory:
     """The number of files that the readable revisions need, and the missing files of each table."""
 
     files: int
-    missing: dict[str, list[str]]
+    missing_files: dict[str, list[str]]
 
 
 def take_inventory(home: Home, ledger: Ledger) -> Inventory:

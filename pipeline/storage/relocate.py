@@ -31,8 +31,8 @@ NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", 
 class RelocateResult:
     """The old and the new place of the tables, and the numbers of tables and of files that were rewritten."""
 
-    old: str
-    new: str
+    old_warehouse: str
+    new_warehouse: str
     tables: int
     files: int
 
@@ -69,7 +69,7 @@ def relocate_home(
                 del new[table]
             else:
                 new[table] = metadata
-            written += moving.written
+            written += moving.written_files
     _commit_relocation(home, identity, {table: located[table] for table in new}, new)
     return RelocateResult(identity.warehouse, home.warehouse, len(located), written)
 
@@ -147,9 +147,9 @@ class _TableRelocation(MetadataRewriter):
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
-        self.old = f"{home_identity.warehouse_of(table, location)}/{table}"
-        self.written, self._token = 0, str(uuid.uuid4())
-        self._here = filesystem.list_sizes(self.new)
+        self.old_folder = f"{home_identity.warehouse_of(table, location)}/{table}"
+        self.written_files, self._token = 0, str(uuid.uuid4())
+        self._here = filesystem.list_sizes(self.new_folder)
 
     def read_metadata_file(self, location: str) -> bytes:
         here = self.new_location(location)
@@ -169,7 +169,7 @@ class _TableRelocation(MetadataRewriter):
                 "list": f"{'-'.join(base.split('-')[:2])}-1-{self._token}.avro",
                 "manifest": f"{self._token}-m{len(self._manifests)}.avro",
             }[kind]
-            location = f"{self.new}/metadata/{name}"
+            location = f"{self.new_folder}/metadata/{name}"
         try:
             filesystem.write_file(location, content)
         except OSError as error:
@@ -177,7 +177,7 @@ class _TableRelocation(MetadataRewriter):
                 f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",
                 "make room on the disk, or make the folder writable; then: altneu relocate",
             ) from None
-        self.written += 1
+        self.written_files += 1
         return location
 
     def require_data_file(self, location: str, size: int | None) -> None:

@@ -97,7 +97,7 @@ def _take_turn(file: Path) -> Iterator[None]:
             if caller.wait is not None and time.monotonic() - began >= caller.wait:
                 raise NoDaemon(f"the daemon is still busy after {caller.wait:g} s")
             if not said and (text := describe_turn(file)):
-                caller.tell(f"waiting for the daemon, which works for {text}")
+                caller.show_line(f"waiting for the daemon, which works for {text}")
                 said = True
             time.sleep(POLL)
         os.ftruncate(descriptor, 0)

@@ -87,7 +87,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
                 watched() as peak,
                 size_plans(spark, 3 * a.size),
             ):
-                request = ReplayRequest(first=at, last=at)
+                request = ReplayRequest(first_epoch=at, last_epoch=at)
                 begin = time.perf_counter()
                 if how == "parts":
                     alive = truss.alive_intervals(now, request)

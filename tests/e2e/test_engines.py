@@ -129,7 +129,7 @@ def questions(edge: tuple[str, str], first: str, last: str, choose: Choose, *, t
         if not view.reads or view.name == "query":  # queries of both engines are compared in tests/e2e/test_queries.py
             continue
         since = {"since_revision": 1} if "since_revision" in view.options else {}
-        span = (first, last) if "FROM TO" in view.words else ()
+        span = (first, last) if "FROM TO" in view.epoch_arguments else ()
         yield (plain := Question(view.name, span=span, **since))
         for option in (*view.options, *ANY):
             if option == "where" and not {"src", "dst"} <= set(view.columns):
@@ -138,7 +138,7 @@ def questions(edge: tuple[str, str], first: str, last: str, choose: Choose, *, t
             may = [value for value in values if option != "sort" or value.removeprefix("-") in view.columns]
             for value in choose(may):
                 yield replace(plain, **{option: value})
-        if "[FROM [TO]]" in view.words:
+        if "[FROM [TO]]" in view.epoch_arguments:
             yield replace(plain, span=(last,))
             yield replace(plain, span=(first, last))
 

@@ -61,7 +61,7 @@ def _ignored() -> list[Wrong]:
     words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02", "NAME": "pairs"}
     rows = []
     for view in VIEWS:
-        given = f"{words[view.words]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
+        given = f"{words[view.epoch_arguments]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
         takes = {option for each in VIEWS if each.name == view.name for option in each.options if option != "as_of"}
         for option, value in values.items():
             fits = option in view.options or (option == "since_revision" and option in takes)

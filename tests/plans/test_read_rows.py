@@ -122,7 +122,7 @@ def test_rows_before_the_horizon_are_in_files_that_are_skipped(
         frame = split_at_horizon(frame, horizon, 2) if len(epochs) > 1 else frame.coalesce(1)
         base, rows = warehouse.write_to_branch("edges", f"r{revision}", base, frame, revision - 1, horizon), rows + new
         merged = warehouse.count_merged_files("edges", base)
-        alive = sum(row[2] >= horizon.least for row in rows)
+        alive = sum(row[2] >= horizon.lower_bound for row in rows)
         counted = warehouse.count_rows("edges", base, horizon)
         assert alive <= counted <= len(rows) and (counted == alive or (len(epochs) == 1 and not merged))
     assert sorted(map(tuple, warehouse.read_snapshot("edges", base).collect())) == sorted(rows)

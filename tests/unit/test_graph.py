@@ -40,7 +40,9 @@ def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() 
     for name in NAMES:
         forms = [view for view in VIEWS if view.name == name]
         options = {ARGUMENT.get(option, option) for view in forms for option in view.options}
-        words = {"name"} if name == "query" else {"first", "last"} if any(view.words for view in forms) else set()
+        words = (
+            {"name"} if name == "query" else {"first", "last"} if any(view.epoch_arguments for view in forms) else set()
+        )
         takes = set(inspect.signature(getattr(Graph, name)).parameters) - {"self", "narrow"}
         assert takes == options | words, name
         assert "narrow" in inspect.signature(getattr(Graph, name)).parameters

@@ -27,7 +27,7 @@ class Accepted:
     batches: list[landing.BatchFiles]
     counts: dict[int, tuple[int, int]]  # number of good rows, and of quarantined rows
     digests: dict[int, str]
-    published: Mapping[int, Batch]
+    published_batches: Mapping[int, Batch]
 
 
 def accept_batches(run: RunContext) -> Accepted:
@@ -57,7 +57,9 @@ def accept_batches(run: RunContext) -> Accepted:
             ).collect()
 
     judged = count_failures if conditions else None
-    counts, wrong = spark_reader.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
+    counts, wrong = spark_reader.count_rows(
+        run.spark, run.home, batches, apart=bool(run.optional_epochs), count_failures=judged
+    )
     batches = _without_wrong_batches(run, batches, wrong)
     published = run.published_batches if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
@@ -83,7 +85,12 @@ def ingest(run: RunContext) -> IngestFacts:
         predicate_validation.require_decided(run.home, *stored, same_filter=same_filter)
         return _leave_landed_rows(run)
     accepted = accept_batches(run)
-    batches, counts, digests, published = accepted.batches, accepted.counts, accepted.digests, accepted.published
+    batches, counts, digests, published = (
+        accepted.batches,
+        accepted.counts,
+        accepted.digests,
+        accepted.published_batches,
+    )
     source = run.spark, run.home, batches
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]

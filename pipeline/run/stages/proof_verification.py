@@ -106,7 +106,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
         return None
     first = first_affected_epoch(run)
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
-    ask = proof.asked if proof is not None and proof.asked.parts else None
+    ask = proof.scope if proof is not None and proof.scope.parts else None
     part = None if ask is None else proof
     whole = not run.appends_to("edges") or not is_known(before)
     rows = _compare_landed(run, first, epochs, whole=whole, part=part, small=small)
@@ -129,7 +129,7 @@ def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]
     return [
         make_difference(last if epoch is None else max(epoch, first), "facts", f"{a}-{b}", k, None, wrong[epoch])
         | {"why": why}
-        for a, b, k, why, epoch in proof.shown
+        for a, b, k, why, epoch in proof.listed_edges
     ]
 
 

@@ -282,7 +282,7 @@ class _Maintainer:
         hub = " and ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
         return RunFailed(
             f"query {definition.name} would look at {error.candidates:,} pairs of rows, {error.of_hub:,} of them where "
-            f"{hub}; {error.most:,} are the most. Nothing was published.",
+            f"{hub}; {error.max_candidates:,} are the most. Nothing was published.",
             f"filter the rows that queries/{definition.name}.sql joins, or move it away",
         )
 

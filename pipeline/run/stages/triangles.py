@@ -144,7 +144,7 @@ def _resume_from_graph(run: RunContext) -> DataFrame | None:
     first = run.get_result(EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
-    edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
+    edges, stored = resume_inputs.changed_edges(run, graph.epoch, first), run.read_before("triangle_counts")
     rows = triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier).persist()
     why = unfit_reason(rows)
     if why is None:

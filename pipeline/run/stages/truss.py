@@ -56,8 +56,8 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files = graph_cache.cache_location(run.home)
     request = ReplayRequest(
-        first=first,
-        last=run.frontier,
+        first_epoch=first,
+        last_epoch=run.frontier,
         scope=proof_scope(run.choose(AuditChoice), run.revision),
         cache=None if files is None else CachedGraph(files, key, run.frontier),
         checkpoint_edges=CERTIFIED if choice.edges.value <= choice.max_certified_edges else None,
