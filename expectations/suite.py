@@ -137,7 +137,7 @@ def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     return checks
 
 
-def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+def check_serving_tables(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
     """Return a check for each epoch of `vertex_history`, and one for each of the other serving tables.
 
     rows     the differences: epoch, what (the table), a, b, maintained, recomputed, `count`.
@@ -146,7 +146,7 @@ def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     wanted = [e for e in serving_tables.EXPECTATIONS if e.args["column"] in context["tables"]]
     epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
     return (
-        _none_differs("plain", wanted, rows, epochs, serving_tables.OPTIONAL, context.get("labels", {}))
+        _none_differs("serving_tables", wanted, rows, epochs, serving_tables.OPTIONAL, context.get("labels", {}))
         if wanted
         else []
     )

@@ -36,6 +36,11 @@ PAGE = REPO / "docs" / "reference.md"
 RENEW = "python infra/reference.py"
 
 MODULES = {"plain": "serving_tables"}  # the module of each suite that has another name than its module
+# why a suite is not named after what it checks: results that are stored, and reports, have these names
+SUITE_NOTES = {
+    "plain": "The suite checks the serving tables. It keeps the name under which homes have stored its results.",
+    "ledger": "The suite checks the totals. It keeps the name under which homes have stored its results.",
+}
 
 RESTATE = {
     "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
@@ -330,7 +335,7 @@ def columns(declared: str) -> str:
     return ", ".join(named)
 
 
-def plain_columns(table: str) -> str:
+def serving_table_columns(table: str) -> str:
     """Return the columns of a serving table in a home whose epochs are times, with integer ids, no values and no
     motifs.
     """
@@ -354,14 +359,14 @@ def tables_page() -> list[str]:
     rows += [[code(name), columns(own), TABLES[name]] for name, own in QUERY_COLUMNS.items()]
     lines += table(["table", "its own columns", "contents"], rows)
     lines += [
-        "### Plain tables",
+        "### Serving tables",
         "",
-        "Homes with `[publish] tables` have these; [other programs](engines.md#plain-tables) says how to use them. "
+        "Homes with `[publish] tables` have these; [other programs](engines.md#serving-tables) says how to use them. "
         "Vertices are bigint or, if `ids` are strings, string. `valid_from`, `valid_to` and `begins` exist if epochs "
         "are times; each motif adds one column, `motif_NAME`. The tables have no `revision` and no `diff`.",
         "",
     ]
-    rows = [[code(name), plain_columns(name), about] for name, about in SERVING_TABLES.items()]
+    rows = [[code(name), serving_table_columns(name), about] for name, about in SERVING_TABLES.items()]
     lines += table(["table", "columns", "contents"], rows)
     lines += FINGERPRINTS
     lines += [
@@ -397,7 +402,13 @@ def checks_page() -> list[str]:
             .splitlines()[0]
             .partition(": ")[2]
         )
-        lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
+        lines += [
+            f"### {suite}",
+            "",
+            f"{about[0].upper()}{about[1:]}",
+            "",
+            *([SUITE_NOTES[suite], ""] if suite in SUITE_NOTES else []),
+        ]
         remedies = [remedy(each) for each in suite_checks]
         usual = max(remedies, key=remedies.count)
         if remedies.count(usual) == 1:

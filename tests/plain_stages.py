@@ -3,7 +3,8 @@ judged as the ingest stage judges them; everything else is recomputed from them 
 
 A stage writes by how much the whole differs from what the run builds on. So the tables hold, epoch by epoch, what real
 stages write, and have the same fingerprints. A row is a tuple of its table's columns, whose last three are epoch,
-revision and diff. There are no conditions, motifs or plain tables here, and no folded epochs: `require_plain_settings`.
+revision and diff. There are no conditions, motifs or serving tables here, and no folded epochs:
+`require_plain_settings`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_plain`
+Found = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_serving_tables`
 ROWS = 20  # differences of each kind and epoch that are shown
 
 
@@ -48,7 +48,7 @@ class ServingTableInputs:
     since: int | None
 
     def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
-        """Return the context that `altneu.expectations.suite.check_plain` takes for some epochs."""
+        """Return the context that `altneu.expectations.suite.check_serving_tables` takes for some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 

@@ -200,7 +200,7 @@ class Audit(Section):
         '"auto"',
         'what audits a run: "spark"; "duckdb", in the process of the run, from the files of its tables; or "auto": '
         "DuckDB where a run reads up to 100,000 rows on a disk of this machine (to recompute epochs: all rows), and it "
-        "certainly understands the conditions of these settings as Spark does. Both find the same. Plain tables are "
+        "certainly understands the conditions of these settings as Spark does. Both find the same. Serving tables are "
         "checked by Spark",
         '"auto", "spark" or "duckdb"',
     )
@@ -226,8 +226,8 @@ class Publish(Section):
     tables: list[setting_types.PublishedTable] = declare(
         [],
         '["vertex_history", "edge_now", "epoch_totals"]',
-        "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs, and the "
-        "table of [changes](engines.md#changes) that they follow",
+        "[serving tables](engines.md#serving-tables) that are kept up beside the diff triples, for other programs, and "
+        "the table of [changes](engines.md#changes) that they follow",
         'a list of "vertex_history", "edge_now", "epoch_totals" and "changes"',
         change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
     )

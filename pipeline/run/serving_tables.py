@@ -42,7 +42,7 @@ _FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 99
 
 def maintain_serving_tables(run: RunContext) -> None:
     """Bring the serving tables on the branches of a run up to date with what it has written; EXECUTES."""
-    for table in run.warehouse.plain:
+    for table in run.warehouse.serving_tables:
         if table not in run.parent.snapshots or not run.appends_to("edges"):
             run.say(f"{table}: writing all of it")
             run.replace_rows(table, None, _rows_after_run(run, table))

@@ -233,7 +233,7 @@ class Revision:
 
     @property
     def collections(self) -> dict[str, int]:
-        """Return the snapshots of the tables of diff triples: all tables but the plain ones."""
+        """Return the snapshots of the tables of diff triples: all tables but the serving tables."""
         return {table: snapshot for table, snapshot in self.snapshots.items() if table not in SERVING_TABLES}
 
     def knows_epoch(self, epoch: int) -> bool:

@@ -123,7 +123,7 @@ class Branches:
         return file_tiers.PROPERTY in self.describe_snapshot(table, snapshot).snapshot_summary(snapshot)
 
     def count_removed_rows(self, table: str, snapshot: int) -> int:
-        """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
+        """Count the rows in the data files of a serving table's snapshot that delete files have removed."""
         return int(
             self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("total-position-deletes") or 0
         )
@@ -182,7 +182,7 @@ class Branches:
         return self._require_own_commits(table, run_id, base)
 
     def replace_on_branch(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
-        """Write the changes of a plain table to the run's branch, in place of an earlier try.
+        """Write the changes of a serving table to the run's branch, in place of an earlier try.
 
         Args:
             table: The table.

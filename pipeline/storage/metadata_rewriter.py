@@ -1,8 +1,8 @@
 """The rewriting of a table's metadata for another place: its metadata file and all metadata that it names.
 
 Iceberg's metadata contain whole paths: metadata files name lists of manifests, these name manifests, and these name
-data files. Snapshots, branches, tags and field ids stay. No rows are read or written, except the delete files of plain
-tables, which list the positions of deleted rows and name their data files. The subclasses in `relocate` and
+data files. Snapshots, branches, tags and field ids stay. No rows are read or written, except the delete files of
+serving tables, which list the positions of deleted rows and name their data files. The subclasses in `relocate` and
 `copy_tables` decide where files are read, under which names they are written, and what happens to data files.
 
 Source: the Iceberg table specification (table metadata, manifest lists, manifests).

@@ -59,7 +59,7 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
 }
-# Rows of plain tables are removed: a delete file lists their positions, so that data files are not written again.
+# Rows of serving tables are removed: a delete file lists their positions, so that data files are not written again.
 _PLACES = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "merge")}
 _ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # type of SQL → Iceberg's name of it, where they differ
 
@@ -87,9 +87,9 @@ class Warehouse(Branches):
         self._query_columns = query_columns(queries)
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ()), *query_inputs(queries), *self._query_columns]
         self.collections = tuple(collections)  # of diff triples
-        self.plain = tuple(dict.fromkeys(home.config.publish.serving_tables))
+        self.serving_tables = tuple(dict.fromkeys(home.config.publish.serving_tables))
         super().__init__(
-            [*self.collections, *self.plain], lambda table: self._tables.load_table(self.table_name(table))
+            [*self.collections, *self.serving_tables], lambda table: self._tables.load_table(self.table_name(table))
         )
 
     def table_name(self, table: str) -> str:
@@ -138,7 +138,7 @@ class Warehouse(Branches):
             # a new table, or one that an earlier version made
             if not own.items() <= self.load_metadata(table).properties().items():
                 self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
-        for table in (*self.plain, *filter(is_made_for_queries, self.collections)):
+        for table in (*self.serving_tables, *filter(is_made_for_queries, self.collections)):
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
@@ -323,8 +323,8 @@ class Warehouse(Branches):
         )
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
-        """Return our tables, and those plain ones and those of queries that are not maintained any more: their `main`
-        becomes empty."""
+        """Return our tables, and those serving tables and those of queries that are not maintained any more: their
+        `main` becomes empty."""
         return [
             *self.tables,
             *(
