@@ -112,8 +112,8 @@ def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -
     past = [state.batches[epoch] for epoch in state.landed_epochs[max(0, place - volumes.WINDOW) : place]]
     ingest = state.get_facts(published.run_id, IngestFacts)
     kept = ingest.quarantine_sample if ingest else ()
-    mine = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
-    sample = [{name: value for name, value in row.items() if name != "epoch"} for row in mine]
+    sample_rows = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
+    sample = [{name: value for name, value in row.items() if name != "epoch"} for row in sample_rows]
     return {
         "files": batch.files,
         "rows": batch.rows,

@@ -135,16 +135,20 @@ def greatest_trussness_by_epoch(ledger: Ledger, newest: Revision, low: int) -> C
     Only the epochs are read at which the edges of some k come or go.
     """
     moved = select_total_diffs(newest).subquery()
-    at = (
+    truss_diffs = (
         sa.select(moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
         .where(moved.c.measure == "truss")
         .subquery()
     )
-    net = sa.select(at.c.k, at.c.epoch, sa.func.sum(at.c["diff"]).label("diff")).group_by(at.c.k, at.c.epoch).subquery()
+    net = (
+        sa.select(truss_diffs.c.k, truss_diffs.c.epoch, sa.func.sum(truss_diffs.c["diff"]).label("diff"))
+        .group_by(truss_diffs.c.k, truss_diffs.c.epoch)
+        .subquery()
+    )
     edges = sa.func.sum(net.c["diff"]).over(partition_by=net.c.k, order_by=net.c.epoch)
-    there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
-    before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
-    steps = sa.select(there, before.label("before")).subquery()
+    presence = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
+    before = sa.func.lag(presence.c.there, 1, 0).over(partition_by=presence.c.k, order_by=presence.c.epoch)
+    steps = sa.select(presence, before.label("before")).subquery()
     rows = ledger.database.read_rows(
         sa.select(steps.c.epoch, steps.c.k, steps.c.there)
         .where(steps.c.there != steps.c.before)

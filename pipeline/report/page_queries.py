@@ -93,10 +93,10 @@ class ReportState:
         """Read every batch of the epochs, and the published batches of the landed epochs before."""
         published = select_landings(self.newest.revision).subquery()
         sizes = sa.select(batches.c.run_id, sa.func.count().label("epochs")).group_by(batches.c.run_id).subquery()
-        own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
-        own = own.join(runs, runs.c.run_id == published.c.run_id)
-        mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
-        within = own.where(mine).order_by(published.c.epoch, published.c.revision)
+        with_runs = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
+        with_runs = with_runs.join(runs, runs.c.run_id == published.c.run_id)
+        in_range = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
+        within = with_runs.where(in_range).order_by(published.c.epoch, published.c.revision)
         rows = [LandedBatch.from_row(row) for row in self.read_rows(within)]
         some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
         epochs = {row.run_id: row.epochs for row in self.read_rows(sa.select(sizes).where(some))}
@@ -285,10 +285,10 @@ class ReportState:
                 sa.cast(sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)), sa.BigInteger)
                 for name in SUMS
             ]
-            mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
+            run_diffs = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
             now = dict.fromkeys(SUMS, 0)
             effects: list[tuple[int, dict[str, int]]] = []
-            for epoch, *diffs in map(tuple, self.read_rows(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
+            for epoch, *diffs in map(tuple, self.read_rows(run_diffs.group_by(moved.c.epoch).order_by(moved.c.epoch))):
                 now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
                 effects.append((epoch, now))
             self._effects[run_id] = effects
@@ -362,8 +362,8 @@ def totals_by_epoch(
         high: The last epoch.
     """
     moved = select_total_diffs(newest).subquery()
-    at = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
-    diffs = at.where(moved.c.epoch <= high).subquery()
+    folded = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
+    diffs = folded.where(moved.c.epoch <= high).subquery()
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
     rows = ledger.database.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))

@@ -107,11 +107,11 @@ def render_index(
         base: The address of the pages.
         read: What `compare_statuses` has just returned (default: it is read here, as far as it can be read).
     """
-    at = clock.timestamp()
+    written_at = clock.timestamp()
     stand = read[0] if read else list_epoch_statuses(ledger, ledger.revisions.get())
-    landing = describe_landing(read[1], at) if read else inspect_landing(home, ledger, stand)
+    landing = describe_landing(read[1], written_at) if read else inspect_landing(home, ledger, stand)
     every = incidents.list_incidents(ledger)
-    document = index_document(home, ledger, stand, at, lambda epoch: "new", landing, every)
+    document = index_document(home, ledger, stand, written_at, lambda epoch: "new", landing, every)
     document |= _written_pages(home, _readable_store(home), stand.newest)
     return render_index_page(document, lambda name: True, inside, base)
 
@@ -188,7 +188,7 @@ def write_pages(
         Unavailable: The store of `[reports] uri` does not accept the pages.
     """
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     files = ReportIndex(home, ledger, stand, folder)
     wanted = sorted(set(epochs))[-limit if limit else 0 :]
     files.expect_pages(wanted)
@@ -197,7 +197,7 @@ def write_pages(
     frontier = stand.newest.frontier
     for epoch in {frontier, *(wanted if len(wanted) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
-            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=at, files=files)
+            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=written_at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
@@ -214,23 +214,26 @@ def write_pages(
             files.put_page(
                 epoch,
                 render_epoch_page(
-                    describe_epoch(state, epoch, at), files.has_page, known, links, files.rows_page(epoch)
+                    describe_epoch(state, epoch, written_at), files.has_page, known, links, files.rows_page(epoch)
                 ),
-                at,
+                written_at,
             )
     for epoch in put_off:
         if not files.is_marked_outdated(epoch):
             files.put_page(
-                epoch, render_outdated_page(home.schedule.format_label(epoch), stand.newest.revision, at), at, old=True
+                epoch,
+                render_outdated_page(home.schedule.format_label(epoch), stand.newest.revision, written_at),
+                written_at,
+                old=True,
             )
     moving = check_page.checks_to_refresh(ledger, known)
     for key, name in known.items():
         if key not in moving and name in folder:
             continue
-        document = check_page.check_history(home, ledger, stand, every, key, at)
+        document = check_page.check_history(home, ledger, stand, every, key, written_at)
         folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
     landing = inspect_landing(home, ledger, stand, listing)
-    document = index_document(home, ledger, stand, at, files.shown_state, landing, every)
+    document = index_document(home, ledger, stand, written_at, files.shown_state, landing, every)
     folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
@@ -239,11 +242,17 @@ def write_pages(
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     files, row = ReportIndex(home, ledger, stand, folder), ledger.revisions.get(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(
-            home, ledger, row, epoch=epoch, axis=list_epoch_statuses(ledger, row).shown_epochs, at=at, files=files
+            home,
+            ledger,
+            row,
+            epoch=epoch,
+            axis=list_epoch_statuses(ledger, row).shown_epochs,
+            at=written_at,
+            files=files,
         )
     rows = _existing_rows_page(home, folder, epoch, revision)
     text = render_epoch_page(
@@ -272,16 +281,16 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
         AltneuError: The tables cannot be read by one process.
     """
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
     files, label = ReportIndex(home, ledger, stand, folder), home.schedule.format_label(epoch)
-    document = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
+    document = vertices.describe_vertex(home, row, epoch, vertex, axis, written_at)
     name = vertex_file(vertex, label, row.revision)
     document["rows_page"] = rows_name(label, row.revision)
     folder.put_page(name, render_vertex_page(document, files.has_page_or_rows))
-    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=at, files=files, again=True)
+    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=written_at, files=files, again=True)
     folder.flush_pages()
     return folder.page_location(name)
 
@@ -335,15 +344,15 @@ class ReportIndex:
         self.entries: dict[int, dict[str, Any]] = {}
         self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
         known = self._read_stamps()
-        there = {}
+        existing_pages = {}
         self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
         for name in folder.list_names():
             self.add_rows_page(name)
             if name.startswith("epoch=") and name.endswith(".html"):
-                there[name] = folder.written_at(name)
+                existing_pages[name] = folder.written_at(name)
         self._page_names = {epoch: page_name(home, epoch) for epoch in {*known, *stand.shown_epochs, *stand.rows}}
         labels = {name: epoch for epoch, name in self._page_names.items()}
-        for name, written in there.items():
+        for name, written in existing_pages.items():
             if name in labels:
                 entry = known.get(labels[name], {})  # pages without a stamp are out of date
                 self.entries[labels[name]] = entry if entry.get("mtime") == written else {}

@@ -114,10 +114,16 @@ def _row_tables(
         raise AltneuError("a page starts no Spark.")
 
     graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
-    at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
+    moment: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
     questions = [
-        ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
-        ("edges", "Edges", Question("edges", top=ROWS, **at), point["edges"], "those of the greatest trussness"),
+        (
+            "vertices",
+            "Vertices",
+            Question("vertices", top=ROWS, **moment),
+            point["vertices"],
+            "those with the most edges",
+        ),
+        ("edges", "Edges", Question("edges", top=ROWS, **moment), point["edges"], "those of the greatest trussness"),
     ]
     if window[1:]:
         span = (label(window[-2]), label(epoch))
@@ -173,10 +179,10 @@ def _truss_flows(
     ends = sorted({end for state in states for edge in state for end in edge})
     names: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
-        mine = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
+        names_query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
         names = {
             each["id"]: each["name"]
-            for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
+            for each in tables.collect_rows(tables.select_rows(names_query, book=tables.read_table("names", row)))
         }
     groups = [edge_communities(state) for state in states]
     numbers = number_communities(groups)
@@ -253,8 +259,8 @@ def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     for edge in listed:
         classes[find_root(edge)].append(edge)
     communities: dict[Group, list[Edge]] = {}
-    for mine in sorted(classes.values(), key=lambda mine: (-len(mine), mine)):
-        communities.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
+    for members in sorted(classes.values(), key=lambda members: (-len(members), members)):
+        communities.setdefault(frozenset(end for edge in members for end in edge), []).extend(members)
     return communities
 
 
@@ -276,20 +282,20 @@ def number_communities(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
     numbers: list[list[int]] = []
     last = 0
     for place, now in enumerate(groups):
-        mine: dict[int, int] = {}
+        own_numbers: dict[int, int] = {}
         if place:
             taken: set[int] = set()
             flows = sorted(_community_flows(groups[place - 1], now), key=lambda flow: (-flow[2], flow[0], flow[1]))
             for i, j, _ in flows:
-                if i not in taken and j not in mine:
+                if i not in taken and j not in own_numbers:
                     taken.add(i)
-                    mine[j] = numbers[-1][i]
+                    own_numbers[j] = numbers[-1][i]
         row = []
         for j, _ in enumerate(now):
-            if j not in mine:
+            if j not in own_numbers:
                 last += 1
-                mine[j] = last
-            row.append(mine[j])
+                own_numbers[j] = last
+            row.append(own_numbers[j])
         numbers.append(row)
     return numbers
 
@@ -321,7 +327,7 @@ def _drawn_community(
     """Return a community to draw; of a large one only the vertices with the most edges in it are drawn."""
     degree = Counter(end for edge in edges for end in edge)
     drawn_vertices = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
-    place = {vertex: at for at, vertex in enumerate(sorted(drawn_vertices))}
+    place = {vertex: position for position, vertex in enumerate(sorted(drawn_vertices))}
     present = set(edges)
     shown = [pair for pair in combinations(sorted(drawn_vertices), 2) if pair in present]
     return {

@@ -112,10 +112,10 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
             sums[each["epoch"]][each["k"]] += each["diff"]
         return sums
 
-    own = f"vertex = {number}"
+    condition = f"vertex = {number}"
     read = {
-        "degree": sum_by_epoch("degrees", own, "0"),
-        "triangles": sum_by_epoch("triangle_counts", own, "0"),
+        "degree": sum_by_epoch("degrees", condition, "0"),
+        "triangles": sum_by_epoch("triangle_counts", condition, "0"),
         "trussness": sum_by_epoch("trussness", f"a = {number} OR b = {number}", "k"),
     }
     series: dict[str, list[int]] = {}

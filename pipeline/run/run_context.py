@@ -91,11 +91,11 @@ class RunContext:
         raise the error of the first wrong one.
         """
         kept = [epoch for epoch in self.epochs if epoch not in wrong]
-        own = [epoch for epoch in self.epochs if epoch not in self.optional_epochs]
-        must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
+        required = [epoch for epoch in self.epochs if epoch not in self.optional_epochs]
+        must = [epoch for epoch in required if epoch in wrong] or ([] if kept else sorted(wrong))
         if must:
-            if self.optional_epochs and own:
-                self.ledger.runs.restrict_to_epochs(self.run_id, own)
+            if self.optional_epochs and required:
+                self.ledger.runs.restrict_to_epochs(self.run_id, required)
             raise wrong[must[0]]
         self.ledger.runs.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
         self.epochs[:] = kept

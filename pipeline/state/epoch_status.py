@@ -351,12 +351,12 @@ def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:
 
     The latter is a later rollback to before the former, or the same revision; 0: none.
     """
-    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
+    is_everywhere = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
         ledger_table.c.revision <= newest.revision
     )
     joined = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger_table.c.revision), sa.func.max(ledger_table.c.revision))
-    rows = ledger.database.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    rows = ledger.database.read_rows(spans.select_from(joined).where(is_everywhere).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:

@@ -229,12 +229,12 @@ def copy_file(source: str, target: str, size: int, changed: float = 0.0) -> int:
     with open_stream(source) as stream:
         if place is None:
             _make_folder(other, outside)
-            with other.open_output_stream(outside, compression=None) as there:
-                return _copy_stream(stream, there)
+            with other.open_output_stream(outside, compression=None) as sink:
+                return _copy_stream(stream, sink)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.part")
-        with part.open("wb") as there:
-            done = _copy_stream(stream, there)
+        with part.open("wb") as sink:
+            done = _copy_stream(stream, sink)
         if changed:
             os.utime(part, (changed, changed))
         part.replace(place)

@@ -203,9 +203,9 @@ def _count_pinned_snapshots(home: Home, locations: dict[str, str], pins: dict[st
     count = 0
     for table, location in locations.items():
         pin = pins.get(table.rpartition("/")[2])
-        here = home.warehouse + location.removeprefix(warehouse_of(table, location))
+        present_location = home.warehouse + location.removeprefix(warehouse_of(table, location))
         try:
-            snapshots = json.loads(filesystem.read_file(here)).get("snapshots", []) if pin else []
+            snapshots = json.loads(filesystem.read_file(present_location)).get("snapshots", []) if pin else []
         except (OSError, ValueError):
             continue
         count += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)

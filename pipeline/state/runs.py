@@ -231,9 +231,11 @@ class RunStore:
         won = self.revisions.get(run.parent + 1)
         if run.state in OPEN:
             what = f"superseded by revision {won.revision}"
-            mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
+            supersede = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
             with self.database.write_transaction(run_id) as connection:
-                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp()))
+                connection.execute(
+                    supersede.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp())
+                )
         raise RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",

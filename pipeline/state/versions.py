@@ -108,13 +108,13 @@ def upgrade_database(engine: sa.Engine) -> str | None:
 def version_of_tables(connection: sa.Connection) -> str:
     """Return the newest version whose additions are in a database, with those of all versions before it."""
     inspector = sa.inspect(connection)
-    there = {
+    names_by_table = {
         table: {each["name"] for each in (*inspector.get_columns(table), *inspector.get_indexes(table))}
         for table in inspector.get_table_names()
     }
     newest = known_versions()[0]
     for number, script in _load_scripts().items():
-        if any(not set(names) <= there.get(table, set()) for table, names in script.SHOWS.items()):
+        if any(not set(names) <= names_by_table.get(table, set()) for table, names in script.SHOWS.items()):
             break
         newest = number
     return newest

@@ -386,14 +386,14 @@ def _epochs_to_recompute(scope: Scope, config: Config, published: Iterable[int],
     """Return the epochs that a full check of a run recomputes."""
     since = scope.parent.since if scope.appends_to("upserts") else None
     known = sorted(epoch for epoch in {*published, *scope.epochs, frontier} if since is None or epoch >= since)
-    own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
+    candidates = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
     mode, _, n = config.audit.epochs.partition(" ")
-    some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
-    chosen = {frontier, *own[-1:], *some}
+    sample = () if scope.kind is RunKind.RUN else candidates[:: max(1, len(candidates) // SPREAD)]
+    chosen = {frontier, *candidates[-1:], *sample}
     if mode == "all":
-        chosen.update(own)
+        chosen.update(candidates)
     elif mode == "every":
-        chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+        chosen.update(epoch for epoch in candidates if epoch % int(n) == 0)
     elif mode == "sample":
         chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same sample
     return tuple(sorted(chosen.intersection(known)))

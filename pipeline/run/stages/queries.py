@@ -308,8 +308,8 @@ class _Maintainer:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
         if relation in self.done:
             definition = self.run.maintained_queries[relation]
-            own = map(quote_identifier, definition.columns)
-            return read(definition.table).select(*own, *_interval(F.lit(FOREVER)))
+            quoted_columns = map(quote_identifier, definition.columns)
+            return read(definition.table).select(*quoted_columns, *_interval(F.lit(FOREVER)))
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
             rows = read("upserts").select(*columns, "diff")
