@@ -139,8 +139,8 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
     rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read_table(query.table)))
-    found = sorted(rows, key=lambda row: str(row))
-    return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
+    in_order = sorted(rows, key=lambda row: str(row))
+    return [_make_difference(query, epoch, row, len(rows)) for row in in_order[:ROWS]]
 
 
 def _make_difference(query: QueryDefinition, epoch: int, row: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> d
     values = [quote(name) for name in home.config.values]
     relations = {"_rows_landed": _landed_rows(values, epoch)}
     if LANDED_ROWS in needed:
-        own = [value for value in values if value.strip('"`').lower() != "age"]
-        columns = ", ".join(["src", "dst", *own, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
+        declared = [value for value in values if value.strip('"`').lower() != "age"]
+        columns = ", ".join(["src", "dst", *declared, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
         relations[LANDED_ROWS] = f"SELECT {columns} FROM _rows_landed"
     if needed & {ARCS, EDGES, VERTICES}:
         relations["_rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))

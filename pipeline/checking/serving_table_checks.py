@@ -63,14 +63,14 @@ def compare_sums(sources: ServingTableInputs) -> Found:
         stored = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
         right = {row[0]: list(row) for row in expected}
         wrong = [
-            (epoch, name, mine, other)
+            (epoch, name, served, other)
             for epoch in sorted({*stored, *right})
-            for name, mine, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
+            for name, served, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
         ]
         label = home.schedule.format_label
         differences += [
-            make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
-            for epoch, name, mine, other in wrong[:ROWS]
+            make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", served, other, len(wrong))
+            for epoch, name, served, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
         differences += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
@@ -166,14 +166,16 @@ def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequ
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
         right = right.drop("vertex").withColumnRenamed("name", "vertex")
-    at = F.broadcast(local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
-    held = read("vertex_history").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
+    epoch_frame = F.broadcast(
+        local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs])
+    )
+    held = read("vertex_history").join(epoch_frame, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
     names = [*map(quote_identifier, measures)]
     d = F.col("degree")
     whole = F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)) == F.col("clustering")
-    mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
+    served = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
     other = right.select("epoch", "vertex", F.struct(*names).alias("_other"))
-    both = mine.join(other, ["epoch", "vertex"], "full_outer")
+    both = served.join(other, ["epoch", "vertex"], "full_outer")
     return _list_differences(
         both.where("NOT _mine <=> _other OR NOT coalesce(_whole, true)"), "vertex_history", ["vertex"]
     )
@@ -190,8 +192,8 @@ def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) 
             right = right.join(read("names").select(F.col("id").alias(end), "name"), end)
             right = right.drop(end).withColumnRenamed("name", end)
     names = [*map(quote_identifier, values), "trussness", "both_ways"]
-    mine = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
-    both = mine.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
+    served = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
+    both = served.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
     wrong = both.where("NOT _mine <=> _other").withColumn("epoch", F.lit(frontier))
     return _list_differences(wrong, "edge_now", ["src", "dst"])
 

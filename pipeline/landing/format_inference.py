@@ -114,11 +114,20 @@ def infer_format(home: Home, sources: list[Source], options: LandOptions) -> Raw
     optional = frozenset(used) - required
     layouts = {
         sample.source: RowSchema(
-            used, optional, own, sample.separator, bool(sample.header), sample.comment, _list_fields(sample, own)
+            used,
+            optional,
+            file_columns,
+            sample.separator,
+            bool(sample.header),
+            sample.comment,
+            _list_fields(sample, file_columns),
         )
-        for sample, own in zip(samples, names, strict=True)
+        for sample, file_columns in zip(samples, names, strict=True)
     }
-    remarks = {sample.source: _describe_surprises(sample, own) for sample, own in zip(samples, names, strict=True)}
+    remarks = {
+        sample.source: _describe_surprises(sample, file_columns)
+        for sample, file_columns in zip(samples, names, strict=True)
+    }
     return RawFormat(final, order, layouts, clock, values, declared, remarks)
 
 
@@ -144,13 +153,13 @@ def infer_relation_format(home: Home, sources: list[Source], options: LandOption
         sample.source: RowSchema(
             used,
             schema.optional & used.keys(),
-            own,
+            file_columns,
             sample.separator,
             bool(sample.header),
             sample.comment,
-            _list_fields(sample, own),
+            _list_fields(sample, file_columns),
         )
-        for sample, own in zip(samples, names, strict=True)
+        for sample, file_columns in zip(samples, names, strict=True)
     }
     return RawFormat(home, order, layouts, None, {}, {})
 

@@ -242,10 +242,10 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
             for file, name in _choose_names(listing, new / label, append=append)
         ]
         filesystem.map_parallel(lambda pair: filesystem.upload_file(*pair), sent)
-        file, own = home.path / "altneu.toml", new.parent / JOURNAL
+        file, local_journal = home.path / "altneu.toml", new.parent / JOURNAL
         if settings is not None:  # the settings may hold a password, so their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
-            write_text(own, json.dumps({"labels": [], "moves": []} | texts))
+            write_text(local_journal, json.dumps({"labels": [], "moves": []} | texts))
         former = {label: _read_former_marker(listing, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
@@ -260,7 +260,7 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
             if settings is not None:
                 write_text(file, settings)
             filesystem.delete_file(location)
-            own.unlink(missing_ok=True)
+            local_journal.unlink(missing_ok=True)
         except BaseException as error:
             try:
                 _undo_journal(home, location, journal)
@@ -331,19 +331,19 @@ def recover_landing(home: Home) -> list[str]:
     undone: list[str] = []
     with name_setting_on_error(home):
         entries = filesystem.list_files(f"{home.landed_at}/{WORK}")
-        for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
+        for local_journal in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
             if (
-                f"{own.parent.name}.json" not in entries
+                f"{local_journal.parent.name}.json" not in entries
             ):  # the land was killed before it placed anything, or after it was done
-                own.unlink()
+                local_journal.unlink()
         for name, entry in entries.items():
             location = f"{home.landed_at}/{WORK}/{name}"
             journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:
                 continue
-            mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
+            is_own = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
             age = batch_files.clock() - entry.modified_at
-            if not mine and age < ALIVE:
+            if not is_own and age < ALIVE:
                 raise AltneuError(
                     f"another altneu land, of {journal['home']} on {journal['host']}, is placing "
                     f"{len(journal['before'])} epoch(s) in {home.landed_at}, or was interrupted {age:.0f} s ago. "

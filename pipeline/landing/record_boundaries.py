@@ -205,11 +205,11 @@ def split_record(record: str, separator: str) -> list[str]:
     """
     if separator == " ":
         return [cell for cell in re.split(r"[ \t]+", record) if cell]
-    pattern, cells, at = _compile_field(separator), [], 0
+    pattern, cells, position = _compile_field(separator), [], 0
     while True:
-        field = pattern.match(record, at)
+        field = pattern.match(record, position)
         if field is None:
-            is_closed = re.match(r'"[^"]*+(?:""[^"]*+)*+"', record[at:])
+            is_closed = re.match(r'"[^"]*+(?:""[^"]*+)*+"', record[position:])
             raise QuoteError("text after a closing quote" if is_closed else "a quote is not closed")
         cell = field["bare"]
         if cell is None:
@@ -219,4 +219,4 @@ def split_record(record: str, separator: str) -> list[str]:
         cells.append(cell.strip(" \t"))
         if not field["end"]:
             return cells
-        at = field.end()
+        position = field.end()

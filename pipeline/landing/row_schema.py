@@ -112,11 +112,11 @@ def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: 
     unknown = [name for name in names if name not in layout.types and name != "_"]
     if unknown:
         types = guess_types()
-        own = next((name for name in unknown if reserved(name)), None)
-        if own is not None:
+        reserved_name = next((name for name in unknown if reserved(name)), None)
+        if reserved_name is not None:
             raise BrokenFileError(
-                f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): give "
-                "it another name in the file, or leave it out"
+                f"column {reserved_name} is unknown; the header has: {shown}. It cannot be declared "
+                f"({reserved(reserved_name)}): give it another name in the file, or leave it out"
             )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
         place = "[values]" if "src" in layout.types else "among the values of the relation,"

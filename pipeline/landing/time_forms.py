@@ -264,12 +264,12 @@ def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
     seconds, rows = np.unique(local, return_inverse=True)
     shifts = np.zeros(len(seconds), np.int64)
     unclear = np.zeros(len(seconds), bool)
-    for at, second in enumerate(seconds.tolist()):
+    for index, second in enumerate(seconds.tolist()):
         try:
             shown = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
         except OverflowError:  # the row is malformed anyway, since it is beyond the calendar
             continue
         ahead, other = shown.utcoffset(), shown.replace(fold=1).utcoffset()
         assert ahead is not None
-        shifts[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
+        shifts[index], unclear[index] = ahead // timedelta(microseconds=1), ahead != other
     return shifts[rows], unclear[rows]

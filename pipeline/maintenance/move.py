@@ -226,8 +226,8 @@ def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
                 what = f"another move, of {claim['from']} into {claim['into']} on {claim['host']}"
                 then += f"; if that move was given up, delete what is below {to.store}"
             raise UsageError(f"{to.store} holds {what}.", then)
-        mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
-        filesystem.write_file(mark, json.dumps(mine).encode())
+        own_claim = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
+        filesystem.write_file(mark, json.dumps(own_claim).encode())
 
 
 def _release_prefix(to: MoveTarget) -> None:

@@ -103,7 +103,7 @@ def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int
         Lines with the stored diffs of the edge (or vertex), and the landed rows of the edge (or of the vertex's first
         edges) with their fate at the epoch.
     """
-    mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
+    edges = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
     label = tables.home.schedule.format_label
     lines = []
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
@@ -113,7 +113,7 @@ def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int
             k = f" of trussness {row['k']}" if table == "trussness" else ""
             steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
         lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
-    for landed in landed_rows_with_fate(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
+    for landed in landed_rows_with_fate(tables, revision, edges[:BEHIND], epoch)[:BEHIND]:
         src, dst = name_vertices(tables, revision, [landed["src"], landed["dst"]])
         place = f"{landed['file']} line {landed['line']}"
         lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
@@ -154,13 +154,13 @@ def _edge_document(
     trussness: bool = True,
     triangles: bool = False,
 ) -> Document:
-    mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
+    edge_rows = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
     document: Document = {
         "edge": [called[a], called[b]],
         "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
-        "there": any(row["fate"] == "in force" for row in mine),
-        "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in mine],
+        "there": any(row["fate"] == "in force" for row in edge_rows),
+        "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in edge_rows],
     }
     if trussness:
         query = (

@@ -215,10 +215,10 @@ class Branches:
         """Return the snapshot of a branch. Raises `ForeignWrite` where it has not exactly `commits` commits after
         `base`."""
         metadata = self.load_metadata(table)
-        head = at = metadata.ref_snapshot(branch_of(run_id))
-        while at is not None and at != base and commits:
-            at, commits = metadata.parent_snapshot(at), commits - 1
-        if head is None or at != base:
+        head = ancestor = metadata.ref_snapshot(branch_of(run_id))
+        while ancestor is not None and ancestor != base and commits:
+            ancestor, commits = metadata.parent_snapshot(ancestor), commits - 1
+        if head is None or ancestor != base:
             raise ForeignWrite(
                 f"table {table}: another process has also written to the branch of run {run_id}. Nothing is published.",
                 "run the same command again",
@@ -349,7 +349,7 @@ class _LedgerRefs:
 
     def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[Step]:
         """Return the steps that set `main` and the tags of a table to the snapshots of the revisions."""
-        first, there, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
+        first, snapshots, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
 
         def pinned_snapshot(row: Revision) -> int | None:
             return first if row.frontier is None else row.snapshots.get(table)
@@ -362,7 +362,7 @@ class _LedgerRefs:
         tags = {
             tag_name(row.revision): snapshot
             for row in self.exact_revisions
-            if (snapshot := pinned_snapshot(row)) in there
+            if (snapshot := pinned_snapshot(row)) in snapshots
         }
         for name, snapshot in refs.items():
             if _TAG.fullmatch(name) and tags.get(name) != snapshot:

@@ -87,7 +87,7 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
     if setting == SENT:
         context.addPyFile(code_archive())
         return True
-    mine, parts = code_digest(), max(1, min(ASKED, context.defaultParallelism))
+    own_digest, parts = code_digest(), max(1, min(ASKED, context.defaultParallelism))
     try:
         theirs = set(context.parallelize(range(parts), parts).mapPartitions(_executor_probe()).collect())
     except Exception as error:
@@ -97,7 +97,7 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
             f'set [spark] conf = {{ "{PYTHON}" = "/path/there/bin/python" }}, or PYSPARK_PYTHON, to one that has the '
             "packages that altneu depends on",
         ) from error
-    if theirs == {mine}:
+    if theirs == {own_digest}:
         return False
     context.addPyFile(code_archive())
     return True

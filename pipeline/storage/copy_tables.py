@@ -64,14 +64,14 @@ def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say
     listed, located = catalogs.open_catalog(source, identity), dict[str, str]()
     former = listed.metadata_locations() | listed.metadata_locations(CERTIFICATES)
     wanted: list[file_transfer.CopyRequest] = []
-    there = file_transfer.list_existing(target.warehouse)
+    existing_files = file_transfer.list_existing(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
-        copy = _TableCopy(source, target, table, location, catalog, there)
+        copy = _TableCopy(source, target, table, location, catalog, existing_files)
         if (metadata := copy.rewrite_unless_damaged(say)) is not None:
             located[table] = metadata
             wanted += copy.requests.values()
-    return CopiedTables(located, wanted, file_transfer.copy_files(wanted, there, "rows", say))
+    return CopiedTables(located, wanted, file_transfer.copy_files(wanted, existing_files, "rows", say))
 
 
 class _TableCopy(MetadataRewriter):
@@ -138,9 +138,9 @@ class _TableCopy(MetadataRewriter):
         """
         written = super().rewrite_metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
-            here = file_transfer.list_existing(self.old_folder)
+            source_files = file_transfer.list_existing(self.old_folder)
             for each in self.requests.values():
-                if filesystem.normalize_location(each.source) not in here:
+                if filesystem.normalize_location(each.source) not in source_files:
                     raise self.damaged_error(each.source)
         return written
 

@@ -181,9 +181,9 @@ class DuckTables:
         tasks = list(scan.plan_files())
         if any(task.delete_files for task in tasks):  # altneu writes no delete files to these tables
             raise UsageError(f"another program has deleted rows of table {table}.", "--engine spark")
-        there = {column.name: column for column in scan.projection().fields}
-        own = {name: _TYPES[type(column.field_type)] for name, column in there.items()}
-        wanted = own if is_query_table(table) else table_columns(self.home, table)
+        stored_columns = {column.name: column for column in scan.projection().fields}
+        stored_types = {name: _TYPES[type(column.field_type)] for name, column in stored_columns.items()}
+        wanted = stored_types if is_query_table(table) else table_columns(self.home, table)
         if not tasks:
             return f"{_select_columns(wanted, {})} WHERE false"
         # by field ids, as in Iceberg: a column that was dropped and declared again is another column
@@ -191,10 +191,10 @@ class DuckTables:
             f"{column.field_id}: "
             f"{{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
             "default_value: NULL}"
-            for name, column in there.items()
+            for name, column in stored_columns.items()
         )
         source = read_parquet_files([_local_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
-        return f"{_select_columns(wanted, {name: double_quote(name) for name in there})} FROM {source}"
+        return f"{_select_columns(wanted, {name: double_quote(name) for name in stored_columns})} FROM {source}"
 
 
 def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:

@@ -114,10 +114,10 @@ def table_locations(home: Home, identity: home_identity.Identity) -> dict[str, s
         if not sa.inspect(connection).has_table(t.name):
             return {}
         rows = connection.execute(query).all()
-    mine = [
+    catalog_rows = [
         row for row in rows if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
     ]
-    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
+    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in catalog_rows}
 
 
 def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[str, str], new: dict[str, str]) -> None:
@@ -125,10 +125,10 @@ def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[s
     name, t = home_identity.new_catalog(), home_identity.tables
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
-        mine = t.c.catalog_name == identity.catalog
+        in_catalog = t.c.catalog_name == identity.catalog
         for table in old:
             namespace, _, short = table.rpartition("/")
-            where = mine & (t.c.table_namespace == namespace) & (t.c.table_name == short)
+            where = in_catalog & (t.c.table_namespace == namespace) & (t.c.table_name == short)
             unchanged = t.c.metadata_location == old[table]
             values = {"catalog_name": name, "metadata_location": new[table], "previous_metadata_location": None}
             if connection.execute(t.update().where(where & unchanged).values(values)).rowcount != 1:

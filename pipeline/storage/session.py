@@ -205,8 +205,8 @@ def _session_settings(master: str, conf: dict[str, str], *, few: bool, heap_mb: 
     """Return all settings with which the JVM of a driver and its session start."""
     memory = {"spark.driver.memory": f"{heap_mb or driver_memory_mb()}m"}
     settings = _STATIC | _RUNTIME | _jar_settings(master) | memory | conf
-    own = conf.get(_DRIVER_OPTIONS, "")
-    settings[_DRIVER_OPTIONS] = " ".join([*java_options(), *(QUICK if few else []), own]).strip()
+    user_options = conf.get(_DRIVER_OPTIONS, "")
+    settings[_DRIVER_OPTIONS] = " ".join([*java_options(), *(QUICK if few else []), user_options]).strip()
     settings |= _executor_settings(conf)
     if not code_shipping.on_this_machine(master):
         return settings

@@ -92,13 +92,13 @@ def _take_turn(file: Path) -> Iterator[None]:
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        began, said = time.monotonic(), False
+        began, has_said = time.monotonic(), False
         while not _try_lock(descriptor):
             if caller.wait is not None and time.monotonic() - began >= caller.wait:
                 raise NoDaemon(f"the daemon is still busy after {caller.wait:g} s")
-            if not said and (text := describe_turn(file)):
+            if not has_said and (text := describe_turn(file)):
                 caller.show_line(f"waiting for the daemon, which works for {text}")
-                said = True
+                has_said = True
             time.sleep(POLL)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"name": caller.name, "since": time.monotonic()}).encode(), 0)

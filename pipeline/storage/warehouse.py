@@ -134,10 +134,12 @@ class Warehouse(Branches):
             self.commit_change(
                 table, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
             )
-            own = PROPERTIES | (_PLACES if table in SERVING_TABLES else {})
+            properties = PROPERTIES | (_PLACES if table in SERVING_TABLES else {})
             # a new table, or one that an earlier version made
-            if not own.items() <= self.load_metadata(table).properties().items():
-                self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
+            if not properties.items() <= self.load_metadata(table).properties().items():
+                self.spark.sql(
+                    f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(properties)})"
+                )
         for table in (*self.serving_tables, *filter(is_made_for_queries, self.collections)):
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
@@ -208,14 +210,14 @@ class Warehouse(Branches):
     def _refuse_other_home(self, there: set[str]) -> None:
         """Raise an error where a REST catalog has another home's tables in our namespace, or has lost ours."""
         where = f"the namespace {self.namespace} of the catalog"
-        mine = [table for table in self.tables if table in there]
-        for table in mine:
+        own_tables = [table for table in self.tables if table in there]
+        for table in own_tables:
             if self.load_metadata(table).properties().get(catalogs.OWNER) != self.catalog:
                 raise UsageError(
                     f"{where} has a table {table} of another home.",
                     "set another namespace in [storage] catalog",
                 )
-        if not mine:
+        if not own_tables:
             home_identity.refuse_full_warehouse(self.home, f"{where} has no tables of this home")
 
     # -- Reading ------------------------------------------------------------------------------------------------

@@ -47,10 +47,10 @@ def claim_changes(
         ClaimConflict: Other tasks have claimed changes several times in a row.
     """
     home, ledger = open_home(path)
-    own = None if published is None else published["revision"]
+    own_revision = None if published is None else published["revision"]
     for _ in range(TRIES):
         newest = ledger.revisions.get()
-        begin = newest.revision if own is None else own - 1
+        begin = newest.revision if own_revision is None else own_revision - 1
         cursor, since, other = delivery_cursors.open_delivery_cursor(ledger, asset, begin, task_token, state)
         if other == "running":
             raise RunInProgress(
