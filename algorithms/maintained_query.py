@@ -136,8 +136,8 @@ def _count_joins(core: Core, relations: Relations, limit: CandidateLimit) -> Non
     for place, atom in enumerate(others):
         later = {term for each in others[place + 1 :] for term in each.terms}
         shared = [term for term in dict.fromkeys(atom.terms) if term in counts.columns]
-        found = _count_atom_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
-        pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(found, shared)
+        sizes = _count_atom_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
+        pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(sizes, shared)
         pairs = pairs.withColumn(CANDIDATES, F.col("_left") * F.col(CANDIDATES))
         kept = [name for name in pairs.columns if name in later]
         by_hub = pairs.groupBy(*shared).agg(F.sum(CANDIDATES).alias(CANDIDATES))

@@ -97,12 +97,12 @@ def collect_frames(frames: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
 
     if all(isinstance(frame, pa.Table) for frame in frames.values()):
         return {name: arrow_to_pandas(frame) for name, frame in frames.items()}
-    own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
-    parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
+    columns_by_frame = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
+    parts = [frame.toDF(*columns_by_frame[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
     # in one task: the start of more tasks costs more than their work
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).coalesce(1).toArrow()
     fetched = {}
-    for name, columns in own.items():
+    for name, columns in columns_by_frame.items():
         table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
         fetched[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
     return fetched
@@ -196,12 +196,14 @@ def _build_edge_delta(shop: FrameBuilder) -> Any:
         FROM (SELECT *, least(a, b) AS low, greatest(a, b) AS high FROM {edge_delta})"""
     foreign = relations.text_literal(shop.given["edge_delta"])("no upsert of this edge in the run's batches")
     overlaps = "CASE WHEN epoch < earlier THEN 'an earlier row lasts until ' || CAST(earlier AS string) END AS overlaps"
-    own = "a, b, until, epoch, revision, diff"
+    columns = "a, b, until, epoch, revision, diff"
     if "upserts_net" not in shop.given:
-        return relations.select_rows(f"SELECT {own}, {overlaps} FROM ({lines})", edge_delta=shop.given["edge_delta"])
+        return relations.select_rows(
+            f"SELECT {columns}, {overlaps} FROM ({lines})", edge_delta=shop.given["edge_delta"]
+        )
     return relations.select_rows(
         f"""
-        SELECT {own}, {overlaps}, CASE
+        SELECT {columns}, {overlaps}, CASE
             WHEN a IS NULL OR b IS NULL THEN NULL
             WHEN earliest IS NULL THEN {foreign}
             WHEN earliest > epoch THEN 'its first upsert is at epoch ' || CAST(earliest AS string)

@@ -193,11 +193,11 @@ def _none_differs(
     for row in rows:
         if row["what"] not in kinds:
             raise ValueError(f"unknown kind of difference: {row['what']!r}; the kinds are: {', '.join(kinds)}")
-        at = (row["epoch"], row["what"])
-        counts[at] = row["count"]
+        epoch_and_kind = (row["epoch"], row["what"])
+        counts[epoch_and_kind] = row["count"]
         key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
         shown = {"key": key, "maintained": row["maintained"], "recomputed": row["recomputed"]}
-        first.setdefault(at, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
+        first.setdefault(epoch_and_kind, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
     if not epochs:
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})

@@ -79,8 +79,8 @@ class CandidateLimit:
             TooManyCandidates: it is more than `max_candidates`.
         """
         count = F.col(CANDIDATES).cast("double")  # a number of pairs may be too large for a long
-        found = counted.agg(F.sum(count), F.max(count), F.to_json(F.max_by(key, count))).first()
-        total, greatest, hub = found if found is not None and found[0] is not None else (0, 0, None)
+        sums = counted.agg(F.sum(count), F.max(count), F.to_json(F.max_by(key, count))).first()
+        total, greatest, hub = sums if sums is not None and sums[0] is not None else (0, 0, None)
         if total > self.max_candidates:
             raise TooManyCandidates(int(total), self.max_candidates, json.loads(hub or "{}"), int(greatest))
         self.candidates = int(total)

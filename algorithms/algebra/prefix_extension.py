@@ -217,10 +217,10 @@ class Extension:
             sizes = sizes.join(F.broadcast(wanted.distinct()), "_key")
         sizes = sizes.groupBy("_key").agg(F.count("*").alias("_n"))
         for k, asks in enumerate(turns):
-            found = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias("_size"))
+            sizes_by_key = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias("_size"))
             asking = prefixes.withColumn("_asked", index.lookup_key(by, asks))
-            found = F.broadcast(found) if self.broadcasts else found
-            counted = asking.join(found, F.col("_asked") == F.col("_found"), "left")
+            sizes_by_key = F.broadcast(sizes_by_key) if self.broadcasts else sizes_by_key
+            counted = asking.join(sizes_by_key, F.col("_asked") == F.col("_found"), "left")
             number = F.when(F.col(by).isin(*asks), F.coalesce("_size", F.lit(0)))
             prefixes = counted.withColumn(f"_n_{k}", number).drop("_asked", "_found", "_size")
         return prefixes
@@ -253,8 +253,8 @@ class Extension:
         # The comparisons have a form that does not become part of the join's key, which is one long.
         agree = [F.col("_tag") - F.col("_kind") == 0]
         agree += [F.col(f"_want{name}").isNull() | (F.col(f"_want{name}") == F.col(name)) for name in index.fields]
-        theirs, own = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
-        agree.append(before_in_order(theirs, own, F.col("_or_equal")))
+        theirs, prefix_times = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
+        agree.append(before_in_order(theirs, prefix_times, F.col("_or_equal")))
         left, right = (records, F.broadcast(asking)) if self.broadcasts else (asking, records)
         both = left.join(right, (F.col("_asked") == F.col("_key")) & functools.reduce(and_, agree))
         times = self.time.columns

@@ -56,14 +56,14 @@ def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLik
     """
     waiting = deque(packs)
     columns = [np.empty(sum(sum(batch["n"].to_pylist()) for batch in waiting), of) for of in types.values()]
-    at = 0
+    position = 0
     while waiting:
         batch = waiting.popleft()
         for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
             rows = open_pack(pack)
             for name, column in zip(types, columns, strict=True):
-                column[at : at + n] = rows[name].to_numpy()
-            at += n
+                column[position : position + n] = rows[name].to_numpy()
+            position += n
     return columns
 
 

@@ -384,10 +384,10 @@ def _settle_task(
     fell = _lower_bounds(holding.a, holding.b, heard, bound, part, number - 1)
     if number == 0:
         fell |= before.gone
-    here = holding.cached_partition(name, part)
+    cached = holding.cached_partition(name, part)
     everyone = number == 0 and inserted > 0
-    queued = here.part.own & (bound >= 0) if everyone else kernel.shaken_edges(here.part, bound, fell)
-    return _settle_answer(name, epoch, number, here, bound, queued)
+    queued = cached.part.own & (bound >= 0) if everyone else kernel.shaken_edges(cached.part, bound, fell)
+    return _settle_answer(name, epoch, number, cached, bound, queued)
 
 
 def _settle_from_cache(
@@ -400,14 +400,14 @@ def _settle_from_cache(
     heard: pa.Table,
 ) -> pa.Table:
     part = key[0].as_py()
-    here, bound = (
+    cached, bound = (
         partition_cache.load_partition(name, part),
         partition_cache.load_values(name, part, f"epoch{epoch}", since[part]),
     )
-    if here is None or bound is None:
+    if cached is None or bound is None:
         return bsp.absent_answer(part, number)
-    fell = _lower_bounds(here.a, here.b, heard, bound, part, number - 1)
-    return _settle_answer(name, epoch, number, here, bound, kernel.shaken_edges(here.part, bound, fell))
+    fell = _lower_bounds(cached.a, cached.b, heard, bound, part, number - 1)
+    return _settle_answer(name, epoch, number, cached, bound, kernel.shaken_edges(cached.part, bound, fell))
 
 
 def _settle_answer(
@@ -455,14 +455,14 @@ def _close_task(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.
     before = _EpochBounds.from_rows(holding, heard, epoch, inserted)
     bound = before.first
     _lower_bounds(holding.a, holding.b, heard, bound, part, bsp.BEFORE)
-    own = holding.owner == part
+    is_own = holding.owner == part
     shown = np.flatnonzero((bound != holding.level) | (before.bounds != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
     columns |= {"before": before.bounds, "value": bound}
     return pa.table(
         {
             "part": np.full(shown.size, part, np.int32),
-            "own": own[shown],
+            "own": is_own[shown],
             **{name: column[shown].astype(np.int64) for name, column in columns.items()},
         }
     )

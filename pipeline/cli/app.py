@@ -213,7 +213,7 @@ def register_command(group: Group) -> Callable[[Command], Command]:
 
 def with_common_options(function: Command) -> Command:
     """Return the function as one that takes the common options, too."""
-    own = inspect.signature(function, eval_str=True).parameters
+    parameters = inspect.signature(function, eval_str=True).parameters
     also = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(_common_options, eval_str=True).parameters.items()
@@ -224,9 +224,11 @@ def with_common_options(function: Command) -> Command:
         _apply_options(*(values.pop(name) for name in also))
         function(**values)
 
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     call_with_options.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
-    call_with_options.__annotations__ = {name: parameter.annotation for name, parameter in {**own, **also}.items()}
+    call_with_options.__annotations__ = {
+        name: parameter.annotation for name, parameter in {**parameters, **also}.items()
+    }
     return call_with_options  # type: ignore[return-value]
 
 

@@ -131,8 +131,8 @@ class Progress:
         if text.startswith("done"):
             self.pause_display()
             self.expected.pop(stage, None)
-            said = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
-            line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{said}[/]"
+            result = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
+            line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{result}[/]"
             err.print(line, markup=True)
             return
         if not text or stage != self._stage or not self._going:

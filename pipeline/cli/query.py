@@ -281,8 +281,8 @@ def explain(
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
-        there = "is there" if facts["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {there} {where}", markup=False)
+        presence = "is there" if facts["there"] else "is not there"
+        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {presence} {where}", markup=False)
     for each in facts.get("edges", [facts]):
         _print_edge(each)
     if facts.get("edges_not_listed"):
@@ -302,10 +302,10 @@ def _read_values(words: list[str]) -> dict[str, str]:
 
 def _print_query_row(facts: dict[str, Any]) -> None:
     row, copies, number = facts["row"], facts["copies"], len(facts["combinations"]) + facts["combinations_not_listed"]
-    there = "is there" + (f" {copies:,} times" if copies > 1 else "") if copies else "is not there"
+    presence = "is there" + (f" {copies:,} times" if copies > 1 else "") if copies else "is not there"
     made = "nothing makes it" if not number else "1 combination of rows" if number == 1 else f"{number:,} combinations"
     where = f"at {facts['epoch']}, revision {facts['revision']}"
-    out.print(f"query {facts['query']} ({_list_values(row)}) {there} {where}: {made}", markup=False)
+    out.print(f"query {facts['query']} ({_list_values(row)}) {presence} {where}: {made}", markup=False)
     for parts in facts["combinations"]:
         for place, part in enumerate(parts):
             _print_part(part, "with " if place else "")

@@ -291,9 +291,9 @@ def report(
             )
         row = ledger.revisions.require_published(revision)
         assert row.frontier is not None
-        at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        shown_epoch = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         with show_progress("report"):
-            page = write_vertex(home, ledger, at, vertex, row)
+            page = write_vertex(home, ledger, shown_epoch, vertex, row)
         out.print(str(page), markup=False)
         return
     if revision is not None and (all_ or data_docs):

@@ -207,10 +207,10 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
         if column.name.casefold() not in types:
             similar = suggest_name(column.name, [*values, "src", "dst"])
             known = ", ".join(["src", "dst", *values])
-            own = reserved(column.name)
+            reason = reserved(column.name)
             similar = similar or (
-                f", and no value column can have this name: {own}"
-                if own
+                f", and no value column can have this name: {reason}"
+                if reason
                 else f'; to declare a value column: [values] {toml_key(column.name)} = "long"'
             )
             return f"there is no column {column.name!r} (position {column.position}){similar}; the columns are: {known}"

@@ -157,12 +157,12 @@ def _keep_environment(home: Home, environment: dict[str, str]) -> None:
 
     Only the owner may read the file, because the URI of a database has a password.
     """
-    mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
+    own_variables = {name: value for name, value in environment.items() if name.startswith(OWN)}
     _kept_environment(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
     new = _kept_environment(home).with_suffix(".new")
     new.unlink(missing_ok=True)
     new.touch(0o600)
-    new.write_text(json.dumps(mine, indent=1))
+    new.write_text(json.dumps(own_variables, indent=1))
     new.replace(_kept_environment(home))  # the key exists at every moment
 
 
@@ -225,9 +225,9 @@ def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) ->
     if not connect and may_have_daemon(home):
         commands["daemon"] = [*daemon_command(home.path), "--stay"]
     if connect:
-        at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+        port = environment["ALTNEU_MASTER"].rpartition(":")[2]
         altneu = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path)]
-        commands["Spark"] = [*altneu, "connect", "--port", at]
+        commands["Spark"] = [*altneu, "connect", "--port", port]
     return commands
 
 

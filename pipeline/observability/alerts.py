@@ -258,10 +258,13 @@ def _closed_problems(
             continue
         lines: tuple[str, ...] = ()
         if key.suite == EPOCH and row.epoch is not None and row.epoch in batches:
-            at = ledger.revisions.get(batches[row.epoch].revision)
-            if at.published_at > row.claimed_at:
+            publication = ledger.revisions.get(batches[row.epoch].revision)
+            if publication.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
-                lines = (f"revision {at.revision} has published it, {format_moment(at.published_at)}", f"page: {page}")
+                lines = (
+                    f"revision {publication.revision} has published it, {format_moment(publication.published_at)}",
+                    f"page: {page}",
+                )
         elif key.suite in (EPOCH, TASK):
             continue
         elif key not in known:
