@@ -226,7 +226,7 @@ class EstimatedCounts:
         scope, most = self.plan.scope, self.stored_rows("edges")
         if not scope.epochs:
             return 0
-        return most and self.ledger.outputs.estimate_edges_since(scope.parent.revision, scope.first_epoch, most)
+        return most and self.ledger.outputs.estimate_edges_since(scope.parent.revision, scope.first_changed_epoch, most)
 
     def changed_rows(self, table: str) -> Number:
         """Bound the number of changed edge intervals.

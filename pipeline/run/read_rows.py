@@ -24,7 +24,7 @@ def run_horizon(home: Home, ledger: Ledger, scope: Scope, table: str) -> Horizon
         return None
     if table == "trussness" and not _has_left_graph(home, ledger, scope):
         return None
-    return table_horizon(table, scope.first_epoch, home.config.edges.live_for)
+    return table_horizon(table, scope.first_changed_epoch, home.config.edges.live_for)
 
 
 def _has_left_graph(home: Home, ledger: Ledger, scope: Scope) -> bool:

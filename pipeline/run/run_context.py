@@ -168,7 +168,7 @@ class RunContext:
     def _cut_to_horizon(self, table: str, rows: DataFrame) -> DataFrame:
         if not self.appends_to(table):
             return rows
-        first = self.scope.first_epoch
+        first = self.scope.first_changed_epoch
         if table == "upserts":
             return horizon.upserts_since(rows, first, self.home.config.edges.live_for)
         if table in INTERVALS:
@@ -350,7 +350,9 @@ class ActualCounts:
 
     def edges_since(self) -> int:
         run, most = self.run, self.stored_rows("edges")
-        return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first_epoch, most)
+        return most and run.ledger.outputs.estimate_edges_since(
+            run.parent.revision, run.scope.first_changed_epoch, most
+        )
 
     def changed_rows(self, table: str) -> Number:
         facts = self.run.get_result(EdgesFacts)

@@ -104,7 +104,7 @@ def _first_total(run: RunContext) -> int | None:
     until = run.parent.frontier
     assert until is not None
     span = run.frontier - min({*run.published_batches, *run.epochs})
-    return min(run.scope.first_epoch, until + 1) if span < MOST_EPOCHS else None
+    return min(run.scope.first_changed_epoch, until + 1) if span < MOST_EPOCHS else None
 
 
 def _totals_after_run(run: RunContext, first: int | None) -> DataFrame:

@@ -94,7 +94,7 @@ def test_without_the_graph_of_the_last_run_all_of_its_trussness_is_read(
     known = read_rows.count_rows_before_run(home, ledger, scope)
     monkeypatch.setattr("altneu.pipeline.storage.graph_cache.cached_epoch", lambda home, key: None)
     assert read_rows.count_rows_before_run(home, ledger, scope) > known
-    assert read_rows.run_horizon(home, ledger, scope, "edges") == Horizon("until", scope.first_epoch)
+    assert read_rows.run_horizon(home, ledger, scope, "edges") == Horizon("until", scope.first_changed_epoch)
     assert read_rows.run_horizon(home, ledger, scope, "trussness") is None
 
 

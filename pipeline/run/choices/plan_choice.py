@@ -56,7 +56,7 @@ class Scope:
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
     @property
-    def first_epoch(self) -> int:
+    def first_changed_epoch(self) -> int:
         """Return the first epoch at which the run may change anything, where it adds rows to the tables.
 
         A run without epochs changes tables of queries only, and these from their beginning on.

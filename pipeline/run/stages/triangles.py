@@ -62,7 +62,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
         new = motifs.motif_counts(wanted, read_relation(run.read_after_since))
         if stored:
             old = run.read_before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
-            both = new.unionByName(old).where(F.col("epoch") >= run.scope.first_epoch)
+            both = new.unionByName(old).where(F.col("epoch") >= run.scope.first_changed_epoch)
             new = both.groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     plan = decision.describe(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
@@ -114,7 +114,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
                 run.read_before("triangle_counts") if adds else None,
                 intervals=run.warehouse.snapshot_size("edges", run.verified_snapshot("edges")).rows,
                 limit_edges=memory_budget.max_cell_edges(run.home.config),
-                first=run.scope.first_epoch if run.appends_to("edges") else None,
+                first=run.scope.first_changed_epoch if run.appends_to("edges") else None,
             )
         written = run.write_rows("triangle_counts", new)
     finally:
