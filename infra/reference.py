@@ -25,7 +25,7 @@ from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import Exit
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting
-from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, VIEWS
 from altneu.pipeline.state import schema
 from altneu.pipeline.storage.table_schemas import MOTIFS, QUERY_INPUTS
 from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
@@ -311,9 +311,9 @@ def views_page() -> list[str]:
     lines = [
         "## Views of altneu show",
         "",
-        f"All views take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that "
-        "a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `altneu.Graph` "
-        "has a method for each view, with the same name and arguments.",
+        f"All views take {', '.join(code(FLAGS[option]) for option in COMMON_OPTIONS)}, `--format` and `--output`. An "
+        "option that a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. "
+        "`altneu.Graph` has a method for each view, with the same name and arguments.",
         "",
     ]
     rows = []

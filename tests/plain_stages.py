@@ -27,7 +27,7 @@ from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages.ingest import SAMPLE, accept_batches
 from altneu.pipeline.run.stages.top_changes import TOP
 from altneu.pipeline.state import fingerprint_sums
-from altneu.pipeline.state.records import LANDED, RunKind, StagedBatch
+from altneu.pipeline.state.records import LANDED_TABLES, RunKind, StagedBatch
 from altneu.pipeline.state.stage_results import (
     AuditFacts,
     EdgesFacts,
@@ -215,7 +215,7 @@ def read_here(
 def ingest(run: RunContext) -> IngestFacts:
     require_plain_settings(run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
-        for table in LANDED:
+        for table in LANDED_TABLES:
             run.put_rows(table, None)
         run.ledger.outputs.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())

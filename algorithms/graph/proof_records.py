@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from altneu.algorithms.fingerprint import Fingerprint
 
 COLLECTIONS = ("edges", "degrees", "triangle_counts", "trussness")
-SHOWN = 20  # the number of wrong edges that a proof lists
+MAX_LISTED_EDGES = 20  # the number of wrong edges that a proof lists
 Prints = dict[str, Fingerprint]  # by collection
 
 

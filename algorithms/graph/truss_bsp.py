@@ -45,10 +45,10 @@ from altneu.algorithms.graph.truss_plan import TRIPLE, ReplayRequest
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`
-LAST = 2**62  # the label of an edge without a place: after all others
+LAST_LABEL = 2**62  # the label of an edge without a place: after all others
 MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and after the last one
-CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
-MANY = 8  # results of epochs that are merged into one
+CLOSED_SCHEMA = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
+MERGED_RESULTS = 8  # results of epochs that are merged into one
 
 Say = Callable[[int, str], None]
 
@@ -95,7 +95,7 @@ def trussness_changes(
                 settled, exchange = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
                 triples.append(_epoch_triples(settled, epoch))
                 before = settled
-                if len(triples) > MANY:
+                if len(triples) > MERGED_RESULTS:
                     triples = [rounds.persist_rows(sum_triples(triples))]
                     for frame in unread:
                         rounds.drop_rows(frame)
@@ -155,7 +155,7 @@ def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
     `edges` has a, b, k and label, null for an edge without a place; `count` is the number of edges. The result has
     these columns, and triangles, backing and first (`kernels.certificate_counts`).
     """
-    last = edges.fillna({"label": LAST})
+    last = edges.fillna({"label": LAST_LABEL})
     types = ENDS | {"k": np.int32, "label": np.int64}
     counted = fold_over_cells(
         last,
@@ -211,8 +211,8 @@ def _settle_epoch(
     before: DataFrame | None,
     say: Callable[[str], None],
 ) -> tuple[DataFrame, bsp.ExchangeResult]:
-    """Return the bounds of the parts after an epoch (`CLOSED`), from those before it, and the exchange that led to
-    them.
+    """Return the bounds of the parts after an epoch (`CLOSED_SCHEMA`), from those before it, and the exchange that led
+    to them.
     """
     active = None if inserted else held.moves.get(epoch, set())
     known = None if before is None else bsp.initial_messages(before.where("value >= 0"))
@@ -220,7 +220,7 @@ def _settle_epoch(
     exchange = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
     messages = [exchange.message_rows] if known is None else [known, exchange.message_rows]
     touched = None if inserted else exchange.active
-    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED)
+    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED_SCHEMA)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
@@ -341,7 +341,7 @@ class _EpochBounds(NamedTuple):
 
 
 def _received_messages(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
-    """Yield the messages (`bsp.SAID`) to a part that holds the edges a, b, pack by pack, in the order of the rounds.
+    """Yield the messages (`bsp.MESSAGE_SCHEMA`) to a part that holds the edges a, b, pack by pack, by rounds.
 
     Each item has the places of edges, each once, and their values; the sender, and the round.
     """

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST, VERIFIER = "certificate.json", "verify.py"
 READS = ("trussness", "degrees", "triangle_counts")
-PROVED = ("edges", *READS)  # the collections whose fingerprints the verifier computes
+PROVED_COLLECTIONS = ("edges", *READS)  # the collections whose fingerprints the verifier computes
 SPANS = "a bigint, b bigint, epoch bigint, until bigint, trussness bigint, place bigint"
 
 
@@ -209,7 +209,9 @@ def _require_published_trussness(published: pa.Table, spans: pa.Table, scope: Ce
 def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) -> dict[str, Any]:
     """Return the manifest, but for the digests of its files."""
     row, label = scope.row, home.schedule.format_label
-    recorded = {name: each for name, each in ledger.outputs.fingerprints_of(row.revision).items() if name in PROVED}
+    recorded = {
+        name: each for name, each in ledger.outputs.fingerprints_of(row.revision).items() if name in PROVED_COLLECTIONS
+    }
     prints = {
         name: {str(epoch): str(each) for epoch, each in sorted(by_epoch.items()) if epoch <= scope.last_epoch}
         for name, by_epoch in fold_fingerprints(recorded, scope.first_epoch).items()

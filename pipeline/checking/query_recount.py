@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..storage.warehouse import Warehouse
 
-_PROVED = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
+_PROVED_TABLES = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
 ROWS = 20  # differing rows of a query at an epoch that are kept
 
 
@@ -119,7 +119,7 @@ def _write_inputs(source: QuerySource[R], query: QueryDefinition, epoch: int) ->
     ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
     stored = {"upserts": source.read_table("upserts")}
     stored |= {each.state_table: source.read_table(each.state_table) for each in landed}
-    stored |= {table: source.read_table(table) for name, table in _PROVED.items() if name in relations}
+    stored |= {table: source.read_table(table) for name, table in _PROVED_TABLES.items() if name in relations}
     return ctes, stored
 
 

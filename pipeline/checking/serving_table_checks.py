@@ -26,7 +26,7 @@ from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_serving_tables`
+Differences = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_serving_tables`
 ROWS = 20  # differences of each kind and epoch that are shown
 
 
@@ -53,10 +53,10 @@ class ServingTableInputs:
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
-def compare_sums(sources: ServingTableInputs) -> Found:
+def compare_sums(sources: ServingTableInputs) -> Differences:
     """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
     read, home, points, frontier = sources.read_table, sources.home, sources.points, sources.frontier
-    tables, differences = sources.tables, Found()
+    tables, differences = sources.tables, Differences()
     expected = total_rows(home, points, sources.landed_epochs, frontier)
     if "epoch_totals" in tables:
         names = read("epoch_totals").columns
@@ -100,7 +100,7 @@ def _unequal_cells(
 
 def _compare_series(
     rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None
-) -> Found:
+) -> Differences:
     """Compare the sums of `vertex_history` with the totals at every epoch at which either changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.motif_patterns()
@@ -117,7 +117,7 @@ def _compare_series(
         rows.select(F.inline(F.array(*ends))).groupBy("at").agg(*(F.sum(quote_identifier(n)).alias(n) for n in columns))
     )
     by_epoch = {row["at"]: row.asDict() for row in steps.collect()}
-    wrong, now = Found(), dict.fromkeys(columns, 0)
+    wrong, now = Differences(), dict.fromkeys(columns, 0)
     looked_at = sorted(epoch for epoch in {*by_epoch, *points, frontier} if epoch <= frontier)
     for epoch, point in totals_at(points, looked_at).items():
         now = {name: now[name] + int(by_epoch.get(epoch, {}).get(name) or 0) for name in columns}
@@ -135,9 +135,9 @@ def _compare_series(
     return wrong
 
 
-def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
+def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Differences:
     """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
-    differences = Found()
+    differences = Differences()
     if "vertex_history" in sources.tables and epochs:
         differences += _compare_vertices(sources.read_table, sources.home, epochs)
     if "edge_now" in sources.tables:
@@ -145,7 +145,7 @@ def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
     return differences
 
 
-def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
+def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Differences:
     motifs = list(home.config.motifs)
     state = select_stored_rows(read, list(epochs), motifs)
     what = {name: F.col("what") == PER_ROW.index(name) for name in PER_ROW}
@@ -181,7 +181,7 @@ def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequ
     )
 
 
-def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found:
+def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Differences:
     values = list(home.config.values)
     landed = select_upserts_in_force(read("upserts"), home, [frontier])
     truss = select_stored_rows(read, [frontier]).where(F.col("what") == PER_ROW.index("trussness_of_edge"))
@@ -198,7 +198,7 @@ def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) 
     return _list_differences(wrong, "edge_now", ["src", "dst"])
 
 
-def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
+def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Differences:
     """Return the first differing rows of each epoch, with their number."""
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))

@@ -436,7 +436,7 @@ def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
     from ..run import runner
 
     stages = guess.stages or {}
-    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.LAST)}
+    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.STAGES_AFTER_PUBLISH)}
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:

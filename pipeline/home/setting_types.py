@@ -36,7 +36,7 @@ _COLUMNS |= {
     "degree",
     "clustering",
 }  # of `show totals` and `show vertices`, which have a column for each motif
-_ASKED = ("src", "dst", "a", "b", "epoch")  # columns that a condition may use besides the value columns
+_CONDITION_COLUMNS = ("src", "dst", "a", "b", "epoch")  # columns that a condition may use besides the value columns
 
 
 def is_length(text: str) -> bool:
@@ -202,7 +202,7 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
         read = Condition.from_text(condition)
     except ValueError as error:
         return str(error)
-    types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}
+    types = dict.fromkeys(_CONDITION_COLUMNS, "long") | {name.casefold(): type_ for name, type_ in values.items()}
     for column in read.columns:
         if column.name.casefold() not in types:
             similar = suggest_name(column.name, [*values, "src", "dst"])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
 _MOST_EPOCHS = 10**9  # the greatest number of epochs in a setting: an epoch plus or minus it is still a valid epoch
-_MOST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Triangles(Section):
         'enumerated and compared with what is stored; "auto": what is estimated to cost less',
         '"auto", "resume", "delta" or "bulk"',
     )
-    limit_edges: Annotated[int, Field(ge=1, le=_MOST)] | None = declare(
+    limit_edges: Annotated[int, Field(ge=1, le=_MAX_INTEGER)] | None = declare(
         None,
         "20000000",
         "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); more "
@@ -169,7 +169,7 @@ class Triangles(Section):
 
 
 class Truss(Section):
-    limit_edges: Annotated[int, Field(ge=0, le=_MOST)] | None = declare(
+    limit_edges: Annotated[int, Field(ge=0, le=_MAX_INTEGER)] | None = declare(
         None,
         "20000000",
         "no task holds more edges, nor more than its memory holds (`altneu doctor`); more are cut "
@@ -305,7 +305,7 @@ class Retention(Section):
         "at least 1",
         change="nothing; the next `altneu compact` uses it, and what it drops does not come back",
         ge=1,
-        le=_MOST,
+        le=_MAX_INTEGER,
     )
 
 

@@ -30,7 +30,7 @@ from .timestamps import UNITS, Clock
 
 __all__ = ["HELP", "LandOptions", "RawFormat", "infer_format"]
 
-SHOWN = 3  # the number of rows that are shown of each kind of file
+SHOWN_ROWS = 3  # the number of rows that are shown of each kind of file
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
     try:
         for block in read_blocks(source.path, layout):
             if block.rows.num_rows or block.malformed_rows:
-                first = block.rows.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
+                first = block.rows.slice(0, SHOWN_ROWS).drop_columns(["line"]).to_pylist()
                 return [[f"{name}={_format_sample_cell(cell)}" for name, cell in row.items()] for row in first]
     except BrokenFileError as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None

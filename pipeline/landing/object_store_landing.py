@@ -36,8 +36,8 @@ from .batch_files import COMPLETE, EMPTY, NOT_ASKED_FOR, BatchFiles, LandedFile
 
 DRAFT = re.compile(r"land-[0-9a-f]{12}-")
 ALIVE = 15 * 60  # seconds for which the land of another machine's journal may still be alive; placing takes seconds
-LEFT = 24 * 3600  # seconds after which files that no manifest names are the remains of a killed land
-Found = dict[str, filesystem.FileEntry]  # name in an epoch's folder → the object
+REMAINS_AFTER_SECONDS = 24 * 3600  # seconds after which files that no manifest names are the remains of a killed land
+FolderObjects = dict[str, filesystem.FileEntry]  # name in an epoch's folder → the object
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ObjectStoreListing:
     def __init__(self, home: Home, epochs: Collection[int] | None = None) -> None:
         self.home, self.base, self.epochs = home, home.landed_at, epochs
         with name_setting_on_error(home):
-            self.folders: dict[str, Found] = {}
+            self.folders: dict[str, FolderObjects] = {}
             journals = []
             for path, info in filesystem.list_files(self.base).items():
                 folder, _, name = path.partition("/")
@@ -317,7 +317,7 @@ def _list_superfluous(listing: ObjectStoreListing, manifests: dict[str, Manifest
         folder = f"epoch={label}"
         known = listing.list_batch_names(folder)
         for name in manifest.replaces:
-            left = batch_files.clock() - listing.folders[folder][name].modified_at > LEFT
+            left = batch_files.clock() - listing.folders[folder][name].modified_at > REMAINS_AFTER_SECONDS
             if name in known or left:
                 yield f"{listing.base}/{folder}/{name}"
 

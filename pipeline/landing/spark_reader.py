@@ -218,10 +218,10 @@ def _read_files(
     return spread.mapInArrow(read_all, schema)
 
 
-_Bad = list[tuple[int, str, str]]  # line, reason, text
+_MalformedRows = list[tuple[int, str, str]]  # line, reason, text
 
 
-def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _MalformedRows]]:
     """Yield the rows of a file with their operations, and the malformed rows. Raise `BrokenFileError` for a broken
     file."""
     for block in read_blocks(file.location, file.form, file.s3):
@@ -279,10 +279,10 @@ def _count_file(file: _File) -> Iterator[pa.Table]:
     except BrokenFileError as error:
         counts["fatal"], counts["again"], first = True, error.again, (0, str(error), "")
     row = counts | dict(zip(("line", "reason", "text"), first, strict=True))
-    yield pa.Table.from_pylist([row], _COUNTED)
+    yield pa.Table.from_pylist([row], _COUNTS_SCHEMA)
 
 
-_COUNTED = pa.schema(
+_COUNTS_SCHEMA = pa.schema(
     [
         ("epoch", pa.int64()),
         ("file", pa.string()),

@@ -24,7 +24,7 @@ from .number_dates import DateReadings
 from .time_forms import Mask, Times, read_form
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks per second
-WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 def _first_second(year: int) -> int:
@@ -54,7 +54,7 @@ class Clock:
     def __str__(self) -> str:
         if self.text:
             return f"{self.column}: times of the form {self.form}" if self.form else f"{self.column}: ISO 8601 times"
-        return f"{self.column}: {WORDS[self.unit]} since 1970 UTC"
+        return f"{self.column}: {UNIT_NAMES[self.unit]} since 1970 UTC"
 
     def likely_unit(self) -> str:
         """Return the unit that most of the numbers looked like."""
@@ -86,12 +86,14 @@ class Clock:
         if not plausible:
             return
         forms = [reading for reading in plausible if reading.startswith("%")]
-        after_all = f"{WORDS[self.unit]} since 1970 after all: --time-unit {self.unit}"
+        after_all = f"{UNIT_NAMES[self.unit]} since 1970 after all: --time-unit {self.unit}"
         if forms:
             others = "".join(f"or {form}; " for form in forms[1:])
             advice = f"--time-format {forms[0]}   ({others}{after_all})"
         else:
-            advice = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
+            advice = (
+                f"--time-unit {self.unit}   (if they are {UNIT_NAMES[self.unit]} since 1970; else write dates such as "
+            )
             advice += "2004-05-15 12:30 into the file)"
         what = "; ".join(map(self.readings.describe_reading, plausible[:3]))
         raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", advice)
@@ -133,7 +135,8 @@ class Clock:
         reasons = self._combine_reasons({f"{self.column} is no time": broken}, outside)
         if not self.is_given:
             for coarser in list(UNITS)[: list(UNITS).index(self.unit)]:
-                reason = f"{self.column} looks like {WORDS[coarser]}, but most of the times like {WORDS[self.unit]}"
+                usual = f"most of the times like {UNIT_NAMES[self.unit]}"
+                reason = f"{self.column} looks like {UNIT_NAMES[coarser]}, but {usual}"
                 reasons[reason] = ~broken & (like == coarser)
         numbers = np.where(outside, 0, numbers)
         if ticks > 10**6:

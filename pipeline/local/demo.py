@@ -23,7 +23,7 @@ from ..reading import views
 from ..report import write_pages
 from ..run import planning, runner
 from ..run.runner import Say
-from ..state.epoch_status import RIGHT, AuditVerdict, list_epoch_statuses
+from ..state.epoch_status import RIGHT_VERDICTS, AuditVerdict, list_epoch_statuses
 from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -95,7 +95,7 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     wanted = [
         e
         for e, status in statuses.rows.items()
-        if status.batch and not (status.audit and status.audit.verdict in RIGHT)
+        if status.batch and not (status.audit and status.audit.verdict in RIGHT_VERDICTS)
     ]
     if wanted:
         say("audit", "")

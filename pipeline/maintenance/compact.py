@@ -33,7 +33,7 @@ from ..run import approval, serving_tables
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state.ledger import Ledger
-from ..state.records import OPEN, SERVING_TABLES, Revision, RunKind, RunState
+from ..state.records import OPEN_STATES, SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
@@ -257,7 +257,7 @@ class Compaction:
         else:
             return base
         cut = sort_into_files(table, rows, size, horizon)
-        return warehouse.rewrite_on_branch(table, run_id, base, cut, plan or file_tiers.WHOLE)
+        return warehouse.rewrite_on_branch(table, run_id, base, cut, plan or file_tiers.REWRITE_ALL)
 
     def _compaction_horizon(self, table: str) -> Horizon | None:
         """Return the horizon of the next run, before which rows are written to files of their own."""
@@ -309,7 +309,9 @@ class Compaction:
 def _tables_in_use(ledger: Ledger) -> set[str]:
     """Return the tables that revisions pin, or that runs may write which can still be published."""
     newest = ledger.revisions.get().revision
-    runs = [run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN, RunState.HELD)]
+    runs = [
+        run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN_STATES, RunState.HELD)
+    ]
     definitions = [recorded_queries(run.config) for run in runs]
     written = {table for each in definitions for table in (*query_columns(each), *query_inputs(each))}
     return written | {*ledger.runs.pinned_snapshots()}

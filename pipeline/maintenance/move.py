@@ -38,7 +38,7 @@ from ..storage import copy_tables as tables
 from .move_target import MoveTarget
 
 JOURNAL, MARK = "move.json", "_move.json"
-AGAIN = "run the same command again: files that are copied and right are not copied again"
+REPEAT_COMMAND = "run the same command again: files that are copied and right are not copied again"
 Prove = Callable[[Home, Home, file_transfer.Say], dict[int, list[str]]]
 
 
@@ -89,7 +89,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         copied_tables = (
             tables.copy_tables(home, new, catalog, say)
             if home_identity.find_identity(home) is not None
-            else tables.NONE
+            else tables.NO_TABLES
         )
         copied = copied_batches.copied + copied_tables.copied + _copy_reports(home, new, say)
         say("database")
@@ -98,7 +98,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         batches.verify_copy(home, new, ledger, books)
         proved = _prove_copy(home, new, copied_tables, say, prove or _compare_copies)
         if _home_state(home, ledger) != before:
-            raise AltneuError("a run or a compaction has changed the home while it was copied.", AGAIN)
+            raise AltneuError("a run or a compaction has changed the home while it was copied.", REPEAT_COMMAND)
         _claim_prefix(to, home, catalog)
         _write_settings(home, new, settings)
         _release_prefix(to)
@@ -188,7 +188,7 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
                 f"repeat the command of that move; or name another folder; or give that move up: rm -r {folder}",
             )
         if not journal:  # the file is new, or a process was killed while it wrote it
-            catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
+            catalog = home_identity.new_catalog(home_identity.REST_PREFIX if to.catalog else home_identity.PREFIX)
             journal = {**expected, "catalog": catalog, "begun": clock.timestamp()}
             stream.seek(0)
             stream.truncate()
@@ -241,7 +241,7 @@ def _translate_store_errors(to: MoveTarget) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        next_ = f"altneu doctor shows how a store is reached; then {AGAIN}"
+        next_ = f"altneu doctor shows how a store is reached; then {REPEAT_COMMAND}"
         raise Unavailable(f"{to.store}: {filesystem.format_store_error(error)}.", next_) from error
 
 
@@ -280,7 +280,7 @@ def _write_settings(home: Home, new: Home, text: str) -> None:
         write_text(file, text)
         shutil.copymode(home.path / NAME, file)
     except OSError as error:
-        raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
+        raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {REPEAT_COMMAND}") from None
 
 
 def _prove_copy(
@@ -301,7 +301,7 @@ def _prove_copy(
         raise CheckFailed(
             f"{len(wrong)} of {len(copied_tables.files):,} files of the copy differ from those of the home; the first "
             f"is {wrong[0]}. They are deleted.",
-            AGAIN,
+            REPEAT_COMMAND,
         ) from error
 
 
@@ -341,6 +341,6 @@ def _compare_copies(home: Home, new: Home, say: file_transfer.Say) -> dict[int, 
             if serving_tables.hash_sum(original.read_as_stored(table, row)) != serving_tables.hash_sum(
                 copy.read_as_stored(table, row)
             ):
-                raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
+                raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", REPEAT_COMMAND)
         proved[row.revision] = comparison.compared
     return proved

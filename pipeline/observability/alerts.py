@@ -35,7 +35,7 @@ from ..state.records import Severity
 
 VARIABLE = "ALTNEU_ALERTS"
 EPOCH, TASK = "epoch", "task"  # the suites of problems that are no incidents
-MANY = 10  # problems that one message describes
+MAX_PROBLEMS = 10  # problems that one message describes
 
 Pages = Callable[[str], str]  # the name of a page's file → its address
 
@@ -207,9 +207,9 @@ def _compose_message(home: Home, news: list[Problem]) -> Message:
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
         title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
-    parts = [problem.render_text() for problem in news[:MANY]]
-    if len(news) > MANY:
-        parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
+    parts = [problem.render_text() for problem in news[:MAX_PROBLEMS]]
+    if len(news) > MAX_PROBLEMS:
+        parts.append(f"and {len(news) - MAX_PROBLEMS} more: altneu incidents --all")
     severity = min((problem.severity for problem in opened), key=tuple(Severity).index, default=None)
     return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
 

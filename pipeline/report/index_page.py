@@ -42,9 +42,9 @@ from .html.formatting import STATES, format_number, format_observed, join_words,
 GRID = 3_000  # the newest epochs, which are shown; older ones are found by name
 RUNS = 10  # the newest runs
 REVISIONS = 60  # the newest revisions, of which a reader may compare two
-CLOSED = 5  # the incidents that were closed last
+CLOSED_INCIDENTS = 5  # the incidents that were closed last
 ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # the order of incidents that are not closed
-LANDED = ("missing", "changed", "gone")  # states in which the landing differs from the database
+DIFFERING_STATES = ("missing", "changed", "gone")  # states in which the landing differs from the database
 
 
 def index_document(
@@ -123,7 +123,7 @@ def index_document(
         "incidents": sorted(
             (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
         ),
-        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED],
+        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED_INCIDENTS],
         "checks": _check_links(ledger, every),
         "written": {"revision": newest.revision, "at": at},
     }
@@ -267,4 +267,7 @@ def inspect_landing(
 
 def describe_landing(states: Mapping[int, EpochComparison], at: str) -> Document:
     """Return where the landing differs from the database, by the states of those epochs, with the time."""
-    return {"at": at, **{name: [each.label for each in states.values() if each.state == name] for name in LANDED}}
+    return {
+        "at": at,
+        **{name: [each.label for each in states.values() if each.state == name] for name in DIFFERING_STATES},
+    }

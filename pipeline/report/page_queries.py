@@ -46,7 +46,7 @@ from ..state.totals import NOTHING, DisplayedTotals, sum_totals
 from .query_history import QueryHistory, read_query_histories
 
 WINDOW = 30  # epochs of history on an epoch's page
-LISTED = 100  # failed checks of a run that are read
+MAX_FAILED_CHECKS = 100  # failed checks of a run that are read
 
 
 class ReportState:
@@ -340,7 +340,7 @@ class ReportState:
     def failures_of(self, run_id: str) -> list[CheckRecord]:
         """Return the failed checks of a run, whether it has published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
-        statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
+        statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(MAX_FAILED_CHECKS)
         return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:

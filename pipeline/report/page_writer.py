@@ -44,7 +44,7 @@ from .rows_page import page_name as rows_name
 
 PAGES = 200  # pages that are written at once, those of the newest epochs
 CHUNK = 200  # epochs that are read at once
-KEPT = 60  # pages of rows that are kept, the newest
+KEPT_ROWS_PAGES = 60  # pages of rows that are kept, the newest
 MANIFEST = ".pages.json"
 _ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 
@@ -400,7 +400,7 @@ class ReportIndex:
     def remove_old_rows_pages(self) -> None:
         """Delete old pages of rows, except the newest and those that the page of an older revision links."""
         every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
-        for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
+        for _, label, revision in sorted(every)[: max(len(every) - KEPT_ROWS_PAGES, 0)]:
             if f"epoch={label}.revision={revision}.html" in self.folder:
                 continue
             self.folder.delete_page(rows_name(label, revision))

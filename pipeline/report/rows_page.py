@@ -3,8 +3,9 @@
 It shows the first vertices and edges, the edges that came and went since the epoch before, the densest trusses as
 pictures, and how they have changed. Unlike the page of an epoch, it reads the tables.
 
-DuckDB reads them as a revision pins them where little is stored (`MOST`); otherwise the page shows the commands. This
-takes some tenths of a second and starts no Spark. A page always shows the state at the revision in its name.
+DuckDB reads them as a revision pins them where little is stored (`MAX_STORED_ROWS`); otherwise the page shows the
+commands. This takes some tenths of a second and starts no Spark. A page always shows the state at the revision in its
+name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from .page_queries import totals_by_epoch
 if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
 
-MOST = 2_000_000  # stored rows up to which the tables are read
+MAX_STORED_ROWS = 2_000_000  # stored rows up to which the tables are read
 ROWS = 300  # rows of each table on the page
 EPOCHS = 12  # epochs over which the trusses are followed
 FOLLOWED = 400  # edges at each of these epochs up to which trusses are followed and drawn
-MOVED = 50_000  # changes at these epochs up to which trusses are followed
+MAX_CHANGES = 50_000  # changes at these epochs up to which trusses are followed
 DRAWN, VERTICES = 6, 60  # pictures of communities, and vertices in each
-NAMED = 8  # vertices that a list names
-READ = ("degrees", "triangle_counts", "trussness")
+NAMED_VERTICES = 8  # vertices that a list names
+READ_TABLES = ("degrees", "triangle_counts", "trussness")
 
 Edge = tuple[int, int]
 Group = frozenset[int]  # the vertices of a community
@@ -90,9 +91,9 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
     from ..storage.duckdb_tables import DuckTables
 
     tables = DuckTables(home)
-    stored = tables.count_stored_rows(row, READ)
-    if stored > MOST:
-        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
+    stored = tables.count_stored_rows(row, READ_TABLES)
+    if stored > MAX_STORED_ROWS:
+        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MAX_STORED_ROWS:,} at most"}
     points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
         **document,
@@ -170,10 +171,10 @@ def _truss_flows(
     k = ks[0]
     query = (
         f"SELECT a, b, k, greatest(epoch, {window[0]}) AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
-        f"WHERE k >= {k} AND epoch <= {window[-1]} GROUP BY ALL HAVING sum(diff) <> 0 LIMIT {MOVED + 1}"
+        f"WHERE k >= {k} AND epoch <= {window[-1]} GROUP BY ALL HAVING sum(diff) <> 0 LIMIT {MAX_CHANGES + 1}"
     )
     diffs = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
-    if len(diffs) > MOVED:
+    if len(diffs) > MAX_CHANGES:
         return {"k": k, "edges": _edges_inside(sizes[-1], k), "epochs": [], "drawn": []}
     states = _trussness_by_epoch(diffs, window)
     ends = sorted({end for state in states for edge in state for end in edge})
@@ -318,7 +319,7 @@ def _community_events(groups: Sequence[Iterable[Group]], numbers: Sequence[Seque
 
 def _list_members(vertices: Iterable[int], called: Mapping[int, Any]) -> Document:
     every = sorted(vertices)
-    return {"count": len(every), "first": [called[vertex] for vertex in every[:NAMED]]}
+    return {"count": len(every), "first": [called[vertex] for vertex in every[:NAMED_VERTICES]]}
 
 
 def _drawn_community(

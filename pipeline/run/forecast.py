@@ -30,7 +30,7 @@ from .choices.plan_choices import choose_all
 from .planning import Plan, split_by_size
 from .query_forecast import QueryForecast, forecast_queries
 
-COUNTED = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
+MAX_COUNTED_BYTES = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
@@ -170,7 +170,7 @@ class EstimatedCounts:
 
     @cached_property
     def _is_counted(self) -> bool:
-        return sum(epoch.bytes for epoch in self._chosen_epochs) <= COUNTED
+        return sum(epoch.bytes for epoch in self._chosen_epochs) <= MAX_COUNTED_BYTES
 
     @cached_property
     def rows(self) -> int:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .run_context import RunContext
 
 Say = Callable[[str, str], None]  # stage, text
-LAST = [each.name for each in STAGES if not each.before_publish]
+STAGES_AFTER_PUBLISH = [each.name for each in STAGES if not each.before_publish]
 
 
 def ignore_progress(stage: str, text: str) -> None:
@@ -143,7 +143,7 @@ def execute_stage(
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
     if not stage.is_needed(row.config):
         return KINDS[name]()
-    if name in LAST:
+    if name in STAGES_AFTER_PUBLISH:
         rows_page.import_in_background()
     with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
         watch = telemetry.StageTelemetry(home, ledger, row, name)
@@ -250,14 +250,14 @@ class RunDriver:
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
         row = self.ledger.runs.get(run_id)
         if first is Step.COMPUTE and row.state is not RunState.HELD:
-            for stage in STAGES[: -len(LAST)]:
+            for stage in STAGES[: -len(STAGES_AFTER_PUBLISH)]:
                 if stage.is_needed(row.config):
                     self.execute_and_report(run_id, stage.name)
         if first <= Step.APPROVE:
             why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
             if why is not None:
                 return why
-        for name in LAST[: last - Step.APPROVE]:
+        for name in STAGES_AFTER_PUBLISH[: last - Step.APPROVE]:
             self.execute_and_report(run_id, name)
         return None
 
@@ -301,7 +301,7 @@ def execute_run(
     driver = RunDriver(home, ledger, say, optional_epochs=plan.run if keep_going else (), accept=accept)
     _, why = driver.drive(run_id)
     if why is not None:
-        say(LAST[0], f"not published: {why}")
+        say(STAGES_AFTER_PUBLISH[0], f"not published: {why}")
         return ledger.runs.get(run_id)
     return ledger.revisions.published_by(run_id)
 

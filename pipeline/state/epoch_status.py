@@ -35,7 +35,7 @@ FULL, PROOF = "incremental_versus_full", "proof"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
-DENSE = 400  # up to so many epochs are shown one by one, even if most of them are empty
+MAX_DENSE_EPOCHS = 400  # up to so many epochs are shown one by one, even if most of them are empty
 
 
 class EpochState(StrEnum):
@@ -59,7 +59,7 @@ class AuditVerdict(StrEnum):
     STALE = "stale"  # no audit holds for the published state
 
 
-RIGHT = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
+RIGHT_VERDICTS = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
 
 
 class InvalidationMarks:
@@ -190,7 +190,7 @@ class EpochStatuses:
 
 def shows_every_epoch(first: int, last: int, published: int) -> bool:
     """Tell whether all epochs from the first to the last are shown, including those without a batch."""
-    return last - first < max(4 * published, DENSE)
+    return last - first < max(4 * published, MAX_DENSE_EPOCHS)
 
 
 def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
@@ -401,4 +401,4 @@ def judge_epoch(
         return EpochState.WRONG
     if Severity.WARNING in severities:
         return EpochState.WARNING
-    return EpochState.GOOD if says in RIGHT else EpochState.UNAUDITED
+    return EpochState.GOOD if says in RIGHT_VERDICTS else EpochState.UNAUDITED

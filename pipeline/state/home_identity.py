@@ -32,7 +32,7 @@ from .schema import homes, ledger
 
 FORMAT = 1  # the format of homes that this version makes; it reads all formats up to this one
 PREFIX = "altneu_"
-REST = "altneu_rest_"  # the prefix of the catalog of a home whose tables are listed in a REST catalog
+REST_PREFIX = "altneu_rest_"  # the prefix of the catalog of a home whose tables are listed in a REST catalog
 UNTOLD = "postgresql"  # the place of a database whose server does not identify itself
 
 tables = sa.table(  # the table of Iceberg's JDBC catalog
@@ -91,7 +91,7 @@ def claim_identity(home: Home) -> Identity:
     identity = find_identity(home)
     if identity is not None and identity.stored:
         return identity
-    catalog = identity.catalog if identity else new_catalog(REST if home.config.storage.catalog else PREFIX)
+    catalog = identity.catalog if identity else new_catalog(REST_PREFIX if home.config.storage.catalog else PREFIX)
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first

@@ -330,10 +330,12 @@ def _list_newer_audits(ledger: Ledger) -> dict[tuple[str, int | None], list[str]
     return out
 
 
-Published = tuple[int, str, str]  # revision, time, what it did
+PublicationEvent = tuple[int, str, str]  # revision, time, what it did
 
 
-def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+def _list_publications(
+    ledger: Ledger, failures: list[Failure]
+) -> tuple[dict[int, list[PublicationEvent]], list[PublicationEvent]]:
     """List publications that may have ended failures, oldest first.
 
     Returns:
@@ -344,7 +346,7 @@ def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[in
     when = (ledger_table.c.revision, ledger_table.c.published_at, runs.c.kind)
     both = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     by_batch = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
-    touched: dict[int, list[Published]] = defaultdict(list)
+    touched: dict[int, list[PublicationEvent]] = defaultdict(list)
     for row in ledger.database.read_rows(
         by_batch.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)
     ):
@@ -395,7 +397,7 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
 
 
 def _resolve_failed_run(
-    failure: Failure, touched: dict[int, list[Published]], again: list[Published], done: list[str]
+    failure: Failure, touched: dict[int, list[PublicationEvent]], again: list[PublicationEvent], done: list[str]
 ) -> Failure:
     """Return the failure of a run with its end: another run has published its epochs, or has computed everything
     again."""

@@ -22,7 +22,7 @@ from .process_identity import counts_as_dead
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
-LANDED = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
+LANDED_TABLES = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
 SERVING_TABLES = get_args(ServingTable)  # rows for other programs, made from the collections
 
 Json: TypeAlias = dict[
@@ -33,7 +33,7 @@ Row: TypeAlias = sa.Row[*tuple[Any, ...]]
 
 def is_landed(table: str) -> bool:
     """Tell whether a table has landed rows: all others are computed from them."""
-    return table in LANDED or is_relation_rows(table)
+    return table in LANDED_TABLES or is_relation_rows(table)
 
 
 class RunKind(StrEnum):
@@ -61,12 +61,12 @@ class RunState(StrEnum):
     DISCARDED = "discarded"  # written by earlier versions for `superseded`
 
 
-OPEN = (
+OPEN_STATES = (
     RunState.RUNNING,
     RunState.FAILED,
     RunState.INTERRUPTED,
 )  # such a run may be continued while its parent is the newest revision
-OVER = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # such a run is complete
+COMPLETE_STATES = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # such a run is complete
 
 
 class Verdict(StrEnum):

@@ -18,7 +18,7 @@ from .schema import batches, fingerprints, ledger, proofs, totals
 from .totals import TotalDiff
 from .versions import DatabaseOutdated
 
-FEW = 200  # epochs whose batches are looked up one by one; beyond that all are read
+MAX_SINGLE_LOOKUPS = 200  # epochs whose batches are looked up one by one; beyond that all are read
 
 
 @dataclass(eq=False)
@@ -43,11 +43,11 @@ class OutputStore:
         statement = sa.select(*columns, ledger.c.revision).select_from(joined).order_by(ledger.c.revision)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        if epochs is not None and len(epochs) <= FEW:
+        if epochs is not None and len(epochs) <= MAX_SINGLE_LOOKUPS:
             statement = statement.where(batches.c.epoch.in_(epochs))
         newest = {row[0]: row for row in self.database.read_rows(statement)}
         published = {epoch: Batch(*row) for epoch, row in sorted(newest.items()) if row.digest}
-        is_whole = epochs is None or len(epochs) > FEW
+        is_whole = epochs is None or len(epochs) > MAX_SINGLE_LOOKUPS
         is_published = any(row.revision == revision for row in newest.values())  # and not about to be published
         if revision is not None and is_whole and is_published:
             self._batches = {revision: published}

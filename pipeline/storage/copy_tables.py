@@ -22,7 +22,7 @@ from . import catalogs
 from .metadata_rewriter import DamagedTable, MetadataRewriter
 from .table_schemas import CERTIFICATES, NAMESPACE
 
-AGAIN = "run the same command again: files that are copied are not copied again"
+REPEAT_COMMAND = "run the same command again: files that are copied are not copied again"
 _CATALOG = sa.MetaData()  # the tables of Iceberg's JDBC catalog, as it makes them
 _text = sa.String(255)
 ICEBERG_TABLES = sa.Table(
@@ -54,7 +54,7 @@ class CopiedTables:
     copied: file_transfer.CopyResult
 
 
-NONE = CopiedTables({}, [], file_transfer.CopyResult())
+NO_TABLES = CopiedTables({}, [], file_transfer.CopyResult())
 
 
 def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say) -> CopiedTables:
@@ -99,7 +99,8 @@ class _TableCopy(MetadataRewriter):
             raise self.damaged_error(location) from None
         except OSError as error:
             raise Unavailable(
-                f"{location} cannot be read: {filesystem.format_store_error(error)}.", f"altneu doctor; {AGAIN}"
+                f"{location} cannot be read: {filesystem.format_store_error(error)}.",
+                f"altneu doctor; {REPEAT_COMMAND}",
             ) from error
 
     def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
@@ -116,7 +117,7 @@ class _TableCopy(MetadataRewriter):
         except OSError as error:
             raise Unavailable(
                 f"{location} cannot be written: {filesystem.format_store_error(error)}.",
-                f"correct the cause (disk space, permissions, the store: altneu doctor), then {AGAIN}",
+                f"correct the cause (disk space, permissions, the store: altneu doctor), then {REPEAT_COMMAND}",
             ) from error
         return location
 
@@ -151,7 +152,7 @@ class _TableCopy(MetadataRewriter):
     def damaged_error(self, location: str) -> DamagedTable:
         return DamagedTable(
             f"{location} is missing or damaged.",
-            f"altneu doctor says whether this home is complete; if a compaction has run meanwhile: {AGAIN}",
+            f"altneu doctor says whether this home is complete; if a compaction has run meanwhile: {REPEAT_COMMAND}",
         )
 
 

@@ -48,8 +48,14 @@ _INHERITED = re.compile(
     r"|PYTHON(?!IOENCODING$|UNBUFFERED$|UTF8$).*|LANG|TZ|TMPDIR|HOME|PGPASSWORD|PGPASSFILE|ALTNEU_MASTER|ALTNEU_LOG"
 )
 # Spark sets these in the process that starts it.
-_OWN = {"SPARK_LOCAL_IP", "SPARK_LAUNCHER_OPTS", "SPARK_HOME", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"}
-_OWN |= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONHASHSEED", "JAVA_HOME", "LC_CTYPE"}
+_SPARK_VARIABLES = {
+    "SPARK_LOCAL_IP",
+    "SPARK_LAUNCHER_OPTS",
+    "SPARK_HOME",
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+}
+_SPARK_VARIABLES |= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONHASHSEED", "JAVA_HOME", "LC_CTYPE"}
 _WORDS = {
     "altneu": "has another version of altneu",
     "python": "has another Python",
@@ -209,7 +215,11 @@ def daemon_command(home: Path) -> list[str]:
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a JVM inherits for good, of those of a process that has not started Spark."""
-    return {name: value for name, value in environment.items() if name not in _OWN and _INHERITED.fullmatch(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _SPARK_VARIABLES and _INHERITED.fullmatch(name)
+    }
 
 
 def describe_differences(own: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, bool]:

@@ -104,7 +104,7 @@ class FilePlan(NamedTuple):
         return tiers | ({MIXED: str(self.mixed)} if self.mixed else {})
 
 
-WHOLE = FilePlan([], None)  # all rows of the table are written again
+REWRITE_ALL = FilePlan([], None)  # all rows of the table are written again
 
 
 def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None = None) -> FilePlan:

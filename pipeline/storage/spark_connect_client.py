@@ -35,7 +35,7 @@ WAIT_MS = 500  # milliseconds between two tries
 # for a lost machine, which closes no connection. Spark's server closes the connection if asked more often than every
 # five minutes.
 ALIVE_MS = 330_000
-AGAIN = "run the same command again"
+REPEAT_COMMAND = "run the same command again"
 _FORGOTTEN = "INVALID_HANDLE.SESSION_"  # the prefix of Spark's errors about a session that the server does not have
 
 
@@ -125,12 +125,16 @@ class _RetryState(RetryPolicyState):
         server = f"the Spark Connect server at {self._of.named}"
         if _FORGOTTEN in str(exception):
             self._of.lost = True
-            raise Unavailable(f"{server} has lost the session: it was restarted, or has ended the session.", AGAIN)
+            raise Unavailable(
+                f"{server} has lost the session: it was restarted, or has ended the session.", REPEAT_COMMAND
+            )
         now = time.monotonic()
         self._until = self._until or now + PATIENCE
         if self._of.lost or now >= self._until:
             self._of.lost = True
-            raise Unavailable(f"{server} does not answer any more.", f"altneu connect, if it has ended; then {AGAIN}")
+            raise Unavailable(
+                f"{server} does not answer any more.", f"altneu connect, if it has ended; then {REPEAT_COMMAND}"
+            )
         return super().next_attempt(exception)
 
 

@@ -70,7 +70,7 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
         home_helpers.run(home, ledger, [1])
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
-    assert home_identity.find_identity(home).catalog.startswith(home_identity.REST)  # type: ignore[union-attr]
+    assert home_identity.find_identity(home).catalog.startswith(home_identity.REST_PREFIX)  # type: ignore[union-attr]
     assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.revisions.get()))
     for home, ledger in both:
         rollback.roll_back(home, ledger, 1)

@@ -109,7 +109,7 @@ def plans(tiny: SparkSession) -> Iterator[SparkSession]:
 @pytest.mark.parametrize("seed", seeds.mark_wide(range(12), 3))
 def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
-    monkeypatch.setattr(executor_adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])
+    monkeypatch.setattr(executor_adjacency, "MAX_NEIGHBOURS", (1, 3, 1 << 20)[seed % 3])
     found = graph.made(plans, blocks=(1, 2, 5)[seed % 3])
     try:
         agrees(graph, found)
@@ -131,7 +131,7 @@ def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pyte
     )
     found = []
     for some in (1, 5, 1 << 20):
-        monkeypatch.setattr(executor_adjacency, "SOME", some)
+        monkeypatch.setattr(executor_adjacency, "NEIGHBOURS_AT_ONCE", some)
         proposed, counts = (
             look(block, asked).to_pydict()
             for look in (executor_adjacency._answer_proposals, executor_adjacency._answer_counts)

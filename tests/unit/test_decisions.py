@@ -29,7 +29,7 @@ from altneu.pipeline.run.choices.plan_choices import (
 )
 from altneu.pipeline.run.forecast import forecast_run
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import EMPTY, LANDED, RunKind
+from altneu.pipeline.state.records import EMPTY, LANDED_TABLES, RunKind
 from altneu.pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from tests import home_helpers
 
@@ -298,10 +298,10 @@ def test_the_frontier_never_goes_back(frontier: int | None, epochs: tuple[int, .
 
 
 def test_which_tables_a_run_adds_to() -> None:
-    tables = (*LANDED, "edges", "trussness")
+    tables = (*LANDED_TABLES, "edges", "trussness")
     kept = {kind: [table for table in tables if Scope(EMPTY, (), kind).appends_to(table)] for kind in RunKind}
     others = {RunKind.RELOAD: [], RunKind.ROLLBACK: [], RunKind.COMPACT: []}
-    assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED], **others}
+    assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED_TABLES], **others}
 
 
 @pytest.mark.parametrize(

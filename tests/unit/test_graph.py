@@ -19,7 +19,7 @@ from altneu.pipeline.errors import UsageError
 from altneu.pipeline.reading.arguments import READERS
 from altneu.pipeline.reading.graph import Graph, Narrowing, Views
 from altneu.pipeline.reading.query_executor import Answer
-from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
@@ -46,7 +46,7 @@ def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() 
         takes = set(inspect.signature(getattr(Graph, name)).parameters) - {"self", "narrow"}
         assert takes == options | words, name
         assert "narrow" in inspect.signature(getattr(Graph, name)).parameters
-    assert set(Narrowing.__annotations__) == set(ANY)
+    assert set(Narrowing.__annotations__) == set(COMMON_OPTIONS)
     assert {name for name in vars(Views) if not name.startswith("_")} == {*NAMES, "changes_since"}
     assert {name for name in vars(Graph) if not name.startswith("_")} == {*BESIDES, *FORMS}
 

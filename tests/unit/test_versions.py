@@ -226,7 +226,7 @@ import logging, sys
 from altneu.pipeline.state import database, versions
 from altneu.pipeline.state.ledger import Ledger
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
-database.SAY = 0.1
+database.SECONDS_UNTIL_MESSAGE = 0.1
 print(Ledger(sys.argv[1], writes=True).revisions.get().revision, flush=True)
 """
 

@@ -44,7 +44,7 @@ from altneu.algorithms.graph.kernels.persistent_graph import (
 from altneu.algorithms.graph.kernels.threads import sum_in_threads
 from altneu.algorithms.graph.proof_records import (
     COLLECTIONS,
-    SHOWN,
+    MAX_LISTED_EDGES,
     GraphCounts,
     Prints,
     Proof,
@@ -275,12 +275,12 @@ class IncrementalProver:
 
     def _note_wrong_edges(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
         self.wrong += edges.size
-        edges, why = edges[:SHOWN], why[:SHOWN]
+        edges, why = edges[:MAX_LISTED_EDGES], why[:MAX_LISTED_EDGES]
         rows = zip(*(x.tolist() for x in (*self.graph.edge_ends(edges), level[edges] + 2, why)), strict=True)
         self.listed_edges += [
             UnprovedEdge(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows
         ]
-        del self.listed_edges[SHOWN:]
+        del self.listed_edges[MAX_LISTED_EDGES:]
 
     def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
         """Return the changes of edges, degrees and trussness of edges that had the old level and have the new one."""

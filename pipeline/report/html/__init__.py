@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import jinja2
 
 Document = dict[str, Any]
-SHOWN = 12  # parts of the index's grid (for example months) that are open, and the parts in one folded section
+OPEN_PARTS = 12  # parts of the index's grid (for example months) that are open, and the parts in one folded section
 _TIMES = (Path(__file__).parent / "times.js").read_text(encoding="utf-8")
 PAGES = (None, "new", "old")  # the states of a page in the index
 LEVELS = 6  # areas in the chart of the k-trusses
@@ -213,7 +213,7 @@ def render_index_page(
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in formatting.STATES.values()]
     groups = _group_epochs(document["epochs"], document["seconds"], document["starts"])
-    shown, folds = groups[:SHOWN], _fold_groups(groups[SHOWN:])
+    shown, folds = groups[:OPEN_PARTS], _fold_groups(groups[OPEN_PARTS:])
     older = [[_pack_group(group) for group in fold["groups"]] for fold in folds]
     data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": document["differences"]}
     names = [group["name"] for group in groups]
@@ -236,10 +236,10 @@ def _pack_group(group: Document) -> Document:
 
 
 def _fold_groups(groups: list[Document]) -> list[Document]:
-    """Fold older parts of the grid into sections of `SHOWN` parts, each with the states of its epochs."""
+    """Fold older parts of the grid into sections of `OPEN_PARTS` parts, each with the states of its epochs."""
     folds = []
-    for begin in range(0, len(groups), SHOWN):
-        part = groups[begin : begin + SHOWN]
+    for begin in range(0, len(groups), OPEN_PARTS):
+        part = groups[begin : begin + OPEN_PARTS]
         states = [cell["state"] for group in part for cell in group["cells"]]
         counts = [
             f"{formatting.format_number(states.count(name))} {state.short}"

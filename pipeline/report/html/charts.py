@@ -17,7 +17,7 @@ from .formatting import format_number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
-MOST = 400  # points of a line; the picture is narrower than so many pixels
+MAX_POINTS = 400  # points of a line; the picture is narrower than so many pixels
 
 
 def axis_ticks(top: float) -> list[float]:
@@ -84,9 +84,9 @@ class _Frame:
 
 def _drawn_points(values: Sequence[float]) -> list[int]:
     """Return the indices of the points that are drawn: all, or the least and the greatest of each span."""
-    if len(values) <= MOST:
+    if len(values) <= MAX_POINTS:
         return list(range(len(values)))
-    size = math.ceil(2 * len(values) / MOST)
+    size = math.ceil(2 * len(values) / MAX_POINTS)
     places = {0, len(values) - 1}
     for begin in range(0, len(values), size):
         part = range(begin, min(begin + size, len(values)))

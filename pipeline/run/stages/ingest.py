@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ... import landing
 from ...errors import RunFailed, Unavailable
 from ...landing import predicate_validation, spark_reader
-from ...state.records import LANDED, Batch, RunKind, StagedBatch
+from ...state.records import LANDED_TABLES, Batch, RunKind, StagedBatch
 from ...state.stage_results import IngestFacts, QuarantinedRow
 from ..run_context import RunContext
 from . import landed_relations, row_count_gate
@@ -143,7 +143,7 @@ def ingest(run: RunContext) -> IngestFacts:
 
 def _leave_landed_rows(run: RunContext) -> IngestFacts:
     """Leave the landed rows as they are, in a run that computes from what is stored."""
-    for table in LANDED:
+    for table in LANDED_TABLES:
         run.write_rows(table, None)
     landed_relations.leave_rows(run)
     run.ledger.outputs.put_batches(run.run_id, [])

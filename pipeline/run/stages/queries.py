@@ -44,7 +44,7 @@ from ..run_context import RunContext
 from .query_errors import translate_query_errors
 from .recomputed_queries import recompute_query
 
-Read = Callable[[str], DataFrame]
+TableReader = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
 _COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
 FEW_CHANGES = 10_000  # up to so many changed rows most of the time goes into planning
@@ -98,7 +98,7 @@ def _maintain_vertices(run: RunContext) -> int:
     if appends and not changed:
         return run.write_rows(VERTICES, None)
 
-    def read_counts(read: Read) -> Collection:
+    def read_counts(read: TableReader) -> Collection:
         counts = [read(table).select("vertex", F.lit(table).alias("of"), "epoch", "diff") for table in _COUNTS.values()]
         return Collection(counts[0].unionByName(counts[1]), EPOCH)
 
@@ -290,7 +290,7 @@ class _Maintainer:
         """Return the table that has the rows of a relation."""
         return self.run.maintained_queries[relation].table if relation in self.done else TABLES_OF[relation]
 
-    def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
+    def read_state(self, query: CompiledQuery, table: str, read: TableReader) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
 
     def read_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
@@ -304,7 +304,7 @@ class _Maintainer:
                 self.deltas[name] = self.read_changes(query, relation).persist()
             return self.deltas[name]
 
-    def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
+    def read_intervals(self, query: CompiledQuery, relation: str, read: TableReader) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
         if relation in self.done:
             definition = self.run.maintained_queries[relation]
