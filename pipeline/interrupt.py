@@ -39,7 +39,7 @@ class _Signal:
     """The first signal: its time, the exception that it raised, and the child processes at that time."""
 
     def __init__(self) -> None:
-        self.at = time.monotonic()
+        self.received_at = time.monotonic()
         self.raised = Interrupted()
         self.children = _list_children()
 
@@ -94,7 +94,7 @@ def preserve_sigint_handler() -> Iterator[None]:
 def _raise(number: int, frame: FrameType | None) -> None:
     global _first_signal
     if _first_signal is not None:
-        if time.monotonic() - _first_signal.at > SAME_SIGNAL_SECONDS:
+        if time.monotonic() - _first_signal.received_at > SAME_SIGNAL_SECONDS:
             _send_signal(signal.SIGKILL, {*_first_signal.children, *_list_children()})
             os._exit(Exit.INTERRUPTED)
         return

@@ -116,18 +116,18 @@ class Adjacency:
 
         dealt = self._rows.mapInArrow(partial(_deal_rows, self._blocks), "part int, n bigint, rows binary")
         marks = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _FILE_SCHEMA)
-        self._made = marks.persist(StorageLevel.MEMORY_AND_DISK)
-        sums = self._made.collect()
+        self._markers = marks.persist(StorageLevel.MEMORY_AND_DISK)
+        sums = self._markers.collect()
         self.fingerprint = Fingerprint.sum_all(Fingerprint(row.first % 2**64, row.second % 2**64) for row in sums)
 
     def delete_files(self) -> None:
         """Delete the files; EXECUTES."""
         try:
-            self._made.mapInArrow(
+            self._markers.mapInArrow(
                 partial(executor_local_store.delete_graph_batches, KIND, self._name), "part int"
             ).collect()
         finally:
-            self._made.unpersist()
+            self._markers.unpersist()
 
     def look_up_degrees(self, vertices: Ints) -> Ints:
         """Return the number of existing edges at each of these vertices, which are sorted."""
@@ -203,7 +203,7 @@ class Adjacency:
 
         The result has `part` and `rows`, a pack of the answer, which is null where the files are missing.
         """
-        questions, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
+        questions, blocks = F.broadcast(self._spark.createDataFrame(given)), self._markers.select("part")
         to_each = blocks.join(questions, "part") if "part" in given.column_names else blocks.crossJoin(questions)
         return to_each.mapInArrow(partial(_answer_questions, self._name, look), _ANSWER)
 

@@ -73,7 +73,7 @@ def read_blocks(path: Path | str, layout: RowSchema, s3: S3 | None = None) -> It
             and filesystem.local_path(str(path)) is None
         ):
             raise BrokenFileError(
-                f"the object store does not return it: {filesystem.format_store_error(error)}", again=True
+                f"the object store does not return it: {filesystem.format_store_error(error)}", transient=True
             ) from None
         reason = error.strerror if isinstance(error, OSError) else None
         raise BrokenFileError(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None

@@ -34,11 +34,11 @@ OTHER_CONTENT = {
 
 
 class BrokenFileError(Exception):
-    """The file as a whole cannot be trusted; the text says why. `again` says that it may be right the next time."""
+    """The file as a whole cannot be trusted; the text says why. `transient`: it may be right the next time."""
 
-    def __init__(self, reason: str, again: bool = False) -> None:
+    def __init__(self, reason: str, transient: bool = False) -> None:
         super().__init__(reason)
-        self.again = again
+        self.transient = transient
 
 
 @dataclass(frozen=True)

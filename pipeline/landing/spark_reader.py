@@ -277,7 +277,7 @@ def _count_file(file: _File) -> Iterator[pa.Table]:
             counts["serious"] += len(serious)
             first = min(serious) if serious and first[0] is None else first
     except BrokenFileError as error:
-        counts["fatal"], counts["again"], first = True, error.again, (0, str(error), "")
+        counts["fatal"], counts["again"], first = True, error.transient, (0, str(error), "")
     row = counts | dict(zip(("line", "reason", "text"), first, strict=True))
     yield pa.Table.from_pylist([row], _COUNTS_SCHEMA)
 

@@ -306,11 +306,11 @@ class _InMemoryViews(Views[F]):
     """The views as tables in memory, made from Arrow tables by a function."""
 
     def __init__(self, graph: Graph, made: Callable[[pa.Table], F]) -> None:
-        self._graph, self._made = graph, made
+        self._graph, self._make_view = graph, made
 
     def _answer_question(self, question: Question) -> F:
         with translate_condition_errors(question.where):
-            return self._made(self._graph.ask(question).to_arrow())
+            return self._make_view(self._graph.ask(question).to_arrow())
 
 
 class Graph(Views["DataFrame"]):

@@ -323,7 +323,7 @@ def _run_document(state: ReportState, run_id: str) -> Document:
 def _describe_run(state: ReportState, run_id: str) -> Document:
     stages = state.list_stages(run_id)
     kept = [
-        {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored)}
+        {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored_facts)}
         for row in stages
     ]
     return {

@@ -342,7 +342,7 @@ class ReportIndex:
     def __init__(self, home: Home, ledger: Ledger, stand: EpochStatuses, folder: PageStore) -> None:
         self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
-        self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
+        self._position = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
         known = self._read_stamps()
         existing_pages = {}
         self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
@@ -419,7 +419,7 @@ class ReportIndex:
             self.stand.newest_unresolved(epoch),
             self.stand.newest.frontier,
         )
-        place, axis = self._place.get(epoch), self.stand.shown_epochs
+        place, axis = self._position.get(epoch), self.stand.shown_epochs
         around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
         return [
             max(row.revision, self.stand.marks.everywhere),

@@ -47,12 +47,13 @@ tables = sa.table(  # the table of Iceberg's JDBC catalog
 
 @dataclass(frozen=True)
 class Identity:
-    """The catalog of a home, and the places for which its tables were made. `stored`: whether the database has it."""
+    """The catalog of a home, and the places for which its tables were made. `is_stored`: whether the database has
+    it."""
 
     catalog: str
     warehouse: str
     database: str
-    stored: bool = True
+    is_stored: bool = True
 
 
 class HomeMoved(UsageError):
@@ -89,7 +90,7 @@ def require_identity(home: Home) -> Identity:
 def claim_identity(home: Home) -> Identity:
     """Store the identity of a home, a new one if it has none, and return it. Concurrent processes get the same one."""
     identity = find_identity(home)
-    if identity is not None and identity.stored:
+    if identity is not None and identity.is_stored:
         return identity
     catalog = identity.catalog if identity else new_catalog(REST_PREFIX if home.config.storage.catalog else PREFIX)
     with database.open_connection(home.database) as connection:
@@ -145,7 +146,7 @@ def find_identity(home: Home) -> Identity | None:
             named, key=lambda name: several and (_count_pinned_snapshots(home, named[name], pins), former[name])
         )
         where = former[catalog] if connection.dialect.name == "sqlite" else database_place(connection)
-        return Identity(catalog, places[catalog], where, stored=False)
+        return Identity(catalog, places[catalog], where, is_stored=False)
 
 
 def _read_stored_identity(home: Home, connection: sa.Connection) -> Identity | None:

@@ -189,7 +189,7 @@ class StageRecord:
     state: StageState
     started_at: str
     seconds: float | None  # None: it has not ended
-    stored: Json
+    stored_facts: Json
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -198,7 +198,7 @@ class StageRecord:
     @cached_property
     def facts(self) -> Facts:
         """Return the facts that the stage recorded."""
-        return from_json(self.stage, self.stored)
+        return from_json(self.stage, self.stored_facts)
 
 
 @dataclass(frozen=True)

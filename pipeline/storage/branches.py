@@ -41,18 +41,18 @@ class Branches:
 
     def __init__(self, tables: Iterable[str], of: Callable[[str], iceberg.IcebergTable]) -> None:
         self.tables = tuple(tables)
-        self._of = of
-        self._seen: dict[str, iceberg.IcebergTable] = {}  # each table as it was loaded last
+        self._load_table = of
+        self._loaded_tables: dict[str, iceberg.IcebergTable] = {}  # each table as it was loaded last
 
     def load_metadata(self, table: str) -> iceberg.IcebergTable:
         """Load the branches, tags and snapshots of a table as they are now."""
-        self._seen[table] = self._of(table)
-        return self._seen[table]
+        self._loaded_tables[table] = self._load_table(table)
+        return self._loaded_tables[table]
 
     def describe_snapshot(self, table: str, snapshot: int) -> iceberg.IcebergTable:
         """Return a table as it was loaded last, or as it is now where the snapshot is newer: a snapshot never
         changes."""
-        seen = self._seen.get(table)
+        seen = self._loaded_tables.get(table)
         return seen if seen is not None and seen.has_snapshot(snapshot) else self.load_metadata(table)
 
     def commit_change(self, table: str, change: Callable[[iceberg.IcebergTable], None]) -> None:
@@ -82,7 +82,7 @@ class Branches:
 
     def first_snapshot(self, table: str) -> int:
         """Return the empty snapshot with which a table begins. It never expires."""
-        seen = self._seen.get(table)
+        seen = self._loaded_tables.get(table)
         return (seen if seen is not None and seen.snapshot_ids() else self.load_metadata(table)).first_snapshot()
 
     def snapshot_size(self, table: str, snapshot: int) -> Size:

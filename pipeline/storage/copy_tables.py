@@ -90,7 +90,7 @@ class _TableCopy(MetadataRewriter):
         super().__init__(new, f"{catalogs.catalog_namespace(source)}/{table}", location)
         self.requests: dict[str, file_transfer.CopyRequest] = {}
         self._owner = catalog if target.config.storage.catalog is not None else None
-        self._there = there
+        self._existing_files = there
 
     def read_metadata_file(self, location: str) -> bytes:
         try:
@@ -109,7 +109,7 @@ class _TableCopy(MetadataRewriter):
             if kind != "places"
             else self.new_location(former)
         )
-        entry = self._there.get(location)
+        entry = self._existing_files.get(location)
         if entry is not None and entry.bytes == len(content) and _has_content(location, content):
             return location
         try:

@@ -149,7 +149,7 @@ class _TableRelocation(MetadataRewriter):
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
         self.old_folder = f"{home_identity.warehouse_of(table, location)}/{table}"
         self.written_files, self._token = 0, str(uuid.uuid4())
-        self._here = filesystem.list_sizes(self.new_folder)
+        self._present_files = filesystem.list_sizes(self.new_folder)
 
     def read_metadata_file(self, location: str) -> bytes:
         here = self.new_location(location)
@@ -182,7 +182,7 @@ class _TableRelocation(MetadataRewriter):
 
     def require_data_file(self, location: str, size: int | None) -> None:
         """Raise `DamagedTable` where a data file is missing or has another size."""
-        if size is not None and self._here.get(self.relative_path(location)) != size:
+        if size is not None and self._present_files.get(self.relative_path(location)) != size:
             raise self.damaged_error(location)
 
     def damaged_error(self, location: str) -> DamagedTable:
